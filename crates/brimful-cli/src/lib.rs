@@ -1,0 +1,62 @@
+//! The `brimful` command as a library: arguments in, exit code out. The binary is ten lines around [`main`].
+//!
+//! Only this crate prints. Data goes to standard output, talk to standard error.
+//!
+//! Read first: [`args::Arguments`], what may be typed, and [`exit`], what a script can tell from the exit code.
+
+pub mod args;
+pub mod exit;
+
+mod commands;
+mod error;
+mod output;
+
+use std::ffi::OsString;
+use std::panic;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Arguments, Command};
+use error::CommandError;
+use exit::ExitStatus;
+use output::Output;
+
+/// Runs one command line, from the program's name on.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
+    let output = Output::new(arguments.color);
+    output::silence_panics();
+    let outcome = panic::catch_unwind(|| run(&arguments.command, &output));
+    match outcome {
+        Ok(Ok(())) => ExitStatus::Success,
+        Ok(Err(error)) => {
+            output::complain(&error);
+            error.status()
+        }
+        Err(payload) => {
+            output::confess(&output::panic_message(payload.as_ref()));
+            ExitStatus::InternalError
+        }
+    }
+}
+
+fn run(command: &Command, output: &Output) -> Result<(), CommandError> {
+    match command {
+        Command::Probe(arguments) => commands::probe(arguments, output),
+        Command::Completions(arguments) => commands::completions(arguments, output),
+    }
+}
+
+/// Help and version are answers; everything else that clap stops at is the user's turn.
+fn refuse(error: &clap::Error) -> ExitStatus {
+    // A closed pipe is the reader's choice, not a failure.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitStatus::Success,
+        _ => ExitStatus::BadInput,
+    }
+}

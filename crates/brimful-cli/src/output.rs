@@ -1,0 +1,115 @@
+//! The only place that prints.
+
+#![expect(
+    clippy::print_stderr,
+    reason = "this is the file whose job it is to print"
+)]
+
+use std::any::Any;
+use std::error::Error;
+use std::io::{self, IsTerminal, Write};
+
+use anstream::AutoStream;
+use brimful_report::text::Page;
+use clap::ColorChoice;
+
+use crate::error::CommandError;
+
+/// Lines longer than this are hard to read, however wide the terminal.
+const WIDEST: usize = 80;
+
+/// Standard output and error of one command.
+#[derive(Debug)]
+pub(crate) struct Output {
+    color: ColorChoice,
+}
+
+impl Output {
+    pub(crate) fn new(color: ColorChoice) -> Output {
+        Output { color }
+    }
+
+    /// How a page for standard output may look.
+    pub(crate) fn page() -> Page {
+        let columns =
+            terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
+        Page {
+            width: columns.clamp(40, WIDEST),
+            // `AutoStream` takes the color out again where it is not wanted.
+            color: true,
+            unicode: speaks_utf8(),
+        }
+    }
+
+    /// Writes data to standard output. A reader that has gone away is not an error.
+    pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        };
+        let mut stream = AutoStream::new(io::stdout().lock(), choice);
+        match stream
+            .write_all(text.as_bytes())
+            .and_then(|()| stream.flush())
+        {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(CommandError::Output(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Tells what went wrong and what to do next, on standard error.
+pub(crate) fn complain(error: &CommandError) {
+    eprintln!("error: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprintln!("  because: {error}");
+        cause = error.source();
+    }
+    let hints = error.hints();
+    if !hints.is_empty() {
+        eprintln!();
+    }
+    for hint in hints {
+        eprintln!("hint: {hint}");
+    }
+}
+
+/// Owns up to a bug.
+pub(crate) fn confess(what: &str) {
+    eprintln!(
+        "internal error: brimful {} has a bug: {what}",
+        env!("CARGO_PKG_VERSION")
+    );
+    eprintln!();
+    eprintln!("hint: please report this line together with the output of `brimful probe --json`");
+}
+
+/// A closed standard error must not turn a report into a second panic, so the default hook is silenced.
+pub(crate) fn silence_panics() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it stopped without a message".into())
+}
+
+/// Pipes get block characters too: what reads them is a file or a program that shows UTF-8.
+fn speaks_utf8() -> bool {
+    if !io::stdout().is_terminal() {
+        return true;
+    }
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .unwrap_or_default()
+        .to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}

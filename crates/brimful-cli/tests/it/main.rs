@@ -1,0 +1,12 @@
+//! The program from outside, as a user meets it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test stops where its expectation fails"
+)]
+
+mod context;
+mod kernel_agrees;
+mod probe;
+mod usage;

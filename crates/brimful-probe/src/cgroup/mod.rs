@@ -1,0 +1,216 @@
+//! Finds this process's control groups and reads their memory files.
+
+pub mod parse;
+mod v1;
+mod v2;
+
+use brimful::fact::{Fact, Gap};
+use brimful::machine::{CgroupVersion, Cgroups, HiddenAncestors};
+
+use crate::files::Files;
+use parse::{Membership, Mount};
+
+/// No kernel nests deeper in practice; a hostile path must not keep us busy.
+const DEEPEST: usize = 64;
+
+/// The mount table and the group memberships of this process, read once.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    pub(crate) mounts: Fact<Vec<Mount>>,
+    memberships: Fact<Vec<Membership>>,
+}
+
+/// One group on the way up: its path as the kernel names it, and where its files lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupFolder {
+    pub(crate) path: String,
+    pub(crate) folder: String,
+}
+
+/// All groups of this process in one hierarchy, its own first, up to the topmost one that can be seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Chain {
+    pub(crate) version: CgroupVersion,
+    pub(crate) groups: Vec<GroupFolder>,
+    /// The mount shows only a part of the hierarchy, so there are groups above.
+    pub(crate) mounted_below_root: bool,
+    /// The kernel names a group that lies outside of what is mounted here; `groups` is empty then.
+    pub(crate) out_of_sight: bool,
+}
+
+impl Mounts {
+    pub(crate) fn read(files: &Files) -> Mounts {
+        Mounts {
+            mounts: files
+                .text("/proc/self/mountinfo")
+                .map(|text| parse::mounts(&text)),
+            memberships: files
+                .text("/proc/self/cgroup")
+                .map(|text| parse::memberships(&text)),
+        }
+    }
+
+    /// The groups that `controller` sees this process in: v1 where the controller has a hierarchy of its own, else v2.
+    pub(crate) fn chain(&self, controller: &str) -> Fact<Chain> {
+        let mounts = match &self.mounts {
+            Fact::Known(mounts) => mounts,
+            Fact::Missing(gap) => return Fact::Missing(gap.clone()),
+        };
+        let memberships = match &self.memberships {
+            Fact::Known(memberships) => memberships,
+            Fact::Missing(gap) => return Fact::Missing(gap.clone()),
+        };
+        let v1 = memberships
+            .iter()
+            .find(|membership| membership.controllers.iter().any(|name| name == controller))
+            .and_then(|membership| {
+                let mount = mounts.iter().find(|mount| {
+                    mount.kind == "cgroup" && mount.options.split(',').any(|o| o == controller)
+                })?;
+                Some((membership, mount, CgroupVersion::V1))
+            });
+        let v2 = || {
+            let membership = memberships.iter().find(|m| m.is_v2)?;
+            let mount = mounts.iter().find(|mount| mount.kind == "cgroup2")?;
+            Some((membership, mount, CgroupVersion::V2))
+        };
+        match v1.or_else(v2) {
+            Some((membership, mount, version)) => {
+                Fact::Known(chain(&membership.path, mount, version))
+            }
+            None => Fact::Missing(Gap::Unavailable {
+                reason: format!(
+                    "no control group hierarchy with the {controller} controller is mounted"
+                ),
+            }),
+        }
+    }
+}
+
+/// Every folder from the group at `path` up to the mount's own folder.
+fn chain(path: &str, mount: &Mount, version: CgroupVersion) -> Chain {
+    // A container often sees its own group bind-mounted: then the mount's root is a group's path, and the process's
+    // own path starts with it, or is `/` inside a cgroup namespace.
+    let below_mount = match parse::strip_path_prefix(path, &mount.root) {
+        Some(below) => below,
+        None if path == "/" => "",
+        // Colab moves the notebook out of its container's group, to `/../../jupyter-children`. What is mounted here
+        // then belongs to somebody else, and its limits are not ours.
+        None => {
+            return Chain {
+                version,
+                groups: Vec::new(),
+                mounted_below_root: true,
+                out_of_sight: true,
+            };
+        }
+    };
+    let shown_root = if mount.root == "/" { "" } else { &mount.root };
+    let parts: Vec<&str> = below_mount
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .take(DEEPEST)
+        .collect();
+    let groups = (0..=parts.len())
+        .rev()
+        .map(|depth| {
+            let below = parts[..depth].join("/");
+            let separator = if below.is_empty() { "" } else { "/" };
+            let path = format!("{shown_root}{separator}{below}");
+            GroupFolder {
+                path: if path.is_empty() { "/".into() } else { path },
+                folder: format!(
+                    "{}{separator}{below}",
+                    mount.mount_point.trim_end_matches('/')
+                ),
+            }
+        })
+        .collect();
+    Chain {
+        version,
+        groups,
+        mounted_below_root: mount.root != "/",
+        out_of_sight: false,
+    }
+}
+
+/// The memory groups of this process with their limits and their use.
+pub(crate) fn memory_groups(files: &Files, mounts: &Mounts) -> Fact<Cgroups> {
+    mounts.chain("memory").map(|chain| match chain.version {
+        _ if chain.out_of_sight => Cgroups {
+            levels: Vec::new(),
+            hidden: HiddenAncestors::OwnGroup,
+        },
+        CgroupVersion::V1 => v1::read(files, &chain),
+        CgroupVersion::V2 => v2::read(files, &chain),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, mount_root: &str, expected: &[(&str, &str)]) {
+        let mount = Mount {
+            root: mount_root.into(),
+            mount_point: "/sys/fs/cgroup".into(),
+            kind: "cgroup2".into(),
+            options: String::new(),
+        };
+        let chain = chain(path, &mount, CgroupVersion::V2);
+        let found: Vec<(&str, &str)> = chain
+            .groups
+            .iter()
+            .map(|group| (group.path.as_str(), group.folder.as_str()))
+            .collect();
+        assert_eq!(found, expected, "{path} mounted from {mount_root}");
+        assert_eq!(chain.out_of_sight, expected.is_empty());
+    }
+
+    #[test]
+    fn every_ancestor_up_to_the_mount() {
+        check(
+            "/a/b",
+            "/",
+            &[
+                ("/a/b", "/sys/fs/cgroup/a/b"),
+                ("/a", "/sys/fs/cgroup/a"),
+                ("/", "/sys/fs/cgroup"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_bind_mounted_group_keeps_its_own_name() {
+        check(
+            "/docker/ab/x",
+            "/docker/ab",
+            &[
+                ("/docker/ab/x", "/sys/fs/cgroup/x"),
+                ("/docker/ab", "/sys/fs/cgroup"),
+            ],
+        );
+        check("/", "/docker/ab", &[("/docker/ab", "/sys/fs/cgroup")]);
+    }
+
+    #[test]
+    fn a_group_outside_the_mount_is_not_read_as_ours() {
+        check("/../../jupyter-children", "/", &[]);
+        check("/system.slice/x", "/docker/ab", &[]);
+    }
+
+    #[test]
+    fn a_hostile_path_is_cut_off() {
+        let deep = "/x".repeat(10_000);
+        let mount = Mount {
+            root: "/".into(),
+            mount_point: "/m".into(),
+            kind: "cgroup2".into(),
+            options: String::new(),
+        };
+        assert_eq!(
+            chain(&deep, &mount, CgroupVersion::V2).groups.len(),
+            DEEPEST + 1
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! Memory files of cgroup v2.
+
+use brimful::fact::{Fact, Gap};
+use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
+use brimful::units::Bytes;
+
+use crate::cgroup::parse::v2_limit;
+use crate::cgroup::{Chain, GroupFolder};
+use crate::files::Files;
+use crate::files::parse::counter;
+
+pub(super) fn read(files: &Files, chain: &Chain) -> Cgroups {
+    Cgroups {
+        levels: chain
+            .groups
+            .iter()
+            .filter(|group| counts_memory(files, group))
+            .map(|group| level(files, group))
+            .collect(),
+        hidden: hidden(files, chain),
+    }
+}
+
+/// Where the controller is not enabled for a group, its memory is charged to the next one above.
+/// The root of the hierarchy has no such files either.
+fn counts_memory(files: &Files, group: &GroupFolder) -> bool {
+    let folder = &group.folder;
+    files.exists(&format!("{folder}/memory.max"))
+        || files.exists(&format!("{folder}/memory.current"))
+}
+
+/// Only a group that is not the root of the hierarchy has `cgroup.events`, so a topmost folder that has it stands
+/// inside a cgroup namespace or a bind mount.
+fn hidden(files: &Files, chain: &Chain) -> HiddenAncestors {
+    let below_root = chain.groups.last().is_some_and(|top| {
+        files.exists(&format!("{}/cgroup.events", top.folder))
+            || files.exists(&format!("{}/memory.max", top.folder))
+    });
+    if chain.mounted_below_root || below_root {
+        HiddenAncestors::Unknown
+    } else {
+        HiddenAncestors::None
+    }
+}
+
+fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
+    let path = |name: &str| format!("{}/{name}", group.folder);
+    CgroupLevel {
+        version: CgroupVersion::V2,
+        path: group.path.clone(),
+        max: files.parsed(&path("memory.max"), v2_limit),
+        high: files.parsed(&path("memory.high"), v2_limit),
+        usage: usage(files, &path("memory.current"), &path("memory.stat")),
+        swap_left: swap_left(
+            files,
+            &path("memory.swap.max"),
+            &path("memory.swap.current"),
+        ),
+        oom_group: files.parsed(&path("memory.oom.group"), |text| match text.trim() {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        }),
+        oom_kill_disabled: Fact::Known(false),
+    }
+}
+
+fn usage(files: &Files, current: &str, stat: &str) -> Fact<Usage> {
+    let current = match files.number(current) {
+        Fact::Known(bytes) => Bytes(bytes),
+        Fact::Missing(gap) => return Fact::Missing(gap),
+    };
+    files.text(stat).and_then(|text| {
+        let bytes = |name: &str| match counter(&text, name) {
+            Some(bytes) => Fact::Known(Bytes(bytes)),
+            None => Fact::Missing(Gap::FieldMissing {
+                path: stat.into(),
+                field: name.into(),
+            }),
+        };
+        // The two lists that reclaim walks. `file` would count shared memory too, which cannot be dropped.
+        let lists = bytes("active_file").and_then(|active| {
+            bytes("inactive_file").map(|inactive| active.saturating_add(inactive))
+        });
+        lists.map(|file_cache| Usage {
+            current,
+            file_cache,
+            // Absent before Linux 4.15 or without kernel memory accounting: then nothing of it is counted as free.
+            slab_reclaimable: *bytes("slab_reclaimable").known().unwrap_or(&Bytes::ZERO),
+            shmem: bytes("shmem"),
+            anon: bytes("anon"),
+        })
+    })
+}
+
+fn swap_left(files: &Files, max: &str, current: &str) -> Fact<Option<Bytes>> {
+    files.parsed(max, v2_limit).and_then(|max| match max {
+        None => Fact::Known(None),
+        Some(max) => files
+            .number(current)
+            .map(|used| Some(max.saturating_sub(Bytes(used)))),
+    })
+}

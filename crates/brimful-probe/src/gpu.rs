@@ -1,0 +1,277 @@
+//! GPUs: NVIDIA's from the driver's own account, AMD's from the kernel's files.
+
+use brimful::cards;
+use brimful::fact::{Fact, Gap};
+use brimful::machine::{
+    DeviceIdentity, DeviceOrder, Gpu, GpuProcess, GpuVendor, Gpus, MigInstance, TorchDevices,
+    TorchMemory, TorchMemoryOrigin, torch_devices,
+};
+use brimful::units::Bytes;
+
+use crate::Environment;
+use crate::files::Files;
+use crate::files::parse::counter;
+use crate::nvml::{NvmlDevice, NvmlSnapshot};
+
+pub(crate) fn read(files: &Files, env: &Environment, nvml: &Fact<NvmlSnapshot>) -> Gpus {
+    let mut devices = Vec::new();
+    if let Fact::Known(snapshot) = nvml {
+        devices.extend(nvidia(files, env, &snapshot.devices));
+    }
+    let amd = amd(files, env);
+    let has_amd = !amd.is_empty();
+    devices.extend(amd);
+    Gpus {
+        complete: match nvml {
+            // An AMD machine is not missing anything for having no NVIDIA driver.
+            Fact::Missing(gap) if !has_amd => Fact::Missing(gap.clone()),
+            _ => Fact::Known(()),
+        },
+        driver_version: nvml
+            .as_ref()
+            .and_then(|snapshot| snapshot.driver_version.clone()),
+        driver_cuda: nvml
+            .as_ref()
+            .and_then(|snapshot| snapshot.cuda_version.clone()),
+        visible_devices_variable: [
+            "CUDA_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+        ]
+        .into_iter()
+        .find_map(|name| Some((name.to_owned(), env.get(name)?.clone()))),
+        devices,
+    }
+}
+
+fn nvidia(files: &Files, env: &Environment, devices: &[NvmlDevice]) -> Vec<Gpu> {
+    let identities: Vec<DeviceIdentity> = devices.iter().map(identity).collect();
+    let order = match env.get("CUDA_DEVICE_ORDER").map(String::as_str) {
+        Some("PCI_BUS_ID") => DeviceOrder::PciBusId,
+        _ => DeviceOrder::FastestFirst,
+    };
+    let visible = env.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
+    let TorchDevices { devices: seen, .. } = torch_devices(&identities, visible, order);
+    devices
+        .iter()
+        .zip(seen)
+        .map(|(device, seen)| {
+            let card = device
+                .name
+                .known()
+                .and_then(|name| cards::by_product(name, device.total.known().copied()));
+            Gpu {
+                vendor: GpuVendor::Nvidia,
+                name: device.name.clone(),
+                uuid: device.uuid.clone(),
+                compute_capability: device.compute_capability.clone(),
+                multiprocessors: match card {
+                    Some(card) => Fact::Known(card.multiprocessors.value),
+                    None => device.multiprocessors.clone(),
+                },
+                total: device.total.clone(),
+                used: device.used.clone(),
+                reserved: device.reserved.clone(),
+                torch_memory: torch_memory(device, card),
+                torch_index: seen.torch_index,
+                processes: device.processes.as_ref().map(|processes| {
+                    processes
+                        .iter()
+                        .map(|process| GpuProcess {
+                            pid: process.pid,
+                            name: process_name(files, process.pid),
+                            used: process.used.clone(),
+                        })
+                        .collect()
+                }),
+                ecc: device.ecc.clone(),
+                mig: device.mig.as_ref().map(|instances| {
+                    instances.as_ref().map(|instances| {
+                        instances
+                            .iter()
+                            .zip(&seen.mig)
+                            .map(|(instance, torch_index)| MigInstance {
+                                uuid: instance.uuid.clone(),
+                                name: instance.name.clone(),
+                                total: instance.total.clone(),
+                                used: instance.used.clone(),
+                                torch_index: torch_index.clone(),
+                            })
+                            .collect()
+                    })
+                }),
+            }
+        })
+        .collect()
+}
+
+fn identity(device: &NvmlDevice) -> DeviceIdentity {
+    let instances = device.mig.known().cloned().flatten();
+    DeviceIdentity {
+        name: device.name.known().cloned(),
+        uuid: device.uuid.known().cloned(),
+        mig_enabled: instances.is_some(),
+        mig_uuids: instances
+            .unwrap_or_default()
+            .iter()
+            .map(|instance| instance.uuid.known().cloned().unwrap_or_default())
+            .collect(),
+    }
+}
+
+/// The driver's total less its own share; with an old driver that keeps quiet about it, the catalogue.
+fn torch_memory(device: &NvmlDevice, card: Option<&cards::Card>) -> Fact<TorchMemory> {
+    if let (Fact::Known(total), Fact::Known(reserved)) = (&device.total, &device.reserved)
+        && *reserved > Bytes::ZERO
+    {
+        return Fact::Known(TorchMemory {
+            bytes: total.saturating_sub(*reserved),
+            origin: TorchMemoryOrigin::Driver,
+        });
+    }
+    // A card with a name from the catalogue but another size is another card: laptops carry the names of desktops.
+    let same_size = card.filter(|card| {
+        device.total.known().is_some_and(|total| {
+            total.share_of(card.total.value) > 0.97 && card.total.value.share_of(*total) > 0.97
+        })
+    });
+    match same_size {
+        Some(card) => Fact::Known(TorchMemory {
+            bytes: card.torch_visible.value,
+            origin: TorchMemoryOrigin::Catalogue {
+                how: card.torch_visible.how.name(),
+            },
+        }),
+        None => Fact::unavailable(
+            "this driver does not say what it keeps for itself, and the card is not in the catalogue",
+        ),
+    }
+}
+
+/// In a container the driver names processes of the host, which have other numbers here.
+fn process_name(files: &Files, pid: u32) -> Fact<String> {
+    files
+        .text_up_to(&format!("/proc/{pid}/comm"), 64)
+        .map(|text| text.trim().to_owned())
+        .or_else(|| Fact::unavailable("no such process can be seen from here"))
+}
+
+const KFD_NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
+
+/// AMD cards as the kernel's compute driver lists them, which is the order PyTorch numbers them in.
+fn amd(files: &Files, env: &Environment) -> Vec<Gpu> {
+    let Fact::Known(names) = files.names(KFD_NODES, 256) else {
+        return Vec::new();
+    };
+    let mut nodes: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    nodes.sort_unstable();
+    let visible = [
+        "HIP_VISIBLE_DEVICES",
+        "CUDA_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+    ]
+    .into_iter()
+    .find_map(|name| env.get(name));
+    let mut gpus: Vec<Gpu> = nodes
+        .into_iter()
+        .filter_map(|node| {
+            let path = format!("{KFD_NODES}/{node}/properties");
+            let properties = files.text(&path);
+            let properties = properties.known()?;
+            // Processors are nodes too, without vector units.
+            (counter(properties, "simd_count")? > 0).then(|| amd_gpu(files, properties))
+        })
+        .collect();
+    let identities: Vec<DeviceIdentity> = gpus
+        .iter()
+        .map(|gpu| DeviceIdentity {
+            name: gpu.name.known().cloned(),
+            uuid: None,
+            mig_uuids: Vec::new(),
+            mig_enabled: false,
+        })
+        .collect();
+    let seen = torch_devices(
+        &identities,
+        visible.map(String::as_str),
+        DeviceOrder::PciBusId,
+    );
+    for (gpu, seen) in gpus.iter_mut().zip(seen.devices) {
+        gpu.torch_index = seen.torch_index;
+    }
+    gpus
+}
+
+fn amd_gpu(files: &Files, properties: &str) -> Gpu {
+    let not_here = "AMD's kernel driver does not say";
+    let device = counter(properties, "drm_render_minor")
+        .map(|minor| format!("/sys/class/drm/renderD{minor}/device"));
+    let bytes = |name: &str| match &device {
+        Some(device) => files.number(&format!("{device}/{name}")).map(Bytes),
+        None => Fact::Missing(Gap::FieldMissing {
+            path: format!("{KFD_NODES}/*/properties"),
+            field: "drm_render_minor".into(),
+        }),
+    };
+    let product = device
+        .as_ref()
+        .and_then(|device| {
+            files
+                .text_up_to(&format!("{device}/product_name"), 256)
+                .known()
+                .cloned()
+        })
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty());
+    let target = counter(properties, "gfx_target_version").map(gfx_name);
+    let total = bytes("mem_info_vram_total");
+    Gpu {
+        vendor: GpuVendor::Amd,
+        name: match (product, target) {
+            (Some(product), Some(target)) => Fact::Known(format!("{product} ({target})")),
+            (Some(product), None) => Fact::Known(product),
+            (None, Some(target)) => Fact::Known(format!("AMD {target}")),
+            (None, None) => Fact::unavailable(not_here),
+        },
+        uuid: Fact::unavailable(not_here),
+        compute_capability: Fact::unavailable("compute capability is NVIDIA's; AMD has none"),
+        multiprocessors: match (
+            counter(properties, "simd_count"),
+            counter(properties, "simd_per_cu"),
+        ) {
+            (Some(simds), Some(per_cu)) if per_cu > 0 => u32::try_from(simds / per_cu)
+                .map_or_else(|_| Fact::unavailable(not_here), Fact::Known),
+            _ => Fact::unavailable(not_here),
+        },
+        used: bytes("mem_info_vram_used"),
+        reserved: Fact::unavailable(not_here),
+        // ROCm builds report all of the card's memory as the device's total.
+        torch_memory: total.clone().map(|bytes| TorchMemory {
+            bytes,
+            origin: TorchMemoryOrigin::Driver,
+        }),
+        total,
+        torch_index: Fact::Known(None),
+        processes: Fact::unavailable(not_here),
+        ecc: Fact::unavailable(not_here),
+        mig: Fact::Known(None),
+    }
+}
+
+/// 90402 is gfx942, 90010 is gfx90a: the last two digits are one hexadecimal step.
+fn gfx_name(version: u64) -> String {
+    let (major, minor, step) = (version / 10_000, version / 100 % 100, version % 100);
+    format!("gfx{major}{minor:x}{step:x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amd_targets_are_named_as_amd_names_them() {
+        assert_eq!(gfx_name(90_402), "gfx942");
+        assert_eq!(gfx_name(90_010), "gfx90a");
+        assert_eq!(gfx_name(110_501), "gfx1151");
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads what a machine really allows. Changes nothing: no process is started, no file is written,
+//! no CUDA context is made.
+//!
+//! Everything is read below one root folder and one set of environment variables ([`Surroundings`]),
+//! so a recorded tree of another machine is read by the same code as the machine itself.
+//! A hole is not an error: what cannot be read becomes a [`Fact::Missing`] with its reason, and the rest goes on.
+//!
+//! Read first: [`Surroundings`] and [`probe`].
+//!
+//! ```
+//! use brimful::fact::Fact;
+//! use brimful_probe::{Surroundings, probe};
+//!
+//! // A machine of which nothing is recorded: every fact is missing, and says why.
+//! let empty = Surroundings::recorded("/nonexistent", Default::default());
+//! let machine = probe(&empty);
+//! assert_eq!(machine.host.physical.gap().unwrap().to_string(), "/proc/meminfo is not there");
+//! ```
+
+mod cgroup;
+mod cpus;
+mod files;
+mod gpu;
+mod host;
+mod killers;
+mod nvml;
+mod platform;
+mod process_limits;
+mod python;
+mod shm;
+
+#[cfg(target_os = "linux")]
+mod linux;
+mod unsupported;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use brimful::allocator;
+use brimful::fact::Fact;
+use brimful::machine::{Machine, Subject};
+
+pub use cgroup::parse as cgroup_parse;
+pub use files::parse as file_parse;
+pub use nvml::{NvmlDevice, NvmlMigInstance, NvmlProcess, NvmlSnapshot, snapshot_of_library};
+pub use platform::HELD_BY_PLATFORM;
+pub use python::{PythonHint, parse as python_parse};
+pub use shm::FilesystemSpace;
+pub use unsupported::PlatformUnsupported;
+
+use files::Files;
+
+/// Environment variables by name.
+pub type Environment = BTreeMap<String, String>;
+
+/// Everything a probe looks at, handed in: the machine it runs on, or a recorded one.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The folder below which `proc`, `sys`, `dev` and the rest are found; `/` for the machine itself.
+    pub root: PathBuf,
+    pub env: Environment,
+    pub shm_space: Fact<FilesystemSpace>,
+    pub nvml: Fact<NvmlSnapshot>,
+    pub python: PythonHint,
+}
+
+impl Surroundings {
+    /// The machine this process runs on.
+    #[cfg(target_os = "linux")]
+    pub fn live(python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
+        Ok(linux::surroundings(python))
+    }
+
+    /// The machine this process runs on: not readable on this platform yet.
+    #[cfg(not(target_os = "linux"))]
+    pub fn live(_python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
+        Err(PlatformUnsupported::here())
+    }
+
+    /// A recorded tree of another machine, with nothing but files and variables.
+    pub fn recorded(root: impl Into<PathBuf>, env: Environment) -> Surroundings {
+        Surroundings {
+            root: root.into(),
+            env,
+            shm_space: Fact::unavailable("the size of /dev/shm was not recorded"),
+            nvml: Fact::unavailable("no answer of the NVIDIA driver was recorded"),
+            python: PythonHint::default(),
+        }
+    }
+}
+
+/// Reads every fact. Takes a few milliseconds and never fails as a whole.
+pub fn probe(surroundings: &Surroundings) -> Machine {
+    let files = Files::new(&surroundings.root);
+    let env = &surroundings.env;
+    let mounts = cgroup::Mounts::read(&files);
+    let platform = platform::read(&files, env);
+    let python = python::read(&files, env, &surroundings.python);
+    let torch = python
+        .known()
+        .and_then(|python| python.torch.known())
+        .cloned();
+    Machine {
+        subject: Subject::this_machine(),
+        host: host::read(&files, &mounts, &platform),
+        shm: shm::read(&mounts, &surroundings.shm_space),
+        process_limits: process_limits::read(&files),
+        cpus: cpus::read(&files, &mounts),
+        gpus: gpu::read(&files, env, &surroundings.nvml),
+        platform,
+        python,
+        allocator_variables: allocator::variables(
+            env.iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+            torch.as_ref(),
+        ),
+    }
+}

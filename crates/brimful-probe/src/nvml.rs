@@ -1,0 +1,194 @@
+//! What NVIDIA's management library says, as plain values.
+//!
+//! The library is loaded at run time and asked without a CUDA context, so looking costs no GPU memory.
+
+use brimful::fact::Fact;
+use brimful::machine::ComputeCapability;
+use brimful::units::Bytes;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, cuda_driver_version_major, cuda_driver_version_minor};
+
+/// One look at all NVIDIA GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NvmlSnapshot {
+    pub driver_version: Fact<String>,
+    pub cuda_version: Fact<(u32, u32)>,
+    pub devices: Vec<NvmlDevice>,
+}
+
+/// One GPU, in the library's own order (by PCI bus).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NvmlDevice {
+    pub name: Fact<String>,
+    pub uuid: Fact<String>,
+    pub compute_capability: Fact<ComputeCapability>,
+    pub total: Fact<Bytes>,
+    /// Used by processes; without what the driver keeps for itself.
+    pub used: Fact<Bytes>,
+    /// Kept by the driver for itself; unknown with drivers before 510.
+    pub reserved: Fact<Bytes>,
+    pub multiprocessors: Fact<u32>,
+    pub ecc: Fact<bool>,
+    pub processes: Fact<Vec<NvmlProcess>>,
+    /// `Known(None)`: multi-instance mode is off or not there.
+    pub mig: Fact<Option<Vec<NvmlMigInstance>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NvmlProcess {
+    pub pid: u32,
+    /// Missing under Windows' driver model (WSL 2) and for other people's processes.
+    pub used: Fact<Bytes>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NvmlMigInstance {
+    pub uuid: Fact<String>,
+    pub name: Fact<String>,
+    pub total: Fact<Bytes>,
+    pub used: Fact<Bytes>,
+}
+
+/// Where the driver's library may lie: by name for the loader, then where WSL 2 and some containers put it.
+#[cfg(target_os = "linux")]
+const LIBRARIES: [&str; 3] = [
+    "libnvidia-ml.so.1",
+    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+    "/usr/lib64-nvidia/libnvidia-ml.so.1", // Colab
+];
+
+/// Asks the driver of this machine.
+#[cfg(target_os = "linux")]
+pub(crate) fn live() -> Fact<NvmlSnapshot> {
+    let mut first_error = None;
+    for library in LIBRARIES {
+        match Nvml::builder().lib_path(library.as_ref()).init() {
+            Ok(nvml) => return snapshot(&nvml),
+            Err(error) => {
+                let loaded = !matches!(error, NvmlError::LibloadingError(_));
+                let reason = reason_of(&error);
+                if loaded {
+                    return Fact::unavailable(reason);
+                }
+                first_error.get_or_insert(reason);
+            }
+        }
+    }
+    Fact::unavailable(first_error.unwrap_or_else(|| "no library was tried".into()))
+}
+
+/// Loads one given library and asks it.
+pub fn snapshot_of_library(path: &std::path::Path) -> Fact<NvmlSnapshot> {
+    match Nvml::builder().lib_path(path.as_os_str()).init() {
+        Ok(nvml) => snapshot(&nvml),
+        Err(error) => Fact::unavailable(reason_of(&error)),
+    }
+}
+
+fn reason_of(error: &NvmlError) -> String {
+    match error {
+        NvmlError::LibloadingError(_) => {
+            "no NVIDIA driver library (libnvidia-ml.so.1) is installed here".into()
+        }
+        NvmlError::DriverNotLoaded => "the NVIDIA driver is installed but not loaded".into(),
+        NvmlError::NoPermission => "the NVIDIA devices may not be opened by this user".into(),
+        NvmlError::FailedToLoadSymbol(_) => "the NVIDIA driver is too old to answer this".into(),
+        NvmlError::LibRmVersionMismatch => {
+            "the NVIDIA driver and its library have different versions; a reboot usually cures it"
+                .into()
+        }
+        other => format!("the NVIDIA driver answered: {other}"),
+    }
+}
+
+fn fact<T>(answer: Result<T, NvmlError>) -> Fact<T> {
+    match answer {
+        Ok(value) => Fact::Known(value),
+        Err(error) => Fact::unavailable(reason_of(&error)),
+    }
+}
+
+fn snapshot(nvml: &Nvml) -> Fact<NvmlSnapshot> {
+    fact(nvml.device_count()).map(|count| NvmlSnapshot {
+        driver_version: fact(nvml.sys_driver_version()),
+        cuda_version: fact(nvml.sys_cuda_driver_version()).and_then(|version| {
+            let major = u32::try_from(cuda_driver_version_major(version));
+            let minor = u32::try_from(cuda_driver_version_minor(version));
+            match (major, minor) {
+                (Ok(major), Ok(minor)) => Fact::Known((major, minor)),
+                _ => Fact::unavailable("the driver names no CUDA version"),
+            }
+        }),
+        devices: (0..count.min(64))
+            .filter_map(|idx| nvml.device_by_index(idx).ok())
+            .map(|device| read_device(&device))
+            .collect(),
+    })
+}
+
+fn read_device(device: &Device<'_>) -> NvmlDevice {
+    let memory = fact(device.memory_info());
+    NvmlDevice {
+        name: fact(device.name()),
+        uuid: fact(device.uuid()),
+        compute_capability: fact(device.cuda_compute_capability()).and_then(|capability| {
+            match (
+                u32::try_from(capability.major),
+                u32::try_from(capability.minor),
+            ) {
+                (Ok(major), Ok(minor)) => Fact::Known(ComputeCapability { major, minor }),
+                _ => Fact::unavailable("the driver names no compute capability"),
+            }
+        }),
+        total: memory.as_ref().map(|memory| Bytes(memory.total)),
+        used: memory.as_ref().map(|memory| Bytes(memory.used)),
+        reserved: memory.as_ref().map(|memory| Bytes(memory.reserved)),
+        multiprocessors: Fact::unavailable("the driver does not say without a CUDA context"),
+        ecc: fact(device.is_ecc_enabled()).map(|ecc| ecc.currently_enabled),
+        processes: fact(device.running_compute_processes()).map(|processes| {
+            processes
+                .into_iter()
+                .map(|process| NvmlProcess {
+                    pid: process.pid,
+                    used: match process.used_gpu_memory {
+                        UsedGpuMemory::Used(bytes) => Fact::Known(Bytes(bytes)),
+                        UsedGpuMemory::Unavailable => {
+                            Fact::unavailable("the driver does not say it for this process")
+                        }
+                    },
+                })
+                .collect()
+        }),
+        mig: mig(device),
+    }
+}
+
+fn mig(device: &Device<'_>) -> Fact<Option<Vec<NvmlMigInstance>>> {
+    let mode = match device.mig_mode() {
+        Ok(mode) => mode,
+        // Cards before Ampere, and consumer cards, have no such mode.
+        Err(NvmlError::NotSupported) => return Fact::Known(None),
+        Err(error) => return Fact::unavailable(reason_of(&error)),
+    };
+    if mode.current == 0 {
+        return Fact::Known(None);
+    }
+    fact(device.mig_device_count()).map(|count| {
+        Some(
+            (0..count)
+                .filter_map(|idx| device.mig_device_by_index(idx).ok())
+                .map(|instance| {
+                    let memory = fact(instance.memory_info());
+                    NvmlMigInstance {
+                        uuid: fact(instance.uuid()),
+                        name: fact(instance.name()),
+                        total: memory.as_ref().map(|memory| Bytes(memory.total)),
+                        used: memory.as_ref().map(|memory| Bytes(memory.used)),
+                    }
+                })
+                .collect(),
+        )
+    })
+}

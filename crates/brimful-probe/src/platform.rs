@@ -1,0 +1,215 @@
+//! Recognizes where the process runs, from variables and marker files.
+
+use brimful::fact::{Fact, Gap};
+use brimful::machine::{Layer, Platform, PlatformName, SlurmJob};
+use brimful::units::Bytes;
+
+use crate::Environment;
+use crate::files::Files;
+
+/// What gives a platform away.
+#[derive(Clone, Copy, Debug)]
+pub enum Mark {
+    /// The variable is set, even to nothing.
+    Variable(&'static str),
+    /// The variable has this value.
+    VariableIs(&'static str, &'static str),
+    File(&'static str),
+    /// The file holds this word.
+    FileHolds(&'static str, &'static str),
+    /// A file system of this kind covers a file below this folder.
+    MountOver(&'static str, &'static str),
+}
+
+/// Every mark that is looked for, in the order in which a platform names the whole.
+///
+/// Colab's `COLAB_GPU` is set but empty on a runtime without a GPU. Apptainer's variables alone prove nothing:
+/// people set them outside of containers as an input. lxcfs on a host mounts only `/var/lib/lxcfs`.
+pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
+    (
+        PlatformName::Colab,
+        &[
+            Mark::Variable("COLAB_RELEASE_TAG"),
+            Mark::Variable("COLAB_GPU"),
+        ],
+    ),
+    (
+        PlatformName::Kaggle,
+        &[
+            Mark::Variable("KAGGLE_KERNEL_RUN_TYPE"),
+            Mark::Variable("KAGGLE_URL_BASE"),
+        ],
+    ),
+    (
+        PlatformName::SageMaker,
+        &[
+            Mark::Variable("SM_CURRENT_INSTANCE_TYPE"),
+            Mark::Variable("TRAINING_JOB_ARN"),
+            Mark::File("/opt/ml/input/config/resourceconfig.json"),
+            Mark::File("/opt/ml/metadata/resource-metadata.json"),
+        ],
+    ),
+    (PlatformName::Slurm, &[Mark::Variable("SLURM_JOB_ID")]),
+    (
+        PlatformName::Kubernetes,
+        &[
+            Mark::Variable("KUBERNETES_SERVICE_HOST"),
+            Mark::File("/var/run/secrets/kubernetes.io"),
+        ],
+    ),
+    (
+        PlatformName::Podman,
+        &[
+            Mark::File("/run/.containerenv"),
+            Mark::VariableIs("container", "podman"),
+        ],
+    ),
+    (
+        PlatformName::Docker,
+        &[
+            Mark::File("/.dockerenv"),
+            Mark::FileHolds("/proc/self/cgroup", "/docker"),
+        ],
+    ),
+    (PlatformName::Apptainer, &[Mark::File("/.singularity.d")]),
+    (
+        PlatformName::Lxc,
+        &[
+            Mark::VariableIs("container", "lxc"),
+            Mark::MountOver("/proc/", "fuse.lxcfs"),
+        ],
+    ),
+    (
+        PlatformName::Wsl,
+        &[
+            Mark::FileHolds("/proc/version", "microsoft-standard-WSL2"),
+            Mark::File("/dev/dxg"),
+        ],
+    ),
+];
+
+pub(crate) fn read(files: &Files, env: &Environment) -> Platform {
+    let layers = HELD_BY_PLATFORM
+        .iter()
+        .filter_map(|(name, marks)| {
+            let evidence = marks.iter().find_map(|mark| evidence(files, env, mark))?;
+            Some(Layer {
+                name: *name,
+                evidence,
+            })
+        })
+        .collect();
+    Platform {
+        layers,
+        system: system(files),
+        slurm: env.get("SLURM_JOB_ID").map(|id| slurm(id, env)),
+    }
+}
+
+fn evidence(files: &Files, env: &Environment, mark: &Mark) -> Option<String> {
+    match *mark {
+        Mark::Variable(name) => env.contains_key(name).then(|| format!("{name} is set")),
+        Mark::VariableIs(name, value) => {
+            (env.get(name)? == value).then(|| format!("{name} is {value:?}"))
+        }
+        Mark::File(path) => files.exists(path).then(|| format!("{path} is there")),
+        Mark::FileHolds(path, word) => files
+            .text(path)
+            .known()?
+            .contains(word)
+            .then(|| format!("{path} holds {word:?}")),
+        Mark::MountOver(folder, kind) => {
+            let mounts = files.text("/proc/self/mountinfo");
+            crate::cgroup::parse::mounts(mounts.known()?)
+                .iter()
+                .find(|mount| mount.kind == kind && mount.mount_point.starts_with(folder))
+                .map(|mount| format!("{kind} is mounted on {}", mount.mount_point))
+        }
+    }
+}
+
+/// `Linux 6.1.0 (Debian GNU/Linux 12)`, as far as it can be told.
+fn system(files: &Files) -> Fact<String> {
+    files
+        .parsed("/proc/sys/kernel/osrelease", |text| {
+            let release = text.trim();
+            (!release.is_empty()).then(|| format!("Linux {release}"))
+        })
+        .map(|kernel| match files.text_up_to("/etc/os-release", 16_384) {
+            Fact::Known(text) => match quoted_value(&text, "PRETTY_NAME") {
+                Some(name) => format!("{kernel} ({name})"),
+                None => kernel,
+            },
+            Fact::Missing(_) => kernel,
+        })
+}
+
+fn quoted_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+        .map(|value| value.trim().trim_matches('"'))
+}
+
+fn slurm(job_id: &str, env: &Environment) -> SlurmJob {
+    let number = |name: &str| -> Fact<u64> {
+        match env.get(name).map(|value| value.trim().parse()) {
+            Some(Ok(value)) => Fact::Known(value),
+            Some(Err(_)) => Fact::unavailable(format!("{name} is not a number")),
+            None => Fact::unavailable(format!("{name} is not set")),
+        }
+    };
+    let cpus_on_node = number("SLURM_CPUS_ON_NODE");
+    // Whole MiB without a unit; 0 asks for the whole node, and never means "no memory".
+    let whole_node_or = |mib: u64| (mib > 0).then(|| Bytes::from_mib(mib));
+    let memory_request = number("SLURM_MEM_PER_NODE")
+        .map(whole_node_or)
+        .or_else(|| {
+            number("SLURM_MEM_PER_CPU").and_then(|mib| {
+                cpus_on_node
+                    .clone()
+                    .map(|cpus| whole_node_or(mib.saturating_mul(cpus)))
+            })
+        })
+        .or_else(|| {
+            Fact::Missing(Gap::Unavailable {
+                reason: "neither SLURM_MEM_PER_NODE nor SLURM_MEM_PER_CPU is set".into(),
+            })
+        });
+    SlurmJob {
+        job_id: job_id.chars().take(40).collect(),
+        memory_request,
+        cpus_on_node: cpus_on_node.and_then(|count| match u32::try_from(count) {
+            Ok(count) => Fact::Known(count),
+            Err(_) => Fact::unavailable("SLURM_CPUS_ON_NODE is out of range"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_request(variables: &[(&str, &str)], expected: Option<Option<Bytes>>) {
+        let env = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        assert_eq!(slurm("1", &env).memory_request.known().copied(), expected);
+    }
+
+    #[test]
+    fn memory_requests_of_slurm() {
+        check_request(
+            &[("SLURM_MEM_PER_NODE", "51200")],
+            Some(Some(Bytes::from_gib(50))),
+        );
+        check_request(&[("SLURM_MEM_PER_NODE", "0")], Some(None));
+        check_request(
+            &[("SLURM_MEM_PER_CPU", "3420"), ("SLURM_CPUS_ON_NODE", "4")],
+            Some(Some(Bytes::from_mib(13_680))),
+        );
+        check_request(&[("SLURM_MEM_PER_CPU", "3420")], None);
+        check_request(&[("SLURM_MEM_PER_NODE", "50G")], None);
+        check_request(&[], None);
+    }
+}

@@ -1,0 +1,12 @@
+//! The readers against recorded machines, hostile files and a stand-in for the driver's library.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where its expectation fails"
+)]
+
+mod fake_nvml;
+mod hostile;
+mod python;
+mod recorded;

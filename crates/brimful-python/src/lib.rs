@@ -1,0 +1,21 @@
+//! `brimful._native`: the Python extension. Converts values and maps errors; decides nothing.
+//!
+//! Private: users import from `brimful`, whose Python files give these functions their shape and their words.
+//! The stub `python/brimful/_native.pyi` is made from this crate by `cargo xtask generate`.
+
+mod border;
+mod machine;
+
+use pyo3::pymodule;
+
+/// The compiled part of brimful. Import `brimful` instead.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::machine::{NativeMachine, card_names, machine_names, probe, size_text};
+
+    /// The version of brimful.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's own spelling")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

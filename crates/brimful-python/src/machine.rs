@@ -1,0 +1,102 @@
+//! The machine, for `brimful.probe()`.
+
+use brimful::machine::{Machine, PythonVersion};
+use brimful::units::Bytes;
+use brimful::{cards, profiles};
+use brimful_probe::{PythonHint, Surroundings};
+use brimful_report::{html, json, text};
+use pyo3::prelude::*;
+
+use crate::border::{Failure, call};
+
+/// One machine; `brimful.Machine` is made from its document.
+#[pyclass(frozen, module = "brimful._native")]
+#[derive(Debug)]
+pub(crate) struct NativeMachine {
+    machine: Machine,
+}
+
+#[pymethods]
+impl NativeMachine {
+    /// The document that `brimful probe --json` prints.
+    fn json(&self, py: Python<'_>) -> PyResult<String> {
+        call(py, || {
+            json::to_text(&json::ProbeDocument::of(&self.machine)).map_err(|error| {
+                Failure::Internal {
+                    message: error.to_string(),
+                }
+            })
+        })
+    }
+
+    /// The page that `brimful probe` prints, without color.
+    fn text(&self, py: Python<'_>, width: usize) -> PyResult<String> {
+        call(py, || {
+            Ok(text::probe(
+                &self.machine,
+                &text::Page::plain(width.clamp(40, 200)),
+            ))
+        })
+    }
+
+    /// The card that a notebook shows.
+    fn html(&self, py: Python<'_>) -> PyResult<String> {
+        call(py, || {
+            html::probe(&self.machine).map_err(|error| Failure::Internal {
+                message: error.to_string(),
+            })
+        })
+    }
+}
+
+/// Reads the machine this process runs on, or describes a recorded one.
+#[pyfunction]
+#[pyo3(signature = (*, as_machine, gpu, memory, executable, import_folders, version))]
+pub(crate) fn probe(
+    py: Python<'_>,
+    as_machine: Option<String>,
+    gpu: Option<String>,
+    memory: Option<String>,
+    executable: Option<String>,
+    import_folders: Vec<String>,
+    version: (u32, u32),
+) -> PyResult<NativeMachine> {
+    call(py, move || {
+        let limit = memory.as_deref().map(str::parse::<Bytes>).transpose()?;
+        let card = gpu.as_deref().map(cards::find).transpose()?;
+        let mut machine = match as_machine {
+            Some(name) => profiles::find(&name)?.machine(),
+            None => brimful_probe::probe(&Surroundings::live(PythonHint {
+                executable,
+                import_folders,
+                version: Some(PythonVersion::new(version.0, version.1)),
+                ..PythonHint::default()
+            })?),
+        };
+        if let Some(card) = card {
+            machine = machine.with_card(card);
+        }
+        if let Some(limit) = limit {
+            machine = machine.with_memory(limit);
+        }
+        Ok(NativeMachine { machine })
+    })
+}
+
+/// The names that `probe(as_machine=…)` takes.
+#[pyfunction]
+pub(crate) fn machine_names() -> Vec<&'static str> {
+    profiles::all().iter().map(|profile| profile.id).collect()
+}
+
+/// The names that `probe(gpu=…)` takes.
+#[pyfunction]
+pub(crate) fn card_names() -> Vec<&'static str> {
+    cards::all().iter().map(|card| card.id).collect()
+}
+
+/// A number of bytes as people read it.
+#[pyfunction]
+pub(crate) fn size_text(size_bytes: u64) -> String {
+    Bytes(size_bytes).to_string()
+}

@@ -1,0 +1,135 @@
+//! The card that a notebook shows for `brimful.probe()`.
+
+use brimful::fact::Fact;
+use brimful::machine::{LimitEffect, Machine, SubjectKind};
+use brimful::units::Bytes;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value};
+use serde::Serialize;
+
+use crate::json::{Finding, ProbeDocument};
+use crate::text::Page;
+
+const TEMPLATE: &str = include_str!("probe.html");
+
+/// A self-contained fragment: inline styles and SVG, and the plain text for readers without either.
+pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("probe.html", TEMPLATE)?;
+    let card = Card {
+        title: title(machine),
+        bars: bars(machine),
+        rows: rows(machine),
+        findings: ProbeDocument::of(machine).findings,
+        text: crate::text::probe(machine, &Page::plain(80)),
+    };
+    environment
+        .get_template("probe.html")?
+        .render(Value::from(Serde(&card)))
+}
+
+#[derive(Debug, Serialize)]
+struct Card {
+    title: String,
+    bars: Vec<Bar>,
+    rows: Vec<(String, String)>,
+    findings: Vec<Finding>,
+    text: String,
+}
+
+/// One memory with its use, in percent of the bar's width.
+#[derive(Debug, Serialize)]
+struct Bar {
+    label: String,
+    used_percent: f64,
+    words: String,
+    is_brim: bool,
+}
+
+fn bar(label: String, used: Bytes, total: Bytes, is_brim: bool) -> Bar {
+    Bar {
+        used_percent: (used.share_of(total) * 100.0).clamp(0.0, 100.0),
+        words: format!("{used} of {total}"),
+        label,
+        is_brim,
+    }
+}
+
+fn title(machine: &Machine) -> String {
+    match &machine.subject.kind {
+        SubjectKind::ThisMachine => match machine.platform.layers.first() {
+            Some(layer) => format!("This machine: {}", layer.name.title()),
+            None => "This machine".into(),
+        },
+        SubjectKind::Profile { title, .. } => title.clone(),
+    }
+}
+
+fn bars(machine: &Machine) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    let brim = machine.host.brim();
+    for limit in machine.host.limits() {
+        let Fact::Known(headroom) = limit.headroom else {
+            continue;
+        };
+        let is_brim = limit.effect == LimitEffect::Kills
+            && brim
+                .known()
+                .is_some_and(|brim| brim.limit == limit.bytes && brim.set_by == limit.set_by);
+        bars.push(bar(
+            limit.set_by.to_string(),
+            limit.bytes.saturating_sub(headroom),
+            limit.bytes,
+            is_brim,
+        ));
+    }
+    if let (Fact::Known(total), Fact::Known(free)) = (&machine.shm.total, &machine.shm.free) {
+        bars.push(bar(
+            machine.shm.path.clone(),
+            total.saturating_sub(*free),
+            *total,
+            false,
+        ));
+    }
+    for gpu in &machine.gpus.devices {
+        let total = match (&gpu.torch_memory, &gpu.total) {
+            (Fact::Known(memory), _) => memory.bytes,
+            (Fact::Missing(_), Fact::Known(total)) => *total,
+            _ => continue,
+        };
+        let used = gpu.used.known().copied().unwrap_or_default();
+        bars.push(bar(gpu.label().to_owned(), used, total, false));
+    }
+    bars
+}
+
+fn rows(machine: &Machine) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    match machine.host.brim() {
+        Fact::Known(brim) => {
+            row("brim", format!("{}, set by {}", brim.limit, brim.set_by));
+            if let Fact::Known(headroom) = brim.headroom {
+                row("headroom", format!("{headroom} until the kernel kills"));
+            }
+        }
+        Fact::Missing(gap) => row("brim", format!("not known: {gap}")),
+    }
+    if let Fact::Known((usable, _)) = machine.cpus.usable() {
+        row("processors", format!("{usable} usable"));
+    }
+    for gpu in &machine.gpus.devices {
+        let torch = match &gpu.torch_memory {
+            Fact::Known(memory) => format!("torch sees {}", memory.bytes),
+            Fact::Missing(_) => "what torch sees is not known".into(),
+        };
+        row(gpu.label(), torch);
+    }
+    if let Fact::Known(python) = &machine.python
+        && let Fact::Known(torch) = &python.torch
+    {
+        row("torch", torch.version_text.clone());
+    }
+    rows
+}

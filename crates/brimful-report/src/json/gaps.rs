@@ -1,0 +1,45 @@
+//! Missing facts become `null`, and their reasons a list.
+
+use brimful::fact::Fact;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A fact that could not be learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Gap {
+    /// Where the `null` stands in this document, such as `host.brim.limit_bytes`.
+    pub path: String,
+    /// Why it could not be learned.
+    pub reason: String,
+}
+
+/// Collects the reasons while a document is made.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    found: Vec<Gap>,
+}
+
+impl Gaps {
+    /// The value, or `None` with its reason noted under `path`.
+    pub(super) fn take<T, U>(
+        &mut self,
+        path: &str,
+        fact: &Fact<T>,
+        convert: impl FnOnce(&T) -> U,
+    ) -> Option<U> {
+        match fact {
+            Fact::Known(value) => Some(convert(value)),
+            Fact::Missing(gap) => {
+                self.found.push(Gap {
+                    path: path.into(),
+                    reason: gap.to_string(),
+                });
+                None
+            }
+        }
+    }
+
+    pub(super) fn into_found(self) -> Vec<Gap> {
+        self.found
+    }
+}

@@ -1,0 +1,26 @@
+//! The documents that programs read.
+
+mod gaps;
+mod probe;
+
+pub use gaps::Gap;
+pub use probe::{
+    AllocatorVariable, Brim, ByteLimit, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer,
+    Limit, MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument,
+    ProcessLimits, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch,
+};
+
+/// The JSON Schema of [`ProbeDocument`].
+pub fn probe_schema() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator()
+        .into_root_schema_for::<ProbeDocument>()
+}
+
+/// One JSON document, indented, with a final newline.
+pub fn to_text(document: &impl serde::Serialize) -> Result<String, serde_json::Error> {
+    let mut text = serde_json::to_string_pretty(document)?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,7 @@
+//! Pages for the terminal.
+
+mod page;
+mod probe;
+
+pub use page::Page;
+pub use probe::probe;

@@ -1,0 +1,200 @@
+//! A catalogue of GPUs: what the driver says of each, and what PyTorch sees.
+//!
+//! Used to answer for a card that is not here (`brimful probe --gpu t4`), and to fill in what an old driver keeps
+//! quiet about. A figure is measured (somebody's machine printed it), from a data sheet, or estimated, and says which.
+
+mod table;
+
+use crate::fact::Fact;
+use crate::machine::{ComputeCapability, Gpu, GpuVendor, TorchMemory, TorchMemoryOrigin};
+use crate::suggest::closest;
+use crate::units::Bytes;
+
+/// One kind of GPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    pub id: &'static str,
+    /// The product name as the driver prints it.
+    pub name: &'static str,
+    pub aliases: &'static [&'static str],
+    pub vendor: GpuVendor,
+    pub architecture: &'static str,
+    /// NVIDIA's generation number; AMD has none.
+    pub compute_capability: Option<ComputeCapability>,
+    pub multiprocessors: Figure<u32>,
+    /// What the driver's management library says the card has.
+    pub total: Figure<Bytes>,
+    /// What PyTorch reports as the card's total.
+    pub torch_visible: Figure<Bytes>,
+}
+
+/// A number, and how it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure<T> {
+    pub value: T,
+    pub how: How,
+    pub source: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Measured,
+    DataSheet,
+    Estimated,
+}
+
+/// No card of that name is known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected the name of a GPU, found `{found}`")]
+pub struct UnknownCard {
+    pub found: String,
+    pub close: Vec<&'static str>,
+}
+
+/// Every card, grouped by generation.
+pub fn all() -> &'static [Card] {
+    table::CARDS
+}
+
+/// Finds a card by its id, an alias or its product name, in any spelling of blanks and case.
+///
+/// ```
+/// assert_eq!(brimful::cards::find("T4").unwrap().name, "Tesla T4");
+/// assert_eq!(brimful::cards::find("rtx 4090").unwrap().id, "rtx-4090");
+/// assert_eq!(brimful::cards::find("rtx-4091").unwrap_err().close[0], "rtx-4090");
+/// ```
+pub fn find(name: &str) -> Result<&'static Card, UnknownCard> {
+    let wanted = plain(name);
+    all()
+        .iter()
+        .find(|card| names_of(card).any(|known| plain(known) == wanted))
+        .ok_or_else(|| UnknownCard {
+            found: name.chars().take(60).collect(),
+            close: closest(name, all().iter().map(|card| card.id)),
+        })
+}
+
+/// The card a driver means by a product name. Some names are shared by cards of different size.
+pub fn by_product(name: &str, total: Option<Bytes>) -> Option<&'static Card> {
+    // Drivers before 470 leave the maker's name out.
+    let wanted = plain(name);
+    let mut named = all().iter().filter(|card| plain(card.name) == wanted);
+    match total {
+        Some(total) => named.min_by_key(|card| card.total.value.0.abs_diff(total.0)),
+        None => named.next(),
+    }
+}
+
+fn names_of(card: &'static Card) -> impl Iterator<Item = &'static str> {
+    [card.id, card.name]
+        .into_iter()
+        .chain(card.aliases.iter().copied())
+}
+
+/// Letters and digits only, lower case, without the maker's name: `NVIDIA GeForce RTX 4090` is `rtx4090`.
+fn plain(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let mut rest = lower.trim();
+    for maker in ["nvidia ", "geforce ", "amd ", "tesla "] {
+        rest = rest.strip_prefix(maker).unwrap_or(rest);
+    }
+    rest.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+impl Card {
+    /// The card as an idle GPU of a machine, seen by PyTorch under `index`.
+    pub fn as_gpu(&self, index: u32) -> Gpu {
+        let not_recorded = "not part of the catalogue of cards";
+        Gpu {
+            vendor: self.vendor,
+            name: Fact::Known(self.name.into()),
+            uuid: Fact::unavailable(not_recorded),
+            compute_capability: match self.compute_capability {
+                Some(capability) => Fact::Known(capability),
+                None => Fact::unavailable("compute capability is NVIDIA's; AMD has none"),
+            },
+            multiprocessors: Fact::Known(self.multiprocessors.value),
+            total: Fact::Known(self.total.value),
+            used: Fact::unavailable(not_recorded),
+            reserved: Fact::unavailable(not_recorded),
+            torch_memory: Fact::Known(TorchMemory {
+                bytes: self.torch_visible.value,
+                origin: TorchMemoryOrigin::Catalogue {
+                    how: self.torch_visible.how.name(),
+                },
+            }),
+            torch_index: Fact::Known(Some(index)),
+            processes: Fact::unavailable(not_recorded),
+            ecc: Fact::unavailable(not_recorded),
+            mig: Fact::Known(None),
+        }
+    }
+}
+
+impl How {
+    pub fn name(self) -> &'static str {
+        match self {
+            How::Measured => "measured",
+            How::DataSheet => "data sheet",
+            How::Estimated => "estimated",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_figures_have_sources() {
+        let mut seen = BTreeSet::new();
+        for card in all() {
+            let own: BTreeSet<String> = [card.id]
+                .iter()
+                .chain(card.aliases)
+                .map(|n| plain(n))
+                .collect();
+            for name in own {
+                assert!(seen.insert(name.clone()), "{name} names two cards");
+            }
+            for source in [
+                card.multiprocessors.source,
+                card.total.source,
+                card.torch_visible.source,
+            ] {
+                assert!(
+                    !source.is_empty(),
+                    "{} has a figure without a source",
+                    card.id
+                );
+            }
+        }
+        assert!(all().len() >= 25);
+    }
+
+    #[test]
+    fn pytorch_never_sees_more_than_the_card_has() {
+        for card in all() {
+            // The driver's total is printed in whole MiB, cut off.
+            assert!(
+                card.torch_visible.value <= card.total.value.saturating_add(Bytes::from_mib(1)),
+                "{}: {} of {}",
+                card.id,
+                card.torch_visible.value,
+                card.total.value
+            );
+            let share = card.torch_visible.value.share_of(card.total.value);
+            assert!(share > 0.9, "{} loses more than a tenth", card.id);
+        }
+    }
+
+    #[test]
+    fn cards_of_one_name_are_told_apart_by_size() {
+        for card in all() {
+            let found = by_product(card.name, Some(card.total.value)).unwrap();
+            assert_eq!(found.id, card.id);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Every environment variable that brimful reads, in one list. The reference page is made from it.
+
+/// A variable and what brimful does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnvVar {
+    pub name: &'static str,
+    pub read_by: &'static str,
+    pub purpose: &'static str,
+}
+
+/// In the order of the reference page.
+pub const ALL: &[EnvVar] = &[
+    EnvVar {
+        name: "NO_COLOR",
+        read_by: "every command",
+        purpose: "Set to anything but nothing: text without color. `--color` goes before it.",
+    },
+    EnvVar {
+        name: "PATH",
+        read_by: "`brimful probe`",
+        purpose: "Where the Python that would run the job is looked for.",
+    },
+    EnvVar {
+        name: "PYTHONPATH",
+        read_by: "`brimful probe`",
+        purpose: "Further folders in which that Python would find torch.",
+    },
+    EnvVar {
+        name: "PYENV_VERSION",
+        read_by: "`brimful probe`",
+        purpose: "The version a pyenv script on PATH would start.",
+    },
+    EnvVar {
+        name: "HOME",
+        read_by: "`brimful probe`",
+        purpose: "The user's own package folder of a system Python.",
+    },
+    EnvVar {
+        name: "CUDA_VISIBLE_DEVICES",
+        read_by: "`brimful probe`",
+        purpose: "Which NVIDIA GPUs torch will see, and in which order.",
+    },
+    EnvVar {
+        name: "CUDA_DEVICE_ORDER",
+        read_by: "`brimful probe`",
+        purpose: "Whether torch numbers GPUs as `nvidia-smi` does (`PCI_BUS_ID`).",
+    },
+    EnvVar {
+        name: "HIP_VISIBLE_DEVICES",
+        read_by: "`brimful probe`",
+        purpose: "Which AMD GPUs torch will see; so does `ROCR_VISIBLE_DEVICES`.",
+    },
+    EnvVar {
+        name: "PYTORCH_CUDA_ALLOC_CONF",
+        read_by: "`brimful probe`",
+        purpose: "Settings of torch's allocator; also `PYTORCH_ALLOC_CONF` and `PYTORCH_HIP_ALLOC_CONF`.",
+    },
+    EnvVar {
+        name: "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        read_by: "`brimful probe`",
+        purpose: "Turns torch's caching allocator off.",
+    },
+    EnvVar {
+        name: "SLURM_JOB_ID",
+        read_by: "`brimful probe`",
+        purpose: "A Slurm job; with `SLURM_MEM_PER_NODE`, `SLURM_MEM_PER_CPU` and `SLURM_CPUS_ON_NODE` its request.",
+    },
+    EnvVar {
+        name: "KUBERNETES_SERVICE_HOST",
+        read_by: "`brimful probe`",
+        purpose: "A Kubernetes pod.",
+    },
+    EnvVar {
+        name: "COLAB_RELEASE_TAG",
+        read_by: "`brimful probe`",
+        purpose: "Google Colab; so does `COLAB_GPU`.",
+    },
+    EnvVar {
+        name: "KAGGLE_KERNEL_RUN_TYPE",
+        read_by: "`brimful probe`",
+        purpose: "A Kaggle notebook; so does `KAGGLE_URL_BASE`.",
+    },
+    EnvVar {
+        name: "SM_CURRENT_INSTANCE_TYPE",
+        read_by: "`brimful probe`",
+        purpose: "Amazon SageMaker; so does `TRAINING_JOB_ARN`.",
+    },
+    EnvVar {
+        name: "container",
+        read_by: "`brimful probe`",
+        purpose: "Podman and LXC name themselves here.",
+    },
+];

@@ -1,0 +1,63 @@
+//! `ulimit -v`: address space is capped.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "address_space_limited",
+    severity: Severity::Fatal,
+    about: "RLIMIT_AS or RLIMIT_DATA is set. CUDA reserves address space for all of the machine's memory when it \
+            starts, and Python threads 8 MiB of stack each, long before any of it is used: the run fails with \
+            \"out of memory\" or MemoryError while memory is free.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let limits = &machine.process_limits;
+    let finite = |name: &str, fact: &crate::fact::Fact<crate::machine::Rlimit>| {
+        let bytes = Bytes(fact.known()?.finite()?);
+        // A cap above what the machine could ever hold is no cap.
+        let physical = machine.host.physical.known().copied().unwrap_or(bytes);
+        (bytes.0 < physical.0.saturating_mul(4)).then(|| format!("{name} is {bytes}"))
+    };
+    let evidence: Vec<String> = [
+        finite("RLIMIT_AS (`ulimit -v`)", &limits.address_space),
+        finite("RLIMIT_DATA (`ulimit -d`)", &limits.data),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if evidence.is_empty() {
+        return None;
+    }
+    Some(Told {
+        summary: "allocations fail by an address-space limit while memory is free; CUDA may not start at all".into(),
+        evidence,
+        remedies: vec![
+            "`ulimit -v unlimited -d unlimited` in the job script, where the hard limit allows it".into(),
+            "limit memory with a control group instead (`systemd-run --user --scope -p MemoryMax=16G`)".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet};
+    use crate::machine::Rlimit;
+
+    const ID: &str = "address_space_limited";
+
+    #[test]
+    fn a_cap_below_the_machine() {
+        check(
+            ID,
+            |m| m.process_limits.address_space = Fact::Known(Rlimit::Finite(16 << 30)),
+            "16 GiB",
+        );
+        check_quiet(ID, |m| {
+            m.process_limits.data = Fact::Known(Rlimit::Finite(1 << 50));
+        });
+    }
+}

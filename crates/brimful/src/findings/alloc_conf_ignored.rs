@@ -1,0 +1,69 @@
+//! An allocator setting that this torch does not read.
+
+use crate::allocator::{CUDA, NO_CACHING};
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{Accelerator, Machine};
+
+pub(super) const RULE: Rule = Rule {
+    id: "alloc_conf_ignored",
+    severity: Severity::Risk,
+    about: "An allocator variable is set that the installed torch does not read. `PYTORCH_ALLOC_CONF` is ignored \
+            without a word before torch 2.10 (pytorch#183387); later, of several variables only the first counts, \
+            even an empty one.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let torch = machine.python.known()?.torch.known()?;
+    // A build for the processor alone has no such allocator; that is another finding.
+    if torch.accelerator.known() == Some(&Accelerator::None) {
+        return None;
+    }
+    let ignored = machine
+        .allocator_variables
+        .iter()
+        .find(|variable| variable.read_by_torch.known() == Some(&false))?;
+    let winner = machine.allocator_variables.iter().find(|variable| {
+        variable.name != NO_CACHING && variable.read_by_torch.known() == Some(&true)
+    });
+    let why = match winner {
+        Some(winner) => format!("{} is set too, and goes before it", winner.name),
+        None => format!("torch {} reads only {CUDA}", torch.version_text),
+    };
+    Some(Told {
+        summary: format!(
+            "{} has no effect: torch {} does not read it",
+            ignored.name, torch.version_text
+        ),
+        evidence: vec![format!("{}={}", ignored.name, ignored.value), why],
+        remedies: vec![
+            format!("set {CUDA} instead: every release up to 2.15 reads it"),
+            "check with `torch.cuda.memory._snapshot()[\"allocator_settings\"]`".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::allocator::{CUDA, GENERIC, variables};
+    use crate::findings::testing::{check, check_quiet, torch};
+    use crate::machine::{Machine, TorchVersion};
+
+    const ID: &str = "alloc_conf_ignored";
+
+    fn set(names: &[&'static str]) -> impl FnOnce(&mut Machine) {
+        let torch = torch(TorchVersion::new(2, 9, 1), (12, 8));
+        let found = variables(
+            names.iter().map(|name| (*name, "expandable_segments:True")),
+            Some(&torch),
+        );
+        move |machine| machine.allocator_variables = found
+    }
+
+    #[test]
+    fn the_new_name_with_an_old_torch() {
+        check(ID, set(&[GENERIC]), "does not read it");
+        check(ID, set(&[CUDA, GENERIC]), "goes before it");
+        check_quiet(ID, set(&[CUDA]));
+    }
+}

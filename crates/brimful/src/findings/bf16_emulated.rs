@@ -1,0 +1,50 @@
+//! bfloat16 that is not in the hardware.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "bf16_emulated",
+    severity: Severity::Note,
+    about: "A card before compute capability 8.0 has no bfloat16 units. `torch.cuda.is_bf16_supported()` still says \
+            true (torch 2.3 and later count emulation), and training in bf16 is slower than in fp32 \
+            (pytorch#148322).",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let (gpu, capability) = machine.gpus.devices.iter().find_map(|gpu| {
+        let capability = gpu.compute_capability.known()?;
+        (capability.major < 8).then_some((gpu, capability))
+    })?;
+    Some(Told {
+        summary: format!(
+            "bf16 is emulated on {}: slow, although torch calls it supported",
+            gpu.label()
+        ),
+        evidence: vec![format!(
+            "{} has compute capability {capability}; bfloat16 needs 8.0",
+            gpu.label()
+        )],
+        remedies: vec![
+            "use fp16 with a GradScaler (`--fp16`, `precision=\"16-mixed\"`)".into(),
+            "ask `torch.cuda.is_bf16_supported(including_emulation=False)` (torch 2.4 and later)"
+                .into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cards;
+    use crate::findings::testing::check;
+
+    #[test]
+    fn the_t4_of_every_free_notebook() {
+        check(
+            "bf16_emulated",
+            |m| m.gpus.devices[0] = cards::find("t4").unwrap().as_gpu(0),
+            "7.5",
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! A limit far below what psutil, `free` and the notebook's gauge show.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{LimitSetter, Machine};
+
+pub(super) const RULE: Rule = Rule {
+    id: "container_limit_below_host_memory",
+    severity: Severity::Risk,
+    about: "The brim is a control group with less than 80 % of the machine's memory. `psutil`, `free` and `top` \
+            read /proc/meminfo and show the whole machine, so a script that sizes itself by them is killed.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let brim = machine.host.brim();
+    let brim = brim.known()?;
+    let physical = *machine.host.physical.known()?;
+    let by_group = !matches!(brim.set_by, LimitSetter::PhysicalMemory);
+    if !by_group || brim.limit.share_of(physical) > 0.8 {
+        return None;
+    }
+    Some(Told {
+        summary: format!(
+            "programs that ask psutil see {physical}; the kernel kills at {}",
+            brim.limit
+        ),
+        evidence: vec![
+            format!("/proc/meminfo shows {physical} of physical memory"),
+            format!("{} allows {}", brim.set_by, brim.limit),
+        ],
+        remedies: vec![
+            "size caches, workers and datasets by `brimful.probe().host.headroom_bytes`, not by psutil".into(),
+            "raise the limit where it is set: `docker run --memory`, the pod's `resources.limits.memory`, \
+             `sbatch --mem`"
+                .into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::findings::testing::{check, check_quiet, group, set_groups};
+
+    const ID: &str = "container_limit_below_host_memory";
+
+    #[test]
+    fn a_small_container_on_a_large_machine() {
+        check(
+            ID,
+            |m| set_groups(m, vec![group("/docker/0123456789ab", Some(8))]),
+            "Docker",
+        );
+    }
+
+    #[test]
+    fn a_limit_near_the_machine_is_no_surprise() {
+        check_quiet(ID, |m| set_groups(m, vec![group("/a", Some(60))]));
+        check_quiet(ID, |m| set_groups(m, vec![group("/a", None)]));
+    }
+}

@@ -1,0 +1,46 @@
+//! When the machine runs out, this process is picked first.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "first_in_line_for_oom_killer",
+    severity: Severity::Note,
+    about: "`oom_score_adj` is 300 or more, as editors and browsers set it for what they start, and Kubernetes for \
+            pods whose memory request is below their limit: when the whole machine runs short, the kernel takes this \
+            process before larger ones.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let score = *machine.host.oom_score_adj.known()?;
+    (score >= 300).then(|| Told {
+        summary: "the kernel picks this process first when the machine runs short, even if others use more".into(),
+        evidence: vec![format!("/proc/self/oom_score_adj is {score}")],
+        remedies: vec![
+            "start the run from a plain terminal instead of an editor's".into(),
+            "Kubernetes: set the memory request equal to the limit".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet};
+
+    #[test]
+    fn only_a_raised_score_counts() {
+        check(
+            "first_in_line_for_oom_killer",
+            |m| m.host.oom_score_adj = Fact::Known(999),
+            "999",
+        );
+        check_quiet("first_in_line_for_oom_killer", |m| {
+            m.host.oom_score_adj = Fact::Known(200);
+        });
+        check_quiet("first_in_line_for_oom_killer", |m| {
+            m.host.oom_score_adj = Fact::Known(-997);
+        });
+    }
+}

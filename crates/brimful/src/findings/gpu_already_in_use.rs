@@ -1,0 +1,102 @@
+//! Somebody else is on the card.
+
+use crate::fact::Fact;
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{Gpu, Machine};
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "gpu_already_in_use",
+    severity: Severity::Risk,
+    about: "A GPU that PyTorch will see has more than 1 GiB or a tenth of its memory in use. Often it is an earlier \
+            run of one's own that was never ended, or a notebook's kernel.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let busy: Vec<(&Gpu, Bytes, Bytes)> = machine
+        .gpus
+        .devices
+        .iter()
+        .filter(|gpu| gpu.torch_index.known() != Some(&None))
+        .filter_map(|gpu| {
+            let used = *gpu.used.known()?;
+            let total = *gpu.total.known()?;
+            (used > Bytes::from_gib(1) || used.share_of(total) > 0.1).then_some((gpu, used, total))
+        })
+        .collect();
+    let (first, used, total) = busy.first()?;
+    let mut evidence = Vec::new();
+    for (gpu, used, total) in &busy {
+        evidence.push(format!("{}: {used} of {total} in use", gpu.label()));
+        evidence.extend(processes(gpu));
+    }
+    Some(Told {
+        summary: format!(
+            "{used} of {total} on {} are taken before the run starts",
+            first.label()
+        ),
+        evidence,
+        remedies: vec![
+            "end the process if it is yours; shutting a notebook's tab does not end its kernel"
+                .into(),
+            "choose another card with `CUDA_VISIBLE_DEVICES`".into(),
+        ],
+    })
+}
+
+fn processes(gpu: &Gpu) -> Vec<String> {
+    match &gpu.processes {
+        Fact::Missing(gap) => vec![format!("by whom is not known: {gap}")],
+        Fact::Known(processes) if processes.is_empty() => {
+            vec!["the driver names no process; in a container it cannot".into()]
+        }
+        Fact::Known(processes) => processes
+            .iter()
+            .take(5)
+            .map(|process| {
+                let name = process
+                    .name
+                    .known()
+                    .map_or("not visible from here", String::as_str);
+                match &process.used {
+                    Fact::Known(used) => format!("process {} ({name}) holds {used}", process.pid),
+                    Fact::Missing(_) => format!("process {} ({name}) is on the card", process.pid),
+                }
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{check, check_quiet};
+    use crate::machine::GpuProcess;
+
+    const ID: &str = "gpu_already_in_use";
+
+    #[test]
+    fn the_holder_is_named() {
+        check(
+            ID,
+            |m| {
+                m.gpus.devices[0].used = Fact::Known(Bytes::from_gib(12));
+                m.gpus.devices[0].processes = Fact::Known(vec![GpuProcess {
+                    pid: 4711,
+                    name: Fact::Known("python".into()),
+                    used: Fact::Known(Bytes::from_gib(11)),
+                }]);
+            },
+            "process 4711 (python) holds 11 GiB",
+        );
+    }
+
+    #[test]
+    fn a_hidden_card_may_be_busy() {
+        check_quiet(ID, |m| {
+            m.gpus.devices[0].used = Fact::Known(Bytes::from_gib(12));
+            m.gpus.devices[0].torch_index = Fact::Known(None);
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! `CUDA_VISIBLE_DEVICES` hides every card.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "gpu_hidden_from_torch",
+    severity: Severity::Fatal,
+    about: "There are GPUs, but `CUDA_VISIBLE_DEVICES` (or AMD's variables) leaves none of them to PyTorch: an empty \
+            value, an index that does not exist, a device named twice. `torch.cuda.is_available()` is then false.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let (name, value) = machine.gpus.visible_devices_variable.as_ref()?;
+    let devices = &machine.gpus.devices;
+    let instance_seen = |gpu: &crate::machine::Gpu| {
+        gpu.mig
+            .known()
+            .and_then(Option::as_ref)
+            .is_some_and(|instances| {
+                instances
+                    .iter()
+                    .any(|instance| instance.torch_index.known() != Some(&None))
+            })
+    };
+    let all_hidden = devices
+        .iter()
+        .all(|gpu| gpu.torch_index.known() == Some(&None) && !instance_seen(gpu));
+    if devices.is_empty() || !all_hidden {
+        return None;
+    }
+    let shown: String = value.chars().take(60).collect();
+    Some(Told {
+        summary: format!("PyTorch will see no GPU: {name} is {shown:?}"),
+        evidence: vec![
+            format!("{} GPU(s) are here: {}", devices.len(), devices[0].label()),
+            format!("{name}={shown}"),
+        ],
+        remedies: vec![format!(
+            "`unset {name}`, or name cards from 0 to {}",
+            devices.len().saturating_sub(1)
+        )],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet};
+
+    const ID: &str = "gpu_hidden_from_torch";
+
+    #[test]
+    fn a_variable_that_hides_all() {
+        check(
+            ID,
+            |m| {
+                m.gpus.visible_devices_variable = Some(("CUDA_VISIBLE_DEVICES".into(), "3".into()));
+                m.gpus.devices[0].torch_index = Fact::Known(None);
+            },
+            "CUDA_VISIBLE_DEVICES=3",
+        );
+        check_quiet(ID, |m| {
+            m.gpus.visible_devices_variable = Some(("CUDA_VISIBLE_DEVICES".into(), "0".into()));
+        });
+    }
+}

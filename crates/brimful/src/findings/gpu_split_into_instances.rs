@@ -1,0 +1,76 @@
+//! Multi-instance mode: a part of a card is all a process gets.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "gpu_split_into_instances",
+    severity: Severity::Note,
+    about: "A GPU is in multi-instance (MIG) mode. A process sees one instance, with the instance's memory, whatever \
+            the card's own total is, and never two of them.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let (gpu, instances) = machine
+        .gpus
+        .devices
+        .iter()
+        .find_map(|gpu| Some((gpu, gpu.mig.known()?.as_ref()?)))?;
+    let seen = instances
+        .iter()
+        .find(|instance| matches!(instance.torch_index.known(), Some(Some(_))));
+    let what = match seen.and_then(|instance| instance.total.known()) {
+        Some(total) => format!("PyTorch gets one instance of {total}"),
+        None => "PyTorch gets one instance at most".into(),
+    };
+    Some(Told {
+        summary: format!(
+            "{} is split into {} instances; {what}",
+            gpu.label(),
+            instances.len()
+        ),
+        evidence: instances
+            .iter()
+            .take(8)
+            .map(|instance| {
+                format!(
+                    "{}: {}",
+                    instance.name.known().map_or("instance", String::as_str),
+                    instance
+                        .total
+                        .known()
+                        .map_or_else(|| "size not known".into(), ToString::to_string),
+                )
+            })
+            .chain([format!("multi-instance mode is on for {}", gpu.label())])
+            .collect(),
+        remedies: vec![
+            "choose one with `CUDA_VISIBLE_DEVICES=MIG-…` (`nvidia-smi -L` lists them)".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::check;
+    use crate::machine::MigInstance;
+    use crate::units::Bytes;
+
+    #[test]
+    fn the_instance_that_is_seen_gives_its_size() {
+        let instance = |torch_index| MigInstance {
+            uuid: Fact::Known("MIG-1".into()),
+            name: Fact::Known("MIG 1g.5gb".into()),
+            total: Fact::Known(Bytes::from_mib(4864)),
+            used: Fact::Known(Bytes::ZERO),
+            torch_index: Fact::Known(torch_index),
+        };
+        check(
+            "gpu_split_into_instances",
+            |m| m.gpus.devices[0].mig = Fact::Known(Some(vec![instance(None), instance(Some(0))])),
+            "4.75 GiB",
+        );
+    }
+}

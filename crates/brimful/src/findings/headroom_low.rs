@@ -1,0 +1,64 @@
+//! The brim is near before the run has started.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "headroom_low",
+    severity: Severity::Risk,
+    about: "Less than 2 GiB, or less than a tenth of the brim, is left before anything was loaded. \
+            `import torch` alone takes about 0.3 GiB, a CUDA context with its host side 0.5 to 1 GiB.",
+    check,
+};
+
+const LEAST: Bytes = Bytes::from_gib(2);
+
+fn check(machine: &Machine) -> Option<Told> {
+    let brim = machine.host.brim();
+    let brim = brim.known()?;
+    let headroom = *brim.headroom.known()?;
+    if headroom >= LEAST && headroom.share_of(brim.limit) >= 0.1 {
+        return None;
+    }
+    Some(Told {
+        summary: format!("only {headroom} of host memory is left before the kernel kills"),
+        evidence: vec![format!(
+            "the brim is {}, set by {}; {headroom} of it can still be used",
+            brim.limit, brim.set_by
+        )],
+        remedies: vec![
+            "end what else runs here: other notebooks' kernels keep their memory until shut down"
+                .into(),
+            "raise the limit, or ask for more memory where it was requested".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet};
+
+    #[test]
+    fn little_left_is_said_with_who_sets_the_limit() {
+        check(
+            "headroom_low",
+            |m| m.host.available = Fact::Known(Bytes::from_gib(1)),
+            "physical memory",
+        );
+        check(
+            "headroom_low",
+            |m| m.host.available = Fact::Known(Bytes::from_gib(6)),
+            "6 GiB",
+        );
+    }
+
+    #[test]
+    fn unknown_is_not_low() {
+        check_quiet("headroom_low", |m| {
+            m.host.available = Fact::unavailable("hidden");
+        });
+    }
+}

@@ -1,0 +1,44 @@
+//! A group in which the kernel stops processes instead of killing one.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{Machine, group_name};
+
+pub(super) const RULE: Rule = Rule {
+    id: "kernel_freezes_instead_of_killing",
+    severity: Severity::Risk,
+    about: "cgroup v1 with `oom_kill_disable` 1: a process over the limit is not killed but stopped until memory is \
+            freed. A training run that hits it hangs for ever without a message.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let cgroups = machine.host.cgroups.known()?;
+    let group = cgroups
+        .levels
+        .iter()
+        .find(|level| level.oom_kill_disabled.known() == Some(&true))?;
+    Some(Told {
+        summary: "a run over the limit hangs without a word instead of being killed".into(),
+        evidence: vec![format!(
+            "oom_kill_disable is 1 in memory.oom_control of {}",
+            group_name(group.version, &group.path)
+        )],
+        remedies: vec!["start the container without `--oom-kill-disable`".into()],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet, group, set_groups};
+
+    const ID: &str = "kernel_freezes_instead_of_killing";
+
+    #[test]
+    fn disabled_kills_are_named() {
+        let mut level = group("/docker/0123456789ab", Some(8));
+        level.oom_kill_disabled = Fact::Known(true);
+        check(ID, |m| set_groups(m, vec![level]), "hangs");
+        check_quiet(ID, |m| set_groups(m, vec![group("/a", Some(8))]));
+    }
+}

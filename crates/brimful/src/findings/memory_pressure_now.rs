@@ -1,0 +1,46 @@
+//! The machine is short of memory right now.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "memory_pressure_now",
+    severity: Severity::Risk,
+    about: "Over the last minute tasks waited for memory during more than 5 % of the time. Something else is filling \
+            the machine, or it is swapping.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let pressure = machine.host.pressure.known()?;
+    (pressure.some_avg60 > 5.0).then(|| Told {
+        summary: "the machine is already waiting for memory".into(),
+        evidence: vec![format!(
+            "/proc/pressure/memory: some task waited {:.1} % of the last minute, all of them {:.1} %",
+            pressure.some_avg60, pressure.full_avg60
+        )],
+        remedies: vec!["find what fills it: `ps -eo pid,rss,comm --sort=-rss | head`".into()],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::check;
+    use crate::machine::Pressure;
+
+    #[test]
+    fn waiting_is_said_with_its_share() {
+        let pressure = Pressure {
+            some_avg10: 40.0,
+            some_avg60: 23.5,
+            full_avg10: 30.0,
+            full_avg60: 11.0,
+        };
+        check(
+            "memory_pressure_now",
+            |m| m.host.pressure = Fact::Known(pressure),
+            "23.5 %",
+        );
+    }
+}

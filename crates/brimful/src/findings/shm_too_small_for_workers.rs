@@ -1,0 +1,71 @@
+//! /dev/shm too small for DataLoader workers.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{Machine, PlatformName};
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "shm_too_small_for_workers",
+    severity: Severity::Fatal,
+    about: "/dev/shm has less than 1 GiB. DataLoader workers hand every batch over through it: a batch of 128 images \
+            of 3x224x224 floats is 74 MiB, and each worker keeps two. Docker and Kubernetes give 64 MiB unless told \
+            otherwise; the run then dies with `Bus error`.",
+    check,
+};
+
+const ENOUGH: Bytes = Bytes::from_gib(1);
+
+fn check(machine: &Machine) -> Option<Told> {
+    let total = *machine.shm.total.known()?;
+    if total >= ENOUGH {
+        return None;
+    }
+    let first = if machine.platform.is(PlatformName::Kubernetes) {
+        "mount an `emptyDir` with `medium: Memory` on /dev/shm; it counts against the pod's limit"
+    } else if machine.platform.is(PlatformName::Podman) {
+        "`podman run --shm-size=8g`"
+    } else if machine.platform.is(PlatformName::Docker) {
+        "`docker run --shm-size=8g` (or `--ipc=host`)"
+    } else {
+        "`mount -o remount,size=8G /dev/shm` (needs root)"
+    };
+    Some(Told {
+        summary: format!("DataLoader workers die with `Bus error`: /dev/shm has {total}"),
+        evidence: vec![format!("{} is {total} in all", machine.shm.path)],
+        remedies: vec![
+            first.into(),
+            "`num_workers=0`, at the price of loading in the training process".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fact::Fact;
+    use crate::findings::testing::{check, check_quiet};
+    use crate::machine::Layer;
+
+    #[test]
+    fn the_default_of_containers() {
+        let layer = Layer {
+            name: PlatformName::Kubernetes,
+            evidence: "a variable".into(),
+        };
+        check(
+            "shm_too_small_for_workers",
+            |m| {
+                m.shm.total = Fact::Known(Bytes::from_mib(64));
+                m.platform.layers.push(layer);
+            },
+            "emptyDir",
+        );
+    }
+
+    #[test]
+    fn unknown_is_not_small() {
+        check_quiet("shm_too_small_for_workers", |m| {
+            m.shm.total = Fact::unavailable("hidden");
+        });
+    }
+}

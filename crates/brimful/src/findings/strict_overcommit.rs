@@ -1,0 +1,64 @@
+//! The kernel promises no more memory than there is.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::{Machine, OvercommitMode};
+
+pub(super) const RULE: Rule = Rule {
+    id: "strict_overcommit",
+    severity: Severity::Risk,
+    about: "`vm.overcommit_memory` is 2: memory that is asked for counts, used or not. Forked DataLoader workers and \
+            CUDA's large reservations then fail with \"Cannot allocate memory\" while most memory is free, the more \
+            so without swap.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let overcommit = machine.host.overcommit.known()?;
+    if overcommit.mode != OvercommitMode::Never {
+        return None;
+    }
+    let mut evidence = vec!["vm.overcommit_memory is 2".to_owned()];
+    if let (Some(limit), Some(committed)) = (overcommit.commit_limit, overcommit.committed) {
+        evidence.push(format!("{committed} of {limit} are promised already"));
+    }
+    if let Some(swap) = machine.host.swap.known()
+        && swap.total.0 == 0
+    {
+        evidence.push("there is no swap to back promises".into());
+    }
+    Some(Told {
+        summary: "forking workers and CUDA's reservations fail although memory is free".into(),
+        evidence,
+        remedies: vec![
+            "`sysctl vm.overcommit_memory=0` (needs root)".into(),
+            "fewer workers, started with `multiprocessing_context=\"forkserver\"`".into(),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::check;
+    use crate::machine::{Overcommit, OvercommitMode, Swap};
+    use crate::units::Bytes;
+
+    #[test]
+    fn strict_accounting_without_swap() {
+        check(
+            "strict_overcommit",
+            |m| {
+                m.host.swap = Fact::Known(Swap {
+                    total: Bytes::ZERO,
+                    free: Bytes::ZERO,
+                });
+                m.host.overcommit = Fact::Known(Overcommit {
+                    mode: OvercommitMode::Never,
+                    commit_limit: Some(Bytes::from_gib(32)),
+                    committed: Some(Bytes::from_gib(20)),
+                });
+            },
+            "no swap",
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! A program that kills before the kernel does.
+
+use crate::findings::{Rule, Severity, Told};
+use crate::machine::Machine;
+
+pub(super) const RULE: Rule = Rule {
+    id: "userspace_killer_running",
+    severity: Severity::Note,
+    about: "systemd-oomd, earlyoom, nohang or another killer in user space runs here. It acts before the kernel, by \
+            its own thresholds, often with SIGTERM (exit code 143), and leaves its word in the journal, not in dmesg.",
+    check,
+};
+
+fn check(machine: &Machine) -> Option<Told> {
+    let killers = machine.host.killers.known()?;
+    let first = killers.first()?;
+    Some(Told {
+        summary: format!(
+            "{} may kill a run before the brim is reached",
+            first.kind.name()
+        ),
+        evidence: killers
+            .iter()
+            .map(|killer| {
+                let arguments = killer.arguments.join(" ");
+                let started_with = if arguments.is_empty() {
+                    String::new()
+                } else {
+                    format!(", started with `{arguments}`")
+                };
+                format!(
+                    "{} runs as process {}{started_with}; unless told otherwise it acts when {}",
+                    killer.kind.name(),
+                    killer.pid,
+                    killer.kind.acts_when()
+                )
+            })
+            .collect(),
+        remedies: vec![format!(
+            "after a death without a message look at `journalctl -u {}`",
+            first.kind.name()
+        )],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fact::Fact;
+    use crate::findings::testing::check;
+    use crate::machine::{Killer, KillerKind};
+
+    #[test]
+    fn the_killer_and_its_threshold_are_named() {
+        let killer = Killer {
+            kind: KillerKind::Earlyoom,
+            pid: 812,
+            arguments: vec!["-m".into(), "5".into()],
+        };
+        check(
+            "userspace_killer_running",
+            |m| m.host.killers = Fact::Known(vec![killer]),
+            "`-m 5`",
+        );
+    }
+}

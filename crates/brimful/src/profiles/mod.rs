@@ -1,0 +1,250 @@
+//! Recorded profiles of well-known machines, so that one can plan for a machine before having it.
+//!
+//! A profile holds what was published about a kind of machine and no more: what nobody reported is missing, not
+//! guessed. Each names its sources.
+
+mod table;
+
+use crate::cards::{self, Card};
+use crate::fact::{Fact, Gap};
+use crate::machine::{
+    CgroupLevel, CgroupVersion, Cgroups, Cpus, Gpus, HiddenAncestors, Host, Layer, Machine,
+    Platform, PlatformName, ProcessLimits, SharedMemory, Subject, SubjectKind, Swap,
+};
+use crate::suggest::closest;
+use crate::units::Bytes;
+
+/// A well-known kind of machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Profile {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub platform: PlatformName,
+    pub memory: Option<Bytes>,
+    /// In use before the user's own program starts.
+    pub used_at_start: Option<Bytes>,
+    pub swap: Option<Bytes>,
+    pub shm: Option<Bytes>,
+    pub cpus: Option<u32>,
+    /// Ids of the catalogue of cards, one per GPU; `None` where the machine may have any.
+    pub gpus: Option<&'static [&'static str]>,
+    /// What is known of the control group the user's program runs in.
+    pub group: Option<GroupFact>,
+    pub sources: &'static [&'static str],
+}
+
+/// The one thing that is known of a control group whose limits are set for each container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupFact {
+    /// A kill takes every process of the container.
+    KilledTogether,
+    /// The program runs in a group that cannot be seen from inside.
+    OutOfSight,
+}
+
+/// No profile of that name is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected the name of a recorded machine, found `{found}`")]
+pub struct UnknownProfile {
+    pub found: String,
+    pub close: Vec<&'static str>,
+}
+
+/// Every profile, most used first.
+pub fn all() -> &'static [Profile] {
+    table::PROFILES
+}
+
+/// Finds a profile by its id.
+///
+/// ```
+/// let colab = brimful::profiles::find("colab-t4").unwrap();
+/// assert_eq!(colab.machine().gpus.devices[0].label(), "Tesla T4");
+/// assert_eq!(brimful::profiles::find("colab").unwrap_err().close[0], "colab-t4");
+/// ```
+pub fn find(id: &str) -> Result<&'static Profile, UnknownProfile> {
+    let wanted = id.trim().to_lowercase().replace(['_', ' '], "-");
+    all()
+        .iter()
+        .find(|profile| profile.id == wanted)
+        .ok_or_else(|| UnknownProfile {
+            found: id.chars().take(60).collect(),
+            close: closest(id, all().iter().map(|profile| profile.id)),
+        })
+}
+
+impl Profile {
+    /// The machine as far as it was recorded.
+    pub fn machine(&self) -> Machine {
+        let gap = || Gap::NotRecorded {
+            by: format!("the profile {}", self.id),
+        };
+        Machine {
+            subject: Subject {
+                kind: SubjectKind::Profile {
+                    id: self.id.into(),
+                    title: self.title.into(),
+                },
+                sources: self.sources.iter().map(|source| (*source).into()).collect(),
+                replaced: Vec::new(),
+            },
+            host: Host {
+                physical: known(self.memory, gap),
+                available: known(
+                    self.memory
+                        .zip(self.used_at_start)
+                        .map(|(memory, used)| memory.saturating_sub(used)),
+                    gap,
+                ),
+                swap: known(self.swap.map(|total| Swap { total, free: total }), gap),
+                cgroups: known(self.group.map(container_group), gap),
+                overcommit: Fact::Missing(gap()),
+                pressure: Fact::Missing(gap()),
+                oom_score_adj: Fact::Missing(gap()),
+                killers: Fact::Missing(gap()),
+            },
+            shm: SharedMemory {
+                path: "/dev/shm".into(),
+                total: known(self.shm, gap),
+                free: known(self.shm, gap),
+                counts_against_brim: Fact::Known(true),
+            },
+            process_limits: ProcessLimits {
+                address_space: Fact::Missing(gap()),
+                data: Fact::Missing(gap()),
+                locked_memory: Fact::Missing(gap()),
+                open_files: Fact::Missing(gap()),
+                max_map_count: Fact::Missing(gap()),
+            },
+            cpus: Cpus {
+                online: known(self.cpus, gap),
+                affinity: Fact::Missing(gap()),
+                cpuset: Fact::Known(None),
+                quota: Fact::Known(None),
+            },
+            gpus: Gpus {
+                devices: self
+                    .gpus
+                    .unwrap_or_default()
+                    .iter()
+                    .filter_map(|id| cards::find(id).ok())
+                    .zip(0..)
+                    .map(|(card, index)| card.as_gpu(index))
+                    .collect(),
+                complete: known(self.gpus.map(|_| ()), gap),
+                driver_version: Fact::Missing(gap()),
+                driver_cuda: Fact::Missing(gap()),
+                visible_devices_variable: None,
+            },
+            platform: Platform {
+                layers: match self.platform {
+                    PlatformName::Plain => Vec::new(),
+                    name => vec![Layer {
+                        name,
+                        evidence: format!("the profile {}", self.id),
+                    }],
+                },
+                system: Fact::Missing(gap()),
+                slurm: None,
+            },
+            python: Fact::Missing(gap()),
+            allocator_variables: Vec::new(),
+        }
+    }
+}
+
+fn known<T>(value: Option<T>, gap: impl Fn() -> Gap) -> Fact<T> {
+    value.map_or_else(|| Fact::Missing(gap()), Fact::Known)
+}
+
+/// A container's own group, of which only this is known.
+fn container_group(fact: GroupFact) -> Cgroups {
+    let not_recorded = "set for each container";
+    if fact == GroupFact::OutOfSight {
+        return Cgroups {
+            levels: Vec::new(),
+            hidden: HiddenAncestors::OwnGroup,
+        };
+    }
+    Cgroups {
+        levels: vec![CgroupLevel {
+            version: CgroupVersion::V2,
+            path: "/".into(),
+            max: Fact::unavailable(not_recorded),
+            high: Fact::unavailable(not_recorded),
+            usage: Fact::unavailable(not_recorded),
+            swap_left: Fact::unavailable(not_recorded),
+            oom_group: Fact::Known(true),
+            oom_kill_disabled: Fact::Known(false),
+        }],
+        hidden: HiddenAncestors::None,
+    }
+}
+
+impl Machine {
+    /// The same machine with another card in it.
+    pub fn with_card(mut self, card: &Card) -> Machine {
+        self.gpus.devices = vec![card.as_gpu(0)];
+        self.gpus.complete = Fact::Known(());
+        self.gpus.visible_devices_variable = None;
+        self.subject
+            .replaced
+            .push(format!("the GPU, by {}", card.name));
+        self.subject.sources.push(format!(
+            "{}: driver total {} ({}), torch-visible {} ({})",
+            card.name,
+            card.total.how.name(),
+            card.total.source,
+            card.torch_visible.how.name(),
+            card.torch_visible.source,
+        ));
+        self
+    }
+
+    /// The same machine with a memory limit of this many bytes, all of it free.
+    pub fn with_memory(mut self, limit: Bytes) -> Machine {
+        self.host.physical = Fact::Known(limit);
+        self.host.available = Fact::Known(limit);
+        self.host.cgroups = self.host.cgroups.map(|mut cgroups| {
+            for level in &mut cgroups.levels {
+                level.max = Fact::Known(None);
+                level.high = Fact::Known(None);
+            }
+            cgroups.hidden = HiddenAncestors::None;
+            cgroups
+        });
+        self.subject
+            .replaced
+            .push(format!("the memory limit, by {limit}"));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_names_known_cards_and_a_source() {
+        for profile in all() {
+            assert!(!profile.sources.is_empty(), "{} has no source", profile.id);
+            for id in profile.gpus.unwrap_or_default() {
+                assert!(cards::find(id).is_ok(), "{}: no card {id}", profile.id);
+            }
+            assert_eq!(find(profile.id).unwrap().id, profile.id);
+            let machine = profile.machine();
+            assert_eq!(
+                machine.gpus.devices.len(),
+                profile.gpus.unwrap_or_default().len()
+            );
+        }
+    }
+
+    #[test]
+    fn a_given_limit_is_the_brim() {
+        let machine = find("k8s-default").unwrap().machine();
+        assert!(machine.host.brim().known().is_none());
+        let machine = machine.with_memory(Bytes::from_gib(16));
+        assert_eq!(machine.host.headroom(), Fact::Known(Bytes::from_gib(16)));
+    }
+}

@@ -1,0 +1,31 @@
+"""Keeps machine-learning training from dying of memory.
+
+You know before, you see it coming, you know why, and it comes back.
+
+Importing does nothing: no driver is started, no environment is read, no thread runs,
+and neither torch nor numpy is imported.
+
+Examples:
+    >>> import brimful
+    >>> colab = brimful.probe(as_machine="colab-t4")
+    >>> colab.gpus[0].name
+    'Tesla T4'
+    >>> [finding.id for finding in colab.findings]
+    ['limits_above_not_visible', 'few_cpus_for_workers', 'bf16_emulated']
+"""
+
+from brimful._errors import BrimfulError, InputError, InternalError, MachineError
+from brimful._native import __version__
+from brimful._probe import Machine, card_names, machine_names, probe
+
+__all__ = [
+    "BrimfulError",
+    "InputError",
+    "InternalError",
+    "Machine",
+    "MachineError",
+    "__version__",
+    "card_names",
+    "machine_names",
+    "probe",
+]

@@ -1,0 +1,663 @@
+"""The forms of brimful's documents. Made from the Rust types by `cargo xtask generate`: do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorVariable:
+    """A variable that configures torch's allocator."""
+
+    name: str
+    """Its name."""
+    value: str
+    """Its value."""
+    read_by_torch: bool | None
+    """Whether the installed torch reads it."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> AllocatorVariable:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            value=data["value"],
+            read_by_torch=data["read_by_torch"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Brim:
+    """The nearest limit that kills."""
+
+    limit_bytes: int | None
+    """The limit."""
+    set_by: str | None
+    """Who sets it, in words."""
+    kind: str | None
+    """Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2` or `hidden_cgroup`."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Brim:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            limit_bytes=data["limit_bytes"],
+            set_by=data["set_by"],
+            kind=data["kind"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One memory control group."""
+
+    version: int
+    """1 or 2."""
+    path: str
+    """The group's path as the kernel names it."""
+    max_bytes: int | Literal["unlimited"] | None
+    """The limit that kills (`memory.max`, `memory.limit_in_bytes`)."""
+    high_bytes: int | Literal["unlimited"] | None
+    """The limit that slows down (`memory.high`)."""
+    used_bytes: int | None
+    """Everything charged to the group."""
+    reclaimable_bytes: int | None
+    """The part that the kernel takes back before it kills."""
+    unreclaimable_bytes: int | None
+    """The part that stays while its owners live."""
+    anon_bytes: int | None
+    """Private memory of processes."""
+    shmem_bytes: int | None
+    """Shared memory and tmpfs."""
+    swap_left_bytes: int | Literal["unlimited"] | None
+    """Swap the group may still use."""
+    oom_group: bool | None
+    """A kill takes every process of the group."""
+    oom_kill_disabled: bool | None
+    """The kernel freezes instead of killing (v1)."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Cgroup:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            version=data["version"],
+            path=data["path"],
+            max_bytes=data["max_bytes"],
+            high_bytes=data["high_bytes"],
+            used_bytes=data["used_bytes"],
+            reclaimable_bytes=data["reclaimable_bytes"],
+            unreclaimable_bytes=data["unreclaimable_bytes"],
+            anon_bytes=data["anon_bytes"],
+            shmem_bytes=data["shmem_bytes"],
+            swap_left_bytes=data["swap_left_bytes"],
+            oom_group=data["oom_group"],
+            oom_kill_disabled=data["oom_kill_disabled"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cpus:
+    """Processors."""
+
+    usable: float | None
+    """How many can run at the same time; a quota may leave a fraction."""
+    limited_by: str | None
+    """What holds the number down: `machine`, `affinity`, `cpuset` or `quota`."""
+    online: int | None
+    """What `os.cpu_count()` shows."""
+    affinity: int | None
+    """Allowed by the affinity mask."""
+    cpuset: int | None
+    """Allowed by the cpuset; `null` without a reason in `gaps` means no cpuset is in force."""
+    quota: float | None
+    """Allowed by the quota; `null` without a reason in `gaps` means no quota is in force."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Cpus:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            usable=data["usable"],
+            limited_by=data["limited_by"],
+            online=data["online"],
+            affinity=data["affinity"],
+            cpuset=data["cpuset"],
+            quota=data["quota"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that will bite."""
+
+    id: str
+    """Its name in the catalogue."""
+    severity: str
+    """`fatal`, `risk` or `note`."""
+    summary: str
+    """What will happen."""
+    evidence: tuple[str, ...]
+    """What that rests on."""
+    remedies: tuple[str, ...]
+    """What to do, cheapest first."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Finding:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            id=data["id"],
+            severity=data["severity"],
+            summary=data["summary"],
+            evidence=tuple(data["evidence"]),
+            remedies=tuple(data["remedies"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A fact that could not be learned."""
+
+    path: str
+    """Where the `null` stands in this document, such as `host.brim.limit_bytes`."""
+    reason: str
+    """Why it could not be learned."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Gap:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            path=data["path"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU."""
+
+    vendor: str
+    """`nvidia` or `amd`."""
+    name: str | None
+    """The product name."""
+    uuid: str | None
+    """The driver's unique name for it."""
+    compute_capability: str | None
+    """NVIDIA's generation number, such as `7.5`."""
+    multiprocessors: int | None
+    """Streaming multiprocessors or compute units."""
+    total_bytes: int | None
+    """What the driver's management library says it has."""
+    used_bytes: int | None
+    """In use by processes."""
+    reserved_bytes: int | None
+    """Kept by the driver for itself."""
+    torch_visible_bytes: int | None
+    """What torch reports as the card's total."""
+    torch_visible_by: str | None
+    """How that is known: `driver`, `measured`, `data sheet` or `estimated`."""
+    torch_sees_it: bool | None
+    """Whether torch will see it."""
+    torch_index: int | None
+    """The `n` of `cuda:n`, where torch will see it."""
+    processes: tuple[GpuProcess, ...] | None
+    """Processes that hold its memory."""
+    ecc: bool | None
+    """Error correction is on."""
+    mig_enabled: bool | None
+    """Multi-instance (MIG) mode is on."""
+    mig_instances: tuple[MigInstance, ...]
+    """The instances in that mode."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Gpu:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            vendor=data["vendor"],
+            name=data["name"],
+            uuid=data["uuid"],
+            compute_capability=data["compute_capability"],
+            multiprocessors=data["multiprocessors"],
+            total_bytes=data["total_bytes"],
+            used_bytes=data["used_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+            torch_visible_bytes=data["torch_visible_bytes"],
+            torch_visible_by=data["torch_visible_by"],
+            torch_sees_it=data["torch_sees_it"],
+            torch_index=data["torch_index"],
+            processes=None if data["processes"] is None else tuple(GpuProcess.from_json(item) for item in data["processes"]),
+            ecc=data["ecc"],
+            mig_enabled=data["mig_enabled"],
+            mig_instances=tuple(MigInstance.from_json(item) for item in data["mig_instances"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that holds GPU memory."""
+
+    pid: int
+    """Its number; in a container that of the host."""
+    name: str | None
+    """Its name, where it can be seen from here."""
+    used_bytes: int | None
+    """What it holds."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> GpuProcess:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            pid=data["pid"],
+            name=data["name"],
+            used_bytes=data["used_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Host memory."""
+
+    physical_bytes: int | None
+    """Physical memory, as psutil shows it."""
+    available_bytes: int | None
+    """What the kernel thinks can be handed out without swapping."""
+    swap_total_bytes: int | None
+    """Swap of the machine."""
+    swap_free_bytes: int | None
+    """Swap that is not in use."""
+    brim: Brim
+    """The nearest limit that kills."""
+    headroom_bytes: int | None
+    """Bytes that can still be touched before the kernel kills, without swap."""
+    swap_headroom_bytes: int | None
+    """What could go to swap on top of the headroom."""
+    limits: tuple[Limit, ...]
+    """Every limit, the process's own group first, physical memory last."""
+    cgroups: tuple[Cgroup, ...] | None
+    """The memory control groups, the process's own first."""
+    overcommit: Overcommit | None
+    """How the kernel promises memory."""
+    pressure: Pressure | None
+    """How long tasks waited for memory."""
+    oom_score_adj: int | None
+    """How early the kernel picks this process: -1000 never, 1000 first."""
+    killers: tuple[Killer, ...] | None
+    """Programs that kill before the kernel does."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Host:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            physical_bytes=data["physical_bytes"],
+            available_bytes=data["available_bytes"],
+            swap_total_bytes=data["swap_total_bytes"],
+            swap_free_bytes=data["swap_free_bytes"],
+            brim=Brim.from_json(data["brim"]),
+            headroom_bytes=data["headroom_bytes"],
+            swap_headroom_bytes=data["swap_headroom_bytes"],
+            limits=tuple(Limit.from_json(item) for item in data["limits"]),
+            cgroups=None if data["cgroups"] is None else tuple(Cgroup.from_json(item) for item in data["cgroups"]),
+            overcommit=None if data["overcommit"] is None else Overcommit.from_json(data["overcommit"]),
+            pressure=None if data["pressure"] is None else Pressure.from_json(data["pressure"]),
+            oom_score_adj=data["oom_score_adj"],
+            killers=None if data["killers"] is None else tuple(Killer.from_json(item) for item in data["killers"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Killer:
+    """A program that kills when memory is short."""
+
+    name: str
+    """Its name."""
+    pid: int
+    """Its process."""
+    acts_when: str
+    """When it acts unless told otherwise."""
+    arguments: tuple[str, ...]
+    """How it was started."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Killer:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            pid=data["pid"],
+            acts_when=data["acts_when"],
+            arguments=tuple(data["arguments"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit on host memory."""
+
+    limit_bytes: int
+    """The limit."""
+    set_by: str
+    """Who sets it, in words."""
+    effect: str
+    """`kills` or `throttles`."""
+    headroom_bytes: int | None
+    """Bytes left before it acts."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Limit:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            limit_bytes=data["limit_bytes"],
+            set_by=data["set_by"],
+            effect=data["effect"],
+            headroom_bytes=data["headroom_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A part of a GPU in multi-instance mode."""
+
+    name: str | None
+    """Its name."""
+    uuid: str | None
+    """Its unique name, as `CUDA_VISIBLE_DEVICES` takes it."""
+    total_bytes: int | None
+    """Its memory."""
+    used_bytes: int | None
+    """In use."""
+    torch_index: int | None
+    """The `n` of `cuda:n`, where torch will see it."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> MigInstance:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            uuid=data["uuid"],
+            total_bytes=data["total_bytes"],
+            used_bytes=data["used_bytes"],
+            torch_index=data["torch_index"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommit:
+    """How the kernel promises memory."""
+
+    mode: str
+    """`heuristic`, `always` or `never`."""
+    commit_limit_bytes: int | None
+    """The most that may be promised in mode `never`."""
+    committed_bytes: int | None
+    """What is promised now."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Overcommit:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            mode=data["mode"],
+            commit_limit_bytes=data["commit_limit_bytes"],
+            committed_bytes=data["committed_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Where the process runs."""
+
+    name: str
+    """`colab`, `kaggle`, `sagemaker`, `slurm`, `kubernetes`, `podman`, `docker`, `apptainer`, `lxc`, `wsl` or `plain`."""
+    layers: tuple[PlatformLayer, ...]
+    """Every layer that was recognized, the most specific first."""
+    system: str | None
+    """The kernel and the distribution."""
+    slurm: SlurmJob | None
+    """What Slurm was asked for."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Platform:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            layers=tuple(PlatformLayer.from_json(item) for item in data["layers"]),
+            system=data["system"],
+            slurm=None if data["slurm"] is None else SlurmJob.from_json(data["slurm"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformLayer:
+    """One recognized layer."""
+
+    name: str
+    """Its name."""
+    evidence: str
+    """What gave it away."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> PlatformLayer:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            evidence=data["evidence"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Share of time, in percent, in which tasks waited for memory."""
+
+    some_avg10_percent: float
+    """Some task waited, last 10 seconds."""
+    some_avg60_percent: float
+    """Some task waited, last minute."""
+    full_avg10_percent: float
+    """All tasks waited, last 10 seconds."""
+    full_avg60_percent: float
+    """All tasks waited, last minute."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Pressure:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            some_avg10_percent=data["some_avg10_percent"],
+            some_avg60_percent=data["some_avg60_percent"],
+            full_avg10_percent=data["full_avg10_percent"],
+            full_avg60_percent=data["full_avg60_percent"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """Limits that the kernel keeps for each process."""
+
+    address_space_bytes: int | Literal["unlimited"] | None
+    """RLIMIT_AS."""
+    data_bytes: int | Literal["unlimited"] | None
+    """RLIMIT_DATA."""
+    locked_memory_bytes: int | Literal["unlimited"] | None
+    """RLIMIT_MEMLOCK."""
+    open_files: int | Literal["unlimited"] | None
+    """RLIMIT_NOFILE."""
+    max_map_count: int | None
+    """`vm.max_map_count`."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ProcessLimits:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            address_space_bytes=data["address_space_bytes"],
+            data_bytes=data["data_bytes"],
+            locked_memory_bytes=data["locked_memory_bytes"],
+            open_files=data["open_files"],
+            max_map_count=data["max_map_count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """The Python that would run the job."""
+
+    executable: str
+    """Its executable."""
+    version: str | None
+    """Its version, such as `3.12`."""
+    found_by: str
+    """How it was chosen."""
+    torch: Torch | None
+    """Its torch."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Python:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            executable=data["executable"],
+            version=data["version"],
+            found_by=data["found_by"],
+            torch=None if data["torch"] is None else Torch.from_json(data["torch"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """Shared memory."""
+
+    path: str
+    """Where it is mounted."""
+    total_bytes: int | None
+    """Its size."""
+    free_bytes: int | None
+    """What is free of it."""
+    counts_against_brim: bool | None
+    """Whether what is stored there fills the memory limit."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> SharedMemory:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            path=data["path"],
+            total_bytes=data["total_bytes"],
+            free_bytes=data["free_bytes"],
+            counts_against_brim=data["counts_against_brim"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """What Slurm was asked for."""
+
+    job_id: str
+    """The job."""
+    memory_request_bytes: int | Literal["unlimited"] | None
+    """Memory requested on this node; `unlimited` is the whole node."""
+    cpus_on_node: int | None
+    """Processors given on this node."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> SlurmJob:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            job_id=data["job_id"],
+            memory_request_bytes=data["memory_request_bytes"],
+            cpus_on_node=data["cpus_on_node"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Which machine is described."""
+
+    kind: str
+    """`this_machine`, or `profile` for a recorded one."""
+    profile: str | None
+    """The profile's name."""
+    sources: tuple[str, ...]
+    """Where recorded figures come from."""
+    replaced: tuple[str, ...]
+    """What was put in place of a fact, such as another card."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Subject:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            kind=data["kind"],
+            profile=data["profile"],
+            sources=tuple(data["sources"]),
+            replaced=tuple(data["replaced"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """An installed torch."""
+
+    version: str
+    """The version, such as `2.9.1+cu128`."""
+    build: str | None
+    """What it can compute on, such as `CUDA 12.8` or `CPU only`."""
+    kernels_for: tuple[str, ...] | None
+    """Compute capabilities the official build has kernels for, where known."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> Torch:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            version=data["version"],
+            build=data["build"],
+            kernels_for=None if data["kernels_for"] is None else tuple(data["kernels_for"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeDocument:
+    """What a machine really allows, and what will bite there."""
+
+    schema_version: int
+    """The version of this document's form."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    subject: Subject
+    """Which machine is described."""
+    host: Host
+    """Host memory."""
+    shm: SharedMemory
+    """Shared memory, through which DataLoader workers hand over batches."""
+    process_limits: ProcessLimits
+    """Limits that the kernel keeps for each process."""
+    cpus: Cpus
+    """Processors that can really be used."""
+    gpus: tuple[Gpu, ...]
+    """GPUs, visible to torch or not."""
+    gpu_driver_version: str | None
+    """The version of the NVIDIA driver."""
+    gpu_driver_cuda: str | None
+    """The newest CUDA the driver can serve, such as `12.4`."""
+    platform: Platform
+    """Where the process runs."""
+    python: Python | None
+    """The Python that would run the job."""
+    allocator_variables: tuple[AllocatorVariable, ...]
+    """Variables that configure torch's allocator, as far as they are set."""
+    findings: tuple[Finding, ...]
+    """What will bite, worst first."""
+    gaps: tuple[Gap, ...]
+    """Why facts are missing."""
+
+    @classmethod
+    def from_json(cls, data: Any) -> ProbeDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            subject=Subject.from_json(data["subject"]),
+            host=Host.from_json(data["host"]),
+            shm=SharedMemory.from_json(data["shm"]),
+            process_limits=ProcessLimits.from_json(data["process_limits"]),
+            cpus=Cpus.from_json(data["cpus"]),
+            gpus=tuple(Gpu.from_json(item) for item in data["gpus"]),
+            gpu_driver_version=data["gpu_driver_version"],
+            gpu_driver_cuda=data["gpu_driver_cuda"],
+            platform=Platform.from_json(data["platform"]),
+            python=None if data["python"] is None else Python.from_json(data["python"]),
+            allocator_variables=tuple(AllocatorVariable.from_json(item) for item in data["allocator_variables"]),
+            findings=tuple(Finding.from_json(item) for item in data["findings"]),
+            gaps=tuple(Gap.from_json(item) for item in data["gaps"]),
+        )

@@ -1,0 +1,121 @@
+"""`brimful.probe()`: what a machine really allows, and what will bite."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from brimful import _native
+from brimful._documents import ProbeDocument
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Machine(ProbeDocument):
+    """The facts of one machine.
+
+    A fact that could not be learned is None, and `gaps` says why.
+    The attributes are those of the document that `brimful probe --json` prints.
+
+    Examples:
+        >>> import brimful
+        >>> machine = brimful.probe(as_machine="kaggle-t4x2")
+        >>> machine
+        Machine(kaggle-t4x2: headroom not known of 31.36 GiB, 2 GPUs, 1 finding)
+        >>> machine.gpus[1].torch_index
+        1
+    """
+
+    _native: _native.NativeMachine = field(compare=False)
+
+    def to_json(self) -> str:
+        """Return the document that `brimful probe --json` prints."""
+        return self._native.json()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same document as plain dictionaries and lists."""
+        document: dict[str, Any] = json.loads(self._native.json())
+        return document
+
+    def __str__(self) -> str:
+        """Return the page that `brimful probe` prints."""
+        return self._native.text(80)
+
+    def __repr__(self) -> str:
+        """Return one line for a prompt."""
+        name = self.subject.profile or self.platform.name
+        headroom = _size(self.host.headroom_bytes)
+        brim = _size(self.host.brim.limit_bytes)
+        gpus = _count(len(self.gpus), "GPU")
+        findings = _count(len(self.findings), "finding")
+        return f"Machine({name}: headroom {headroom} of {brim}, {gpus}, {findings})"
+
+    def _repr_html_(self) -> str:
+        return self._native.html()
+
+
+def probe(
+    as_machine: str | None = None,
+    *,
+    gpu: str | None = None,
+    memory: int | str | None = None,
+) -> Machine:
+    """Read what this machine really allows, and what will bite.
+
+    Starts nothing, makes no CUDA context, needs no root, and takes some milliseconds.
+    The Python looked at is the one that runs; its torch is read from its files and not imported.
+
+    Args:
+        as_machine: Describe a recorded machine instead of this one, such as "colab-t4" (see `machine_names`).
+        gpu: Put this card in place of the GPUs, such as "rtx-4090" (see `card_names`).
+        memory: Put this limit in place of the memory limit: bytes, or text such as "16GiB".
+
+    Returns:
+        A frozen `Machine`. In a notebook it shows itself as a card.
+
+    Raises:
+        InputError: A name or a size is not known.
+        MachineError: This platform cannot be read yet. Recorded machines can.
+
+    Examples:
+        >>> import brimful
+        >>> brimful.probe("colab-t4").shm.total_bytes
+        6227702579
+        >>> brimful.probe("k8s-default", memory="16GiB").host.headroom_bytes
+        17179869184
+        >>> brimful.probe("colab-t5")
+        Traceback (most recent call last):
+            ...
+        brimful._errors.InputError: expected the name of a recorded machine, found `colab-t5`
+        hint: did you mean `colab-t4`?
+    """
+    native = _native.probe(
+        as_machine=as_machine,
+        gpu=gpu,
+        memory=None if memory is None else str(memory),
+        executable=sys.executable or None,
+        import_folders=[folder for folder in sys.path if folder.startswith("/")],
+        version=sys.version_info[:2],
+    )
+    document = ProbeDocument.from_json(json.loads(native.json()))
+    values = {name: getattr(document, name) for name in ProbeDocument.__slots__}
+    return Machine(**values, _native=native)
+
+
+def machine_names() -> tuple[str, ...]:
+    """Return the recorded machines that `probe` can describe."""
+    return tuple(_native.machine_names())
+
+
+def card_names() -> tuple[str, ...]:
+    """Return the cards that `probe(gpu=...)` knows."""
+    return tuple(_native.card_names())
+
+
+def _size(size_bytes: int | None) -> str:
+    return "not known" if size_bytes is None else _native.size_text(size_bytes)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

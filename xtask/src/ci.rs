@@ -1,0 +1,262 @@
+//! What CI runs, step by step, each with its name and time.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::shell::{cache, cargo, read, root, run};
+use crate::tools::{cargo_deny, fresh_environment, python_tools};
+use crate::{generate, wheel};
+
+/// One step: its name and what it does.
+type Step = (&'static str, fn() -> Result<()>);
+
+const STEPS: &[Step] = &[
+    ("format", format),
+    ("clippy", clippy),
+    ("tests", tests),
+    ("doc tests", doc_tests),
+    ("documentation", documentation),
+    ("dependency policy", dependency_policy),
+    ("python style", python_style),
+    ("generated files", generated_files),
+    ("wheel", build_wheel),
+    ("wheel alone", wheel_alone),
+    ("python tests", python_tests),
+    ("python types", python_types),
+];
+
+/// Runs every step; the first failure ends it.
+pub(crate) fn all_steps() -> Result<()> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n=== {name}");
+        let began = Instant::now();
+        step().with_context(|| format!("step failed: {name}"))?;
+        let seconds = began.elapsed().as_secs_f64();
+        println!("--- {name}: {seconds:.1} s");
+        times.push((name, seconds));
+    }
+    println!(
+        "\nall steps passed in {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+    for (name, seconds) in times {
+        println!("  {seconds:>7.1} s  {name}");
+    }
+    Ok(())
+}
+
+fn format() -> Result<()> {
+    run(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+fn clippy() -> Result<()> {
+    run(&mut cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "--deny",
+        "warnings",
+    ]))
+}
+
+fn tests() -> Result<()> {
+    // The tests start the programs and load the example library that this builds.
+    run(&mut cargo(&[
+        "build",
+        "--workspace",
+        "--bins",
+        "--examples",
+        "--locked",
+        "--quiet",
+    ]))?;
+    run(&mut cargo(&[
+        "nextest",
+        "run",
+        "--workspace",
+        "--locked",
+        "--profile",
+        "ci",
+    ]))
+}
+
+fn doc_tests() -> Result<()> {
+    run(&mut cargo(&[
+        "test",
+        "--workspace",
+        "--doc",
+        "--locked",
+        "--quiet",
+    ]))
+}
+
+fn documentation() -> Result<()> {
+    run(cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--locked",
+        "--quiet",
+        "--document-private-items",
+    ])
+    .env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+fn dependency_policy() -> Result<()> {
+    let deny = cargo_deny()?;
+    let check = |what: &[&str]| {
+        let mut command = std::process::Command::new(&deny);
+        command
+            .current_dir(root())
+            .args(["--log-level", "error", "--offline", "check"])
+            .args(what);
+        command
+    };
+    run(&mut check(&["licenses", "bans", "sources"]))?;
+    // The database of advisories is fetched by `cargo deny fetch`; machines without it check the rest.
+    if read(&mut check(&["advisories"])).is_err_and(|error| error.to_string().contains("vulnerab"))
+    {
+        return run(&mut check(&["advisories"]));
+    }
+    Ok(())
+}
+
+fn python_style() -> Result<()> {
+    let tools = python_tools()?;
+    run(&mut tools.tool("ruff", &["check", "--no-cache", "python"]))?;
+    run(&mut tools.tool("ruff", &["format", "--no-cache", "--check", "python"]))
+}
+
+fn generated_files() -> Result<()> {
+    generate::all(true)
+}
+
+fn build_wheel() -> Result<()> {
+    let wheel = wheel::build(&dist())?;
+    let size = fs::metadata(&wheel)?.len();
+    println!(
+        "{}: {size} bytes",
+        wheel.file_name().unwrap_or_default().display()
+    );
+    Ok(())
+}
+
+fn dist() -> std::path::PathBuf {
+    cache().join("dist")
+}
+
+fn built_wheel() -> Result<std::path::PathBuf> {
+    fs::read_dir(dist())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .context("no wheel was built")
+}
+
+/// The first thing a user does: a new environment, the wheel, the command.
+fn wheel_alone() -> Result<()> {
+    let environment = fresh_environment("wheel-alone")?;
+    environment.install_wheel(&built_wheel()?)?;
+    let installed = read(&mut environment.python(&[
+        "-m",
+        "pip",
+        "list",
+        "--format",
+        "freeze",
+        "--exclude",
+        "pip",
+        "--exclude",
+        "setuptools",
+    ]))?;
+    ensure!(
+        installed.trim() == format!("brimful=={}", env!("CARGO_PKG_VERSION")),
+        "expected brimful alone, found {installed:?}: the wheel must need nothing else"
+    );
+    let program = environment.bin().join("brimful");
+    ensure!(
+        is_native(&program)?,
+        "expected {} to be a native program",
+        program.display()
+    );
+    run(&mut environment.tool("brimful", &["probe"]))?;
+    run(&mut environment.python(&["-c", "import brimful; print(repr(brimful.probe()))"]))
+}
+
+fn is_native(path: &Path) -> Result<bool> {
+    Ok(fs::read(path)?.starts_with(b"\x7fELF"))
+}
+
+/// The tests run against the installed wheel, never against the source folder.
+fn python_tests() -> Result<()> {
+    let environment = fresh_environment("wheel-tests")?;
+    run(&mut environment.python(&[
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-r",
+        "python/requirements-test.txt",
+    ]))?;
+    environment.install_wheel(&built_wheel()?)?;
+    let tests = root().join("python/tests");
+    run(environment
+        .python(&[
+            "-m",
+            "pytest",
+            "--import-mode=importlib",
+            "-p",
+            "no:cacheprovider",
+            "--quiet",
+            "-c",
+        ])
+        .arg(root().join("pyproject.toml"))
+        .arg(&tests)
+        .env(
+            "PATH",
+            format!(
+                "{}:{}",
+                environment.bin().display(),
+                std::env::var("PATH").unwrap_or_default()
+            ),
+        )
+        .current_dir(std::env::temp_dir()))?;
+    run(environment
+        .python(&[
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--quiet",
+            "--doctest-modules",
+            "--pyargs",
+            "brimful",
+        ])
+        .current_dir(std::env::temp_dir()))
+}
+
+fn python_types() -> Result<()> {
+    let tools = python_tools()?;
+    let cache_dir = cache().join("mypy");
+    run(tools.tool("mypy", &["--cache-dir"]).arg(&cache_dir))?;
+    // The stubs against the module that was built.
+    let python = cache().join("wheel-tests/bin/python");
+    let stubtest = tools
+        .python(&[
+            "-c",
+            "import sysconfig; print(sysconfig.get_path('purelib'))",
+        ])
+        .output()?;
+    let site = String::from_utf8_lossy(&stubtest.stdout).trim().to_owned();
+    run(std::process::Command::new(python)
+        .args(["-m", "mypy.stubtest", "brimful._native", "--concise"])
+        .env("PYTHONPATH", site)
+        .env("MYPY_CACHE_DIR", &cache_dir)
+        .current_dir(std::env::temp_dir()))
+}

@@ -1,0 +1,66 @@
+//! Files that are made from code, so that they cannot drift from it.
+
+mod python;
+mod reference;
+mod stubs;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::root;
+
+/// A file and what it must hold.
+#[derive(Debug)]
+pub(crate) struct Generated {
+    pub(crate) path: &'static str,
+    pub(crate) content: String,
+}
+
+/// Writes every generated file, or only compares.
+pub(crate) fn all(check: bool) -> Result<()> {
+    let mut files = from_types()?;
+    files.push(stubs::native()?);
+    let changed: Vec<&Generated> = files.iter().filter(|file| !is_current(file)).collect();
+    if check && !changed.is_empty() {
+        let names: Vec<&str> = changed.iter().map(|file| file.path).collect();
+        bail!(
+            "these files are made from code and no longer match it: {}\n\nhint: run `cargo xtask generate` and commit what it writes",
+            names.join(", ")
+        );
+    }
+    for file in changed {
+        let path = absolute(file);
+        fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+        fs::write(&path, &file.content)?;
+        println!("wrote {}", file.path);
+    }
+    Ok(())
+}
+
+/// Everything but the stub, which needs the extension built.
+fn from_types() -> Result<Vec<Generated>> {
+    let schema = brimful_report::json::probe_schema();
+    let schema = serde_json::to_value(&schema)?;
+    let mut files = vec![
+        Generated {
+            path: "schemas/probe.schema.json",
+            content: format!("{}\n", serde_json::to_string_pretty(&schema)?),
+        },
+        Generated {
+            path: "python/brimful/_documents.py",
+            content: python::documents(&schema)?,
+        },
+    ];
+    files.extend(reference::pages());
+    Ok(files)
+}
+
+fn absolute(file: &Generated) -> PathBuf {
+    root().join(file.path)
+}
+
+fn is_current(file: &Generated) -> bool {
+    fs::read_to_string(absolute(file)).is_ok_and(|found| found == file.content)
+}

@@ -1,0 +1,125 @@
+//! Tools that the checks need: Python's in a virtual environment of their own, cargo's in a folder of theirs.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell::{cache, cargo, program, root, run};
+
+/// A virtual environment.
+#[derive(Clone, Debug)]
+pub(crate) struct PythonEnvironment {
+    folder: PathBuf,
+}
+
+/// The environment with the pinned tools of `python/requirements-dev.txt`, made once for each list.
+pub(crate) fn python_tools() -> Result<PythonEnvironment> {
+    let requirements = root().join("python/requirements-dev.txt");
+    let list = fs::read_to_string(&requirements).context("python/requirements-dev.txt")?;
+    let mut hasher = DefaultHasher::new();
+    list.hash(&mut hasher);
+    let folder = cache().join(format!("tools-{:016x}", hasher.finish()));
+    let done = folder.join("installed");
+    let environment = PythonEnvironment { folder };
+    if !done.exists() {
+        environment.create()?;
+        run(environment
+            .python(&[
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "-r",
+            ])
+            .arg(&requirements))?;
+        fs::write(done, "")?;
+    }
+    Ok(environment)
+}
+
+/// A new, empty environment, in place of an older one of that name.
+pub(crate) fn fresh_environment(name: &str) -> Result<PythonEnvironment> {
+    let environment = PythonEnvironment {
+        folder: cache().join(name),
+    };
+    environment.create()?;
+    Ok(environment)
+}
+
+impl PythonEnvironment {
+    fn create(&self) -> Result<()> {
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder)?;
+        }
+        run(program("python3", &["-m", "venv"]).arg(&self.folder))
+    }
+
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.folder.join("bin")
+    }
+
+    /// Its Python, started in the repository's root.
+    pub(crate) fn python(&self, arguments: &[&str]) -> Command {
+        program(self.bin().join("python"), arguments)
+    }
+
+    /// A program of this environment, with the environment's folder first on PATH.
+    pub(crate) fn tool(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = program(self.bin().join(name), arguments);
+        command.env("PATH", self.path_variable());
+        command
+    }
+
+    fn path_variable(&self) -> std::ffi::OsString {
+        let mut path = self.bin().into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        path
+    }
+
+    /// Installs one wheel and nothing else.
+    pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
+        run(self
+            .python(&[
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-index",
+            ])
+            .arg(wheel))
+    }
+}
+
+/// The version that passes here; a newer one may bring rules of its own.
+const CARGO_DENY: &str = "0.20.2";
+
+/// cargo-deny, built once. Without optimization: it runs for a second, and builds in one minute instead of five.
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    let folder = cache().join(format!("cargo-deny-{CARGO_DENY}"));
+    let binary = folder.join("bin/cargo-deny");
+    if !binary.exists() {
+        run(cargo(&[
+            "install",
+            "cargo-deny",
+            "--version",
+            CARGO_DENY,
+            "--locked",
+            "--debug",
+            "--quiet",
+        ])
+        .arg("--no-default-features")
+        .arg("--root")
+        .arg(&folder)
+        .arg("--target-dir")
+        .arg(folder.join("target")))?;
+        fs::remove_dir_all(folder.join("target"))?;
+    }
+    Ok(binary)
+}

@@ -1,0 +1,165 @@
+//! Builds the wheel: the extension by maturin, and the native program beside it.
+//!
+//! Both are linked against glibc 2.17 by zig, so that the wheel runs on the old systems of clusters.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shell::{cache, root, run};
+use crate::tools::{PythonEnvironment, python_tools};
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The oldest glibc that Rust itself supports; manylinux2014.
+const GLIBC: (u32, u32) = (2, 17);
+const MOST_BYTES: u64 = 8 << 20;
+
+/// Builds the wheel into `out` and returns its path.
+pub(crate) fn build(out: &Path) -> Result<PathBuf> {
+    ensure!(
+        cfg!(all(target_os = "linux", target_arch = "x86_64")),
+        "expected Linux on x86-64 to build the wheel on; other platforms are not built yet"
+    );
+    let tools = python_tools()?;
+    // maturin's own folder: other flags than cargo's in the same one would rebuild pyo3 each time.
+    let target_dir = cache().join("wheel-target");
+    let program = build_program(&tools, &target_dir)?;
+    lay_out_data(&program)?;
+
+    let before = wheels_in(out);
+    for old in before {
+        fs::remove_file(old)?;
+    }
+    run(tools
+        .tool(
+            "maturin",
+            &["build", "--release", "--zig", "--quiet", "--target", TARGET],
+        )
+        .arg("--compatibility")
+        .arg(format!("manylinux_{}_{}", GLIBC.0, GLIBC.1))
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .arg("--out")
+        .arg(out))?;
+    let wheel = wheels_in(out).pop().context("maturin wrote no wheel")?;
+    let size = fs::metadata(&wheel)?.len();
+    ensure!(
+        size <= MOST_BYTES,
+        "expected a wheel of at most {MOST_BYTES} bytes, found {size}: move what is heavy into an extension of its own"
+    );
+    Ok(wheel)
+}
+
+fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf> {
+    let versioned = format!("{TARGET}.{}.{}", GLIBC.0, GLIBC.1);
+    run(tools
+        .tool(
+            "cargo-zigbuild",
+            &[
+                "zigbuild",
+                "--release",
+                "--locked",
+                "--quiet",
+                "--package",
+                "brimful-cli",
+            ],
+        )
+        .args(["--target", &versioned])
+        .arg("--target-dir")
+        .arg(target_dir))?;
+    let program = target_dir.join(TARGET).join("release/brimful");
+    let newest = newest_glibc(&fs::read(&program)?);
+    if newest > GLIBC {
+        bail!(
+            "expected a program for glibc {}.{}, found symbols of {}.{}",
+            GLIBC.0,
+            GLIBC.1,
+            newest.0,
+            newest.1
+        );
+    }
+    Ok(program)
+}
+
+/// What maturin puts beside the package: `scripts/` goes to `bin`, `data/` to the environment's root.
+fn lay_out_data(program: &Path) -> Result<()> {
+    let data = root().join("brimful.data");
+    if data.exists() {
+        fs::remove_dir_all(&data)?;
+    }
+    let scripts = data.join("scripts");
+    fs::create_dir_all(&scripts)?;
+    fs::copy(program, scripts.join("brimful"))?;
+
+    let manual = data.join("data/share/man/man1");
+    fs::create_dir_all(&manual)?;
+    clap_mangen::generate_to(brimful_cli::args::definition(), &manual)?;
+
+    for (shell, folder) in [
+        (clap_complete::Shell::Bash, "bash-completion/completions"),
+        (clap_complete::Shell::Zsh, "zsh/site-functions"),
+        (clap_complete::Shell::Fish, "fish/vendor_completions.d"),
+    ] {
+        let folder = data.join("data/share").join(folder);
+        fs::create_dir_all(&folder)?;
+        let made = clap_complete::generate_to(
+            shell,
+            &mut brimful_cli::args::definition(),
+            "brimful",
+            &folder,
+        )?;
+        if shell == clap_complete::Shell::Bash {
+            // bash-completion looks for the command's own name.
+            fs::rename(made, folder.join("brimful"))?;
+        }
+    }
+    Ok(())
+}
+
+fn wheels_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("brimful-") && name.ends_with(".whl")
+        })
+        .collect()
+}
+
+/// The newest `GLIBC_x.y` that a program asks for.
+fn newest_glibc(program: &[u8]) -> (u32, u32) {
+    const MARK: &[u8] = b"GLIBC_";
+    program
+        .windows(MARK.len())
+        .enumerate()
+        .filter(|(_, window)| *window == MARK)
+        .filter_map(|(at, _)| {
+            let rest = &program[at + MARK.len()..];
+            let end = rest
+                .iter()
+                .position(|b| !(b.is_ascii_digit() || *b == b'.'))?;
+            let text = std::str::from_utf8(&rest[..end]).ok()?;
+            let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
+            Some((parts.next()??, parts.next()??))
+        })
+        .max()
+        .unwrap_or((0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_symbol_counts() {
+        assert_eq!(
+            newest_glibc(b"..GLIBC_2.2.5\0GLIBC_2.17\0GLIBC_PRIVATE\0"),
+            (2, 17)
+        );
+        assert_eq!(newest_glibc(b""), (0, 0));
+    }
+}

@@ -1,0 +1,81 @@
+//! What the documents say about the code stays true.
+
+use brimful::findings::CATALOGUE;
+
+use crate::{files_below, read, root};
+
+#[test]
+fn every_finding_is_a_file_in_the_catalogue() {
+    let folder = root().join("crates/brimful/src/findings");
+    for rule in CATALOGUE {
+        assert!(
+            folder.join(format!("{}.rs", rule.id)).exists(),
+            "the finding {} has no file of its name\n\nway out: one finding, one file, one name",
+            rule.id
+        );
+    }
+    let files = files_below(&folder, ".rs").len();
+    assert_eq!(
+        files,
+        CATALOGUE.len() + 2,
+        "a file in findings/ is not in CATALOGUE\n\nway out: add it to the list in findings/mod.rs"
+    );
+}
+
+#[test]
+fn every_crate_is_in_the_architecture() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            text.contains(&format!("`{name}`")),
+            "ARCHITECTURE.md does not name the crate {name}\n\nway out: give it a line in the code map"
+        );
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for path in files_below(&root().join("docs"), ".md").into_iter().chain(
+        [
+            "README.md",
+            "ARCHITECTURE.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+        ]
+        .map(|name| root().join(name)),
+    ) {
+        let text = read(&path);
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let target = target.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let file = path.parent().unwrap().join(target);
+            assert!(
+                file.exists(),
+                "{} links to {target}, which is not there\n\nway out: mend the link",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The first screen of the README shows the program's real output.
+#[test]
+fn the_readme_shows_what_the_program_prints() {
+    let text = read(&root().join("README.md"));
+    let machine = brimful::profiles::find("colab-t4").unwrap().machine();
+    let page = brimful_report::text::probe(&machine, &brimful_report::text::Page::plain(80));
+    // The sources and the gaps at the end are left out there.
+    let shown = page.split("\nNot known").next().unwrap().trim_end();
+    assert!(
+        text.contains(shown),
+        "README.md does not show what `brimful probe --as colab-t4` prints\n\n\
+         way out: copy this into its first code block\n\n{shown}"
+    );
+}
