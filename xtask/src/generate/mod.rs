@@ -54,6 +54,10 @@ fn from_types() -> Result<Vec<Generated>> {
         },
     ];
     files.extend(reference::pages());
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    files.push(
+        reference::readme(&readme).context("README.md has no block ```text to show a page in")?,
+    );
     Ok(files)
 }
 

@@ -64,18 +64,3 @@ fn links_between_documents_lead_somewhere() {
         }
     }
 }
-
-/// The first screen of the README shows the program's real output.
-#[test]
-fn the_readme_shows_what_the_program_prints() {
-    let text = read(&root().join("README.md"));
-    let machine = brimful::profiles::find("colab-t4").unwrap().machine();
-    let page = brimful_report::text::probe(&machine, &brimful_report::text::Page::plain(80));
-    // The sources and the gaps at the end are left out there.
-    let shown = page.split("\nNot known").next().unwrap().trim_end();
-    assert!(
-        text.contains(shown),
-        "README.md does not show what `brimful probe --as colab-t4` prints\n\n\
-         way out: copy this into its first code block\n\n{shown}"
-    );
-}

@@ -80,11 +80,17 @@ fn containers_of_both_versions() {
         "3.28 GiB",
         4.0,
     );
-    check("docker-v2", "docker", "7.32 GiB, cgroup /", "5.01 GiB", 1.5);
+    check(
+        "docker-v2",
+        "docker",
+        "7.32 GiB, cgroup / (this container's own group)",
+        "5.01 GiB",
+        1.5,
+    );
     check(
         "podman-rootless",
         "podman",
-        "2 GiB, cgroup /",
+        "2 GiB, cgroup / (this container's own group)",
         "1.66 GiB",
         8.0,
     );
@@ -103,7 +109,13 @@ fn a_hidden_limit_above_a_pod_is_found_by_version_one() {
 
 #[test]
 fn kubernetes_and_its_group_kill() {
-    check("k8s-v2", "kubernetes", "16 GiB, cgroup /", "13.8 GiB", 8.0);
+    check(
+        "k8s-v2",
+        "kubernetes",
+        "16 GiB, cgroup / (this container's own group)",
+        "13.8 GiB",
+        8.0,
+    );
     let machine = read("k8s-v2");
     assert_eq!(
         machine

@@ -4,7 +4,7 @@ use brimful::fact::Fact;
 use brimful::machine::{LimitEffect, Machine, SubjectKind};
 use brimful::units::Bytes;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
+use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
 use crate::json::{Finding, ProbeDocument};
@@ -16,6 +16,7 @@ const TEMPLATE: &str = include_str!("probe.html");
 pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("code", code);
     environment.add_template("probe.html", TEMPLATE)?;
     let card = Card {
         title: title(machine),
@@ -27,6 +28,24 @@ pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
     environment
         .get_template("probe.html")?
         .render(Value::from(Serde(&card)))
+}
+
+/// Shows what stands between backticks as code; everything is escaped first.
+fn code(text: &str) -> Value {
+    let escaped = HtmlEscape(text).to_string();
+    let pieces: Vec<&str> = escaped.split('`').collect();
+    if pieces.len().is_multiple_of(2) {
+        return Value::from_safe_string(escaped);
+    }
+    let marked = pieces
+        .iter()
+        .enumerate()
+        .map(|(idx, piece)| match idx % 2 {
+            0 => (*piece).to_owned(),
+            _ => format!("<code>{piece}</code>"),
+        })
+        .collect();
+    Value::from_safe_string(marked)
 }
 
 #[derive(Debug, Serialize)]
@@ -42,15 +61,19 @@ struct Card {
 #[derive(Debug, Serialize)]
 struct Bar {
     label: String,
-    used_percent: f64,
+    /// `None` where the use is not known: no bar is drawn then, since an empty one would be a claim.
+    used_percent: Option<f64>,
     words: String,
     is_brim: bool,
 }
 
-fn bar(label: String, used: Bytes, total: Bytes, is_brim: bool) -> Bar {
+fn bar(label: String, used: Option<Bytes>, total: Bytes, is_brim: bool) -> Bar {
     Bar {
-        used_percent: (used.share_of(total) * 100.0).clamp(0.0, 100.0),
-        words: format!("{used} of {total}"),
+        used_percent: used.map(|used| (used.share_of(total) * 100.0).clamp(0.0, 100.0)),
+        words: match used {
+            Some(used) => format!("{used} of {total}"),
+            None => format!("{total}, use not known"),
+        },
         label,
         is_brim,
     }
@@ -70,27 +93,23 @@ fn bars(machine: &Machine) -> Vec<Bar> {
     let mut bars = Vec::new();
     let brim = machine.host.brim();
     for limit in machine.host.limits() {
-        let Fact::Known(headroom) = limit.headroom else {
-            continue;
-        };
         let is_brim = limit.effect == LimitEffect::Kills
             && brim
                 .known()
                 .is_some_and(|brim| brim.limit == limit.bytes && brim.set_by == limit.set_by);
-        bars.push(bar(
-            limit.set_by.to_string(),
-            limit.bytes.saturating_sub(headroom),
-            limit.bytes,
-            is_brim,
-        ));
+        let used = limit
+            .headroom
+            .known()
+            .map(|left| limit.bytes.saturating_sub(*left));
+        bars.push(bar(limit.set_by.to_string(), used, limit.bytes, is_brim));
     }
-    if let (Fact::Known(total), Fact::Known(free)) = (&machine.shm.total, &machine.shm.free) {
-        bars.push(bar(
-            machine.shm.path.clone(),
-            total.saturating_sub(*free),
-            *total,
-            false,
-        ));
+    if let Fact::Known(total) = &machine.shm.total {
+        let used = machine
+            .shm
+            .free
+            .known()
+            .map(|free| total.saturating_sub(*free));
+        bars.push(bar(machine.shm.path.clone(), used, *total, false));
     }
     for gpu in &machine.gpus.devices {
         let total = match (&gpu.torch_memory, &gpu.total) {
@@ -98,8 +117,12 @@ fn bars(machine: &Machine) -> Vec<Bar> {
             (Fact::Missing(_), Fact::Known(total)) => *total,
             _ => continue,
         };
-        let used = gpu.used.known().copied().unwrap_or_default();
-        bars.push(bar(gpu.label().to_owned(), used, total, false));
+        bars.push(bar(
+            gpu.label().to_owned(),
+            gpu.used.known().copied(),
+            total,
+            false,
+        ));
     }
     bars
 }

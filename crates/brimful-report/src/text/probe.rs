@@ -389,7 +389,10 @@ fn bites(machine: &Machine, page: &Page) -> String {
     }
     out.push_str(&page.paint(Role::Heading, &format!("What will bite ({})", found.len())));
     out.push('\n');
-    for finding in &found {
+    for (idx, finding) in found.iter().enumerate() {
+        if idx > 0 {
+            out.push('\n');
+        }
         out.push_str(&bite(finding, page));
     }
     out

@@ -1,7 +1,7 @@
 //! A limit far below what psutil, `free` and the notebook's gauge show.
 
 use crate::findings::{Rule, Severity, Told};
-use crate::machine::{LimitSetter, Machine};
+use crate::machine::{LimitSetter, Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
     id: "container_limit_below_host_memory",
@@ -30,11 +30,23 @@ fn check(machine: &Machine) -> Option<Told> {
         ],
         remedies: vec![
             "size caches, workers and datasets by `brimful.probe().host.headroom_bytes`, not by psutil".into(),
-            "raise the limit where it is set: `docker run --memory`, the pod's `resources.limits.memory`, \
-             `sbatch --mem`"
-                .into(),
+            raise(machine).into(),
         ],
     })
+}
+
+fn raise(machine: &Machine) -> &'static str {
+    if machine.platform.is(PlatformName::Slurm) {
+        "ask for more: `sbatch --mem=64G`"
+    } else if machine.platform.is(PlatformName::Kubernetes) {
+        "raise the pod's `resources.limits.memory`"
+    } else if machine.platform.is(PlatformName::Podman) {
+        "raise the limit: `podman run --memory=16g`"
+    } else if machine.platform.is(PlatformName::Docker) {
+        "raise the limit: `docker run --memory=16g`"
+    } else {
+        "raise the limit where it is set"
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! When the machine runs out, this process is picked first.
 
 use crate::findings::{Rule, Severity, Told};
-use crate::machine::Machine;
+use crate::machine::{Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
     id: "first_in_line_for_oom_killer",
@@ -18,8 +18,11 @@ fn check(machine: &Machine) -> Option<Told> {
         summary: "the kernel picks this process first when the machine runs short, even if others use more".into(),
         evidence: vec![format!("/proc/self/oom_score_adj is {score}")],
         remedies: vec![
-            "start the run from a plain terminal instead of an editor's".into(),
-            "Kubernetes: set the memory request equal to the limit".into(),
+            if machine.platform.is(PlatformName::Kubernetes) {
+                "set the pod's memory request equal to its limit".into()
+            } else {
+                "start the run from a plain terminal instead of an editor's".into()
+            },
         ],
     })
 }

@@ -101,6 +101,10 @@ pub fn group_name(version: CgroupVersion, path: &str) -> String {
 ///
 /// The last part that tells wins: a container inside a Slurm step is the container's.
 pub fn owner_of(path: &str) -> Option<String> {
+    // The root of the hierarchy has no limit, so a limit on `/` is one of a namespace's own root.
+    if path == "/" {
+        return Some("this container's own group".into());
+    }
     path.split('/').rev().find_map(owner_of_component)
 }
 
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn owners_are_told_from_paths() {
-        check("/", None);
+        check("/", Some("this container's own group"));
         check("/a/b", None);
         check("/docker/0123456789abcdef", Some("Docker container"));
         check(

@@ -106,7 +106,7 @@ impl Profile {
             shm: SharedMemory {
                 path: "/dev/shm".into(),
                 total: known(self.shm, gap),
-                free: known(self.shm, gap),
+                free: Fact::Missing(gap()),
                 counts_against_brim: Fact::Known(true),
             },
             process_limits: ProcessLimits {

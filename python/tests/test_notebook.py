@@ -1,0 +1,51 @@
+"""A machine in a real notebook, and its card in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import brimful
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.mark.filterwarnings("ignore:Proactor event loop", "ignore::DeprecationWarning")
+def test_a_cell_shows_the_card_and_its_text() -> None:
+    cell = nbformat.v4.new_code_cell("import brimful\nbrimful.probe('colab-t4')")
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+    (output,) = notebook.cells[0].outputs
+    assert output.data["text/plain"].startswith("Machine(colab-t4: ")
+    assert "<svg" in output.data["text/html"]
+    nbformat.validate(notebook)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed here")
+def test_the_card_draws_itself_in_a_browser(tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    page = tmp_path / "card.html"
+    card = brimful.probe("colab-t4")._repr_html_()
+    page.write_text(f"<!doctype html><meta charset=utf-8><title>card</title><body>{card}</body>")
+    picture = tmp_path / "card.png"
+    common = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    common += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    common += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=860,760"]
+    subprocess.run([*common, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True, timeout=60)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 10_000
+    dumped = subprocess.run(
+        [*common, "--dump-dom", page.as_uri()], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+    # The browser kept every part where it was: nothing was left open or thrown out.
+    assert dumped.count("<svg") == card.count("<svg")
+    assert dumped.count("<details") == card.count("<details")
+    assert dumped.rstrip().endswith("</body></html>")
