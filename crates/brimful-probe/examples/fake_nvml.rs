@@ -1,7 +1,7 @@
 //! A stand-in for `libnvidia-ml.so.1` with two devices: a T4, and a card that answers nothing.
 //!
-//! The T4's answers are those of a recorded one (`nvidia-smi`: 15360 MiB in all; torch: 14912 MiB). The second device
-//! fails every question with "GPU is lost", as a card that fell off the bus does.
+//! The T4's memory is that of a recorded one (`nvidia-smi -q` in a public log: total 15360, reserved 393, used 31 MiB).
+//! The second device fails every question with "GPU is lost", as a card that fell off the bus does.
 
 #![expect(
     unsafe_code,
@@ -109,9 +109,9 @@ nvml! {
             return ERROR_GPU_IS_LOST;
         }
         (*memory).total = 15_360 * MIB;
-        (*memory).reserved = 448 * MIB;
-        (*memory).used = 3 * MIB;
-        (*memory).free = (15_360 - 448 - 3) * MIB;
+        (*memory).reserved = 393 * MIB;
+        (*memory).used = 31 * MIB;
+        (*memory).free = (15_360 - 393 - 31) * MIB;
         SUCCESS
     }
     fn nvmlDeviceGetEccMode(device: Handle, current: *mut c_uint, pending: *mut c_uint) {

@@ -31,8 +31,8 @@ fn the_library_is_asked_without_a_context() {
         Fact::Known(ComputeCapability::new(7, 5))
     );
     assert_eq!(t4.total, Fact::Known(Bytes::from_mib(15_360)));
-    assert_eq!(t4.reserved, Fact::Known(Bytes::from_mib(448)));
-    assert_eq!(t4.used, Fact::Known(Bytes::from_mib(3)));
+    assert_eq!(t4.reserved, Fact::Known(Bytes::from_mib(393)));
+    assert_eq!(t4.used, Fact::Known(Bytes::from_mib(31)));
     assert_eq!(t4.ecc, Fact::Known(true));
     assert_eq!(t4.mig, Fact::Known(None));
     let processes = t4.processes.known().unwrap();

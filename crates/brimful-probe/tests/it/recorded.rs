@@ -66,7 +66,7 @@ fn colab_is_read_past_the_group_that_is_not_its_own() {
             .unwrap()
             .bytes
             .to_string(),
-        "14.56 GiB"
+        "14.62 GiB"
     );
 }
 

@@ -74,6 +74,20 @@ pub fn find(id: &str) -> Result<&'static Profile, UnknownProfile> {
 }
 
 impl Profile {
+    /// Where the figures come from, those of its cards included.
+    fn all_sources(&self) -> Vec<String> {
+        let mut ids = self.gpus.unwrap_or_default().to_vec();
+        ids.dedup();
+        let of_cards = ids
+            .into_iter()
+            .filter_map(|id| Some(card_source(cards::find(id).ok()?)));
+        self.sources
+            .iter()
+            .map(|source| (*source).into())
+            .chain(of_cards)
+            .collect()
+    }
+
     /// The machine as far as it was recorded.
     pub fn machine(&self) -> Machine {
         let gap = || Gap::NotRecorded {
@@ -85,7 +99,7 @@ impl Profile {
                     id: self.id.into(),
                     title: self.title.into(),
                 },
-                sources: self.sources.iter().map(|source| (*source).into()).collect(),
+                sources: self.all_sources(),
                 replaced: Vec::new(),
             },
             host: Host {
@@ -157,6 +171,17 @@ fn known<T>(value: Option<T>, gap: impl Fn() -> Gap) -> Fact<T> {
     value.map_or_else(|| Fact::Missing(gap()), Fact::Known)
 }
 
+fn card_source(card: &Card) -> String {
+    format!(
+        "{}: driver's total {} ({}); what torch sees {} ({})",
+        card.name,
+        card.total.how.name(),
+        card.total.source,
+        card.torch_visible.how.name(),
+        card.torch_visible.source,
+    )
+}
+
 /// A container's own group, of which only this is known.
 fn container_group(fact: GroupFact) -> Cgroups {
     let not_recorded = "set for each container";
@@ -190,14 +215,7 @@ impl Machine {
         self.subject
             .replaced
             .push(format!("the GPU, by {}", card.name));
-        self.subject.sources.push(format!(
-            "{}: driver total {} ({}), torch-visible {} ({})",
-            card.name,
-            card.total.how.name(),
-            card.total.source,
-            card.torch_visible.how.name(),
-            card.torch_visible.source,
-        ));
+        self.subject.sources.push(card_source(card));
         self
     }
 
