@@ -27,20 +27,22 @@ class Machine(ProbeDocument):
         1
     """
 
-    _native: _native.NativeMachine = field(compare=False)
+    _json: str = field(compare=False)
+    _text: str = field(compare=False)
+    _html: str = field(compare=False)
 
     def to_json(self) -> str:
         """Return the document that `brimful probe --json` prints."""
-        return self._native.json()
+        return self._json
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same document as plain dictionaries and lists."""
-        document: dict[str, Any] = json.loads(self._native.json())
+        document: dict[str, Any] = json.loads(self._json)
         return document
 
     def __str__(self) -> str:
         """Return the page that `brimful probe` prints."""
-        return self._native.text(80)
+        return self._text
 
     def __repr__(self) -> str:
         """Return one line for a prompt."""
@@ -52,7 +54,7 @@ class Machine(ProbeDocument):
         return f"Machine({name}: headroom {headroom} of {brim}, {gpus}, {findings})"
 
     def _repr_html_(self) -> str:
-        return self._native.html()
+        return self._html
 
 
 def probe(
@@ -90,7 +92,7 @@ def probe(
         brimful._errors.InputError: expected the name of a recorded machine, found `colab-t5`
         hint: did you mean `colab-t4`?
     """
-    native = _native.probe(
+    as_json, as_text, as_html = _native.probe(
         as_machine=as_machine,
         gpu=gpu,
         memory=None if memory is None else str(memory),
@@ -98,9 +100,9 @@ def probe(
         import_folders=[folder for folder in sys.path if folder.startswith("/")],
         version=sys.version_info[:2],
     )
-    document = ProbeDocument.from_json(json.loads(native.json()))
+    document = ProbeDocument.from_json(json.loads(as_json))
     values = {name: getattr(document, name) for name in ProbeDocument.__slots__}
-    return Machine(**values, _native=native)
+    return Machine(**values, _json=as_json, _text=as_text, _html=as_html)
 
 
 def machine_names() -> tuple[str, ...]:

@@ -20,8 +20,9 @@ CHROMIUM = shutil.which("chromium")
 
 @pytest.mark.filterwarnings("ignore:Proactor event loop", "ignore::DeprecationWarning")
 def test_a_cell_shows_the_card_and_its_text() -> None:
-    cell = nbformat.v4.new_code_cell("import brimful\nbrimful.probe('colab-t4')")
-    notebook = nbformat.v4.new_notebook(cells=[cell])
+    source = "import brimful\nbrimful.probe('colab-t4')"
+    cell = nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
+    notebook = nbformat.v4.new_notebook(cells=[cell])  # type: ignore[no-untyped-call]
     NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
     (output,) = notebook.cells[0].outputs
     assert output.data["text/plain"].startswith("Machine(colab-t4: ")
@@ -39,7 +40,9 @@ def test_the_card_draws_itself_in_a_browser(tmp_path: Path) -> None:
     common = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     common += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     common += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=860,760"]
-    subprocess.run([*common, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        [*common, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True, timeout=60
+    )
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 10_000
     dumped = subprocess.run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +71,13 @@ def test_a_machine_is_frozen_and_comparable() -> None:
     assert machine == brimful.probe("colab-t4")
     assert machine != brimful.probe("colab-a100")
     assert hash(machine) == hash(brimful.probe("colab-t4"))
+
+
+def test_a_machine_can_be_copied_and_sent_to_workers() -> None:
+    machine = brimful.probe("colab-t4")
+    for twin in (copy.deepcopy(machine), pickle.loads(pickle.dumps(machine))):  # noqa: S301
+        assert twin == machine
+        assert str(twin) == str(machine)
 
 
 def test_a_machine_shows_itself() -> None:

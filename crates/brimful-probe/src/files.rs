@@ -85,13 +85,12 @@ impl Files {
 }
 
 fn read_up_to(path: &Path, most_bytes: u64) -> std::io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    // A recorded tree is untrusted: a fifo or a device in it must not stall the probe.
-    if !file.metadata()?.is_file() {
+    // A recorded tree is untrusted: opening a fifo or a device in it would stall the probe.
+    if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(most_bytes).read_to_end(&mut bytes)?;
+    File::open(path)?.take(most_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

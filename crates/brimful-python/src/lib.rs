@@ -12,7 +12,7 @@ use pyo3::pymodule;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::machine::{NativeMachine, card_names, machine_names, probe, size_text};
+    use crate::machine::{card_names, machine_names, probe, size_text};
 
     /// The version of brimful.
     #[pymodule_export]

@@ -9,47 +9,10 @@ use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
 
-/// One machine; `brimful.Machine` is made from its document.
-#[pyclass(frozen, module = "brimful._native")]
-#[derive(Debug)]
-pub(crate) struct NativeMachine {
-    machine: Machine,
-}
-
-#[pymethods]
-impl NativeMachine {
-    /// The document that `brimful probe --json` prints.
-    fn json(&self, py: Python<'_>) -> PyResult<String> {
-        call(py, || {
-            json::to_text(&json::ProbeDocument::of(&self.machine)).map_err(|error| {
-                Failure::Internal {
-                    message: error.to_string(),
-                }
-            })
-        })
-    }
-
-    /// The page that `brimful probe` prints, without color.
-    fn text(&self, py: Python<'_>, width: usize) -> PyResult<String> {
-        call(py, || {
-            Ok(text::probe(
-                &self.machine,
-                &text::Page::plain(width.clamp(40, 200)),
-            ))
-        })
-    }
-
-    /// The card that a notebook shows.
-    fn html(&self, py: Python<'_>) -> PyResult<String> {
-        call(py, || {
-            html::probe(&self.machine).map_err(|error| Failure::Internal {
-                message: error.to_string(),
-            })
-        })
-    }
-}
-
 /// Reads the machine this process runs on, or describes a recorded one.
+///
+/// Returns it in three forms: the JSON document, the page for a terminal, the card for a notebook. Plain text, so that
+/// what Python makes of it can be copied, pickled and sent to workers.
 #[pyfunction]
 #[pyo3(signature = (*, as_machine, gpu, memory, executable, import_folders, version))]
 pub(crate) fn probe(
@@ -60,7 +23,7 @@ pub(crate) fn probe(
     executable: Option<String>,
     import_folders: Vec<String>,
     version: (u32, u32),
-) -> PyResult<NativeMachine> {
+) -> PyResult<(String, String, String)> {
     call(py, move || {
         let limit = memory.as_deref().map(str::parse::<Bytes>).transpose()?;
         let card = gpu.as_deref().map(cards::find).transpose()?;
@@ -79,8 +42,19 @@ pub(crate) fn probe(
         if let Some(limit) = limit {
             machine = machine.with_memory(limit);
         }
-        Ok(NativeMachine { machine })
+        forms(&machine)
     })
+}
+
+fn forms(machine: &Machine) -> Result<(String, String, String), Failure> {
+    let internal = |error: &dyn std::error::Error| Failure::Internal {
+        message: error.to_string(),
+    };
+    Ok((
+        json::to_text(&json::ProbeDocument::of(machine)).map_err(|error| internal(&error))?,
+        text::probe(machine, &text::Page::plain(80)),
+        html::probe(machine).map_err(|error| internal(&error))?,
+    ))
 }
 
 /// The names that `probe(as_machine=…)` takes.

@@ -91,6 +91,18 @@ fn a_folder_in_place_of_a_file_is_a_gap() {
 }
 
 #[test]
+fn a_fifo_in_place_of_a_file_does_not_stall() {
+    let machine = FakeMachine::load("docker-v2");
+    machine.remove("/proc/meminfo");
+    let made = std::process::Command::new("mkfifo")
+        .arg(machine.root().join("proc/meminfo"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    assert!(probe(&machine.surroundings()).host.physical.gap().is_some());
+}
+
+#[test]
 fn unreadable_and_missing_are_told_apart() {
     let machine = FakeMachine::load("docker-v2");
     machine.remove("/proc/self/oom_score_adj");

@@ -13,8 +13,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(machine: &Machine) -> Option<Told> {
-    let cgroups = machine.host.cgroups.known()?;
-    let group = cgroups.killed_together().next()?;
+    let group = machine.host.killed_together()?;
     Some(Told {
         summary: "one process over the limit kills every process of the group, supervisors included".into(),
         evidence: vec![format!(

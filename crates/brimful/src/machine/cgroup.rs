@@ -76,15 +76,6 @@ impl Usage {
     }
 }
 
-impl Cgroups {
-    /// The groups in which a kill takes every process, nearest first.
-    pub fn killed_together(&self) -> impl Iterator<Item = &CgroupLevel> {
-        self.levels
-            .iter()
-            .filter(|level| level.oom_group.known() == Some(&true))
-    }
-}
-
 /// How a group is called in text: its path, and whose it is where the path tells.
 pub fn group_name(version: CgroupVersion, path: &str) -> String {
     let label = match version {

@@ -166,6 +166,31 @@ impl Host {
         }
     }
 
+    /// The group whose every process the kernel kills when the brim is reached, if there is one.
+    ///
+    /// It looks from the victim up to the group that ran out, and takes the highest one with `memory.oom.group`
+    /// (`mem_cgroup_get_oom_group` in mm/memcontrol.c); groups above the one that ran out do not count.
+    pub fn killed_together(&self) -> Option<&CgroupLevel> {
+        let cgroups = self.cgroups.known()?;
+        let brim = self.brim();
+        let ran_out = match brim.known().map(|brim| &brim.set_by) {
+            Some(LimitSetter::Cgroup { path, .. }) => Some(path.as_str()),
+            _ => None,
+        };
+        let within = match cgroups
+            .levels
+            .iter()
+            .position(|level| Some(level.path.as_str()) == ran_out)
+        {
+            Some(last) => &cgroups.levels[..=last],
+            None => &cgroups.levels[..],
+        };
+        within
+            .iter()
+            .rev()
+            .find(|level| level.oom_group.known() == Some(&true))
+    }
+
     /// Bytes that can still be touched before the kernel kills, not counting swap.
     pub fn headroom(&self) -> Fact<Bytes> {
         self.brim().and_then(|brim| brim.headroom)
@@ -411,6 +436,18 @@ pub(crate) mod tests {
         let mut host = host(64, 60, vec![]);
         host.physical = missing();
         assert!(host.brim().known().is_none());
+    }
+
+    #[test]
+    fn a_group_kill_above_the_group_that_runs_out_does_not_count() {
+        let together = |limit_gib: u64| {
+            let mut parent = group("/a", Some(32), 1, 0);
+            parent.oom_group = Fact::Known(true);
+            let host = host(64, 60, vec![group("/a/b", Some(limit_gib), 1, 0), parent]);
+            host.killed_together().map(|level| level.path.clone())
+        };
+        assert_eq!(together(8), None);
+        assert_eq!(together(48).as_deref(), Some("/a"));
     }
 
     #[test]
