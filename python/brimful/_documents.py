@@ -18,7 +18,7 @@ class AllocatorVariable:
     """Whether the installed torch reads it."""
 
     @classmethod
-    def from_json(cls, data: Any) -> AllocatorVariable:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> AllocatorVariable:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             name=data["name"],
@@ -36,15 +36,18 @@ class Brim:
     set_by: str | None
     """Who sets it, in words."""
     kind: str | None
-    """Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2` or `hidden_cgroup`."""
+    """Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`."""
+    cgroup_path: str | None
+    """The control group that sets it, as the kernel names it; `null` where none does."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Brim:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Brim:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             limit_bytes=data["limit_bytes"],
             set_by=data["set_by"],
             kind=data["kind"],
+            cgroup_path=data["cgroup_path"],
         )
 
 
@@ -78,7 +81,7 @@ class Cgroup:
     """The kernel freezes instead of killing (v1)."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Cgroup:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Cgroup:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             version=data["version"],
@@ -108,13 +111,13 @@ class Cpus:
     """What `os.cpu_count()` shows."""
     affinity: int | None
     """Allowed by the affinity mask."""
-    cpuset: int | None
-    """Allowed by the cpuset; `null` without a reason in `gaps` means no cpuset is in force."""
-    quota: float | None
-    """Allowed by the quota; `null` without a reason in `gaps` means no quota is in force."""
+    cpuset: int | Literal["unlimited"] | None
+    """Allowed by the cpuset of the control group."""
+    quota: float | Literal["unlimited"] | None
+    """Allowed by the quota of the control group."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Cpus:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Cpus:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             usable=data["usable"],
@@ -142,7 +145,7 @@ class Finding:
     """What to do, cheapest first."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Finding:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Finding:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             id=data["id"],
@@ -163,7 +166,7 @@ class Gap:
     """Why it could not be learned."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Gap:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Gap:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             path=data["path"],
@@ -209,7 +212,7 @@ class Gpu:
     """The instances in that mode."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Gpu:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Gpu:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             vendor=data["vendor"],
@@ -224,10 +227,10 @@ class Gpu:
             torch_visible_by=data["torch_visible_by"],
             torch_sees_it=data["torch_sees_it"],
             torch_index=data["torch_index"],
-            processes=None if data["processes"] is None else tuple(GpuProcess.from_json(item) for item in data["processes"]),
+            processes=None if data["processes"] is None else tuple(GpuProcess._from_json(item) for item in data["processes"]),
             ecc=data["ecc"],
             mig_enabled=data["mig_enabled"],
-            mig_instances=tuple(MigInstance.from_json(item) for item in data["mig_instances"]),
+            mig_instances=tuple(MigInstance._from_json(item) for item in data["mig_instances"]),
         )
 
 
@@ -243,7 +246,7 @@ class GpuProcess:
     """What it holds."""
 
     @classmethod
-    def from_json(cls, data: Any) -> GpuProcess:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> GpuProcess:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             pid=data["pid"],
@@ -274,6 +277,8 @@ class Host:
     """Every limit, the process's own group first, physical memory last."""
     cgroups: tuple[Cgroup, ...] | None
     """The memory control groups, the process's own first."""
+    hidden_groups: str | None
+    """What stands above the visible groups: `none`, `own_group` (not even the process's own group can be seen), `unknown`, `none_lower` (there are some, without a lower limit) or `limit` (one with a lower limit). With `own_group`, `unknown` and `limit` the headroom is an upper bound."""
     overcommit: Overcommit | None
     """How the kernel promises memory."""
     pressure: Pressure | None
@@ -284,22 +289,23 @@ class Host:
     """Programs that kill before the kernel does."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Host:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Host:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             physical_bytes=data["physical_bytes"],
             available_bytes=data["available_bytes"],
             swap_total_bytes=data["swap_total_bytes"],
             swap_free_bytes=data["swap_free_bytes"],
-            brim=Brim.from_json(data["brim"]),
+            brim=Brim._from_json(data["brim"]),
             headroom_bytes=data["headroom_bytes"],
             swap_headroom_bytes=data["swap_headroom_bytes"],
-            limits=tuple(Limit.from_json(item) for item in data["limits"]),
-            cgroups=None if data["cgroups"] is None else tuple(Cgroup.from_json(item) for item in data["cgroups"]),
-            overcommit=None if data["overcommit"] is None else Overcommit.from_json(data["overcommit"]),
-            pressure=None if data["pressure"] is None else Pressure.from_json(data["pressure"]),
+            limits=tuple(Limit._from_json(item) for item in data["limits"]),
+            cgroups=None if data["cgroups"] is None else tuple(Cgroup._from_json(item) for item in data["cgroups"]),
+            hidden_groups=data["hidden_groups"],
+            overcommit=None if data["overcommit"] is None else Overcommit._from_json(data["overcommit"]),
+            pressure=None if data["pressure"] is None else Pressure._from_json(data["pressure"]),
             oom_score_adj=data["oom_score_adj"],
-            killers=None if data["killers"] is None else tuple(Killer.from_json(item) for item in data["killers"]),
+            killers=None if data["killers"] is None else tuple(Killer._from_json(item) for item in data["killers"]),
         )
 
 
@@ -317,7 +323,7 @@ class Killer:
     """How it was started."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Killer:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Killer:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             name=data["name"],
@@ -335,17 +341,23 @@ class Limit:
     """The limit."""
     set_by: str
     """Who sets it, in words."""
+    kind: str
+    """Who sets it, as in `brim.kind`."""
+    cgroup_path: str | None
+    """The control group that sets it; `null` where none does."""
     effect: str
     """`kills` or `throttles`."""
     headroom_bytes: int | None
     """Bytes left before it acts."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Limit:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Limit:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             limit_bytes=data["limit_bytes"],
             set_by=data["set_by"],
+            kind=data["kind"],
+            cgroup_path=data["cgroup_path"],
             effect=data["effect"],
             headroom_bytes=data["headroom_bytes"],
         )
@@ -367,7 +379,7 @@ class MigInstance:
     """The `n` of `cuda:n`, where torch will see it."""
 
     @classmethod
-    def from_json(cls, data: Any) -> MigInstance:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> MigInstance:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             name=data["name"],
@@ -390,7 +402,7 @@ class Overcommit:
     """What is promised now."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Overcommit:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Overcommit:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             mode=data["mode"],
@@ -413,13 +425,13 @@ class Platform:
     """What Slurm was asked for."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Platform:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Platform:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             name=data["name"],
-            layers=tuple(PlatformLayer.from_json(item) for item in data["layers"]),
+            layers=tuple(PlatformLayer._from_json(item) for item in data["layers"]),
             system=data["system"],
-            slurm=None if data["slurm"] is None else SlurmJob.from_json(data["slurm"]),
+            slurm=None if data["slurm"] is None else SlurmJob._from_json(data["slurm"]),
         )
 
 
@@ -433,7 +445,7 @@ class PlatformLayer:
     """What gave it away."""
 
     @classmethod
-    def from_json(cls, data: Any) -> PlatformLayer:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> PlatformLayer:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             name=data["name"],
@@ -455,7 +467,7 @@ class Pressure:
     """All tasks waited, last minute."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Pressure:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Pressure:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             some_avg10_percent=data["some_avg10_percent"],
@@ -481,7 +493,7 @@ class ProcessLimits:
     """`vm.max_map_count`."""
 
     @classmethod
-    def from_json(cls, data: Any) -> ProcessLimits:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> ProcessLimits:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             address_space_bytes=data["address_space_bytes"],
@@ -506,13 +518,13 @@ class Python:
     """Its torch."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Python:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Python:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             executable=data["executable"],
             version=data["version"],
             found_by=data["found_by"],
-            torch=None if data["torch"] is None else Torch.from_json(data["torch"]),
+            torch=None if data["torch"] is None else Torch._from_json(data["torch"]),
         )
 
 
@@ -530,7 +542,7 @@ class SharedMemory:
     """Whether what is stored there fills the memory limit."""
 
     @classmethod
-    def from_json(cls, data: Any) -> SharedMemory:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> SharedMemory:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             path=data["path"],
@@ -546,17 +558,20 @@ class SlurmJob:
 
     job_id: str
     """The job."""
-    memory_request_bytes: int | Literal["unlimited"] | None
-    """Memory requested on this node; `unlimited` is the whole node."""
+    memory_request_bytes: int | None
+    """Memory requested on this node; `null` where the whole node was asked for."""
+    whole_node: bool | None
+    """Whether all of the node's memory was asked for (`--mem=0`)."""
     cpus_on_node: int | None
     """Processors given on this node."""
 
     @classmethod
-    def from_json(cls, data: Any) -> SlurmJob:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> SlurmJob:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             job_id=data["job_id"],
             memory_request_bytes=data["memory_request_bytes"],
+            whole_node=data["whole_node"],
             cpus_on_node=data["cpus_on_node"],
         )
 
@@ -575,7 +590,7 @@ class Subject:
     """What was put in place of a fact, such as another card."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Subject:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Subject:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             kind=data["kind"],
@@ -597,7 +612,7 @@ class Torch:
     """Compute capabilities the official build has kernels for, where known."""
 
     @classmethod
-    def from_json(cls, data: Any) -> Torch:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> Torch:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             version=data["version"],
@@ -630,6 +645,8 @@ class ProbeDocument:
     """The version of the NVIDIA driver."""
     gpu_driver_cuda: str | None
     """The newest CUDA the driver can serve, such as `12.4`."""
+    gpu_visible_devices: str | None
+    """The variable that hides GPUs from torch, as `NAME=VALUE`; `null` where none is set."""
     platform: Platform
     """Where the process runs."""
     python: Python | None
@@ -642,22 +659,23 @@ class ProbeDocument:
     """Why facts are missing."""
 
     @classmethod
-    def from_json(cls, data: Any) -> ProbeDocument:  # noqa: ANN401
+    def _from_json(cls, data: Any) -> ProbeDocument:  # noqa: ANN401
         """Make it from parsed JSON."""
         return cls(
             schema_version=data["schema_version"],
             brimful_version=data["brimful_version"],
-            subject=Subject.from_json(data["subject"]),
-            host=Host.from_json(data["host"]),
-            shm=SharedMemory.from_json(data["shm"]),
-            process_limits=ProcessLimits.from_json(data["process_limits"]),
-            cpus=Cpus.from_json(data["cpus"]),
-            gpus=tuple(Gpu.from_json(item) for item in data["gpus"]),
+            subject=Subject._from_json(data["subject"]),
+            host=Host._from_json(data["host"]),
+            shm=SharedMemory._from_json(data["shm"]),
+            process_limits=ProcessLimits._from_json(data["process_limits"]),
+            cpus=Cpus._from_json(data["cpus"]),
+            gpus=tuple(Gpu._from_json(item) for item in data["gpus"]),
             gpu_driver_version=data["gpu_driver_version"],
             gpu_driver_cuda=data["gpu_driver_cuda"],
-            platform=Platform.from_json(data["platform"]),
-            python=None if data["python"] is None else Python.from_json(data["python"]),
-            allocator_variables=tuple(AllocatorVariable.from_json(item) for item in data["allocator_variables"]),
-            findings=tuple(Finding.from_json(item) for item in data["findings"]),
-            gaps=tuple(Gap.from_json(item) for item in data["gaps"]),
+            gpu_visible_devices=data["gpu_visible_devices"],
+            platform=Platform._from_json(data["platform"]),
+            python=None if data["python"] is None else Python._from_json(data["python"]),
+            allocator_variables=tuple(AllocatorVariable._from_json(item) for item in data["allocator_variables"]),
+            findings=tuple(Finding._from_json(item) for item in data["findings"]),
+            gaps=tuple(Gap._from_json(item) for item in data["gaps"]),
         )

@@ -49,7 +49,9 @@ class Machine(ProbeDocument):
         name = self.subject.profile or self.platform.name
         headroom = _size(self.host.headroom_bytes)
         brim = _size(self.host.brim.limit_bytes)
-        gpus = _count(len(self.gpus), "GPU")
+        # A profile that names no GPU may have any; a machine without a driver has none to speak of.
+        unknown = self.subject.profile is not None and any(gap.path == "gpus" for gap in self.gaps)
+        gpus = "GPUs not known" if unknown else _count(len(self.gpus), "GPU")
         findings = _count(len(self.findings), "finding")
         return f"Machine({name}: headroom {headroom} of {brim}, {gpus}, {findings})"
 
@@ -70,7 +72,7 @@ def probe(
 
     Args:
         as_machine: Describe a recorded machine instead of this one, such as "colab-t4" (see `machine_names`).
-        gpu: Put this card in place of the GPUs, such as "rtx-4090" (see `card_names`).
+        gpu: Put these cards in place of the GPUs, such as "rtx-4090" or "2x t4" (see `card_names`).
         memory: Put this limit in place of the memory limit: bytes, or text such as "16GiB".
 
     Returns:
@@ -91,16 +93,17 @@ def probe(
             ...
         brimful._errors.InputError: expected the name of a recorded machine, found `colab-t5`
         hint: did you mean `colab-t4`?
+        hint: `brimful.machine_names()` names all of them
     """
     as_json, as_text, as_html = _native.probe(
         as_machine=as_machine,
         gpu=gpu,
         memory=None if memory is None else str(memory),
         executable=sys.executable or None,
-        import_folders=[folder for folder in sys.path if folder.startswith("/")],
+        import_folders=[folder for folder in sys.path if isinstance(folder, str) and folder.startswith("/")],
         version=sys.version_info[:2],
     )
-    document = ProbeDocument.from_json(json.loads(as_json))
+    document = ProbeDocument._from_json(json.loads(as_json))  # noqa: SLF001
     values = {name: getattr(document, name) for name in ProbeDocument.__slots__}
     return Machine(**values, _json=as_json, _text=as_text, _html=as_html)
 

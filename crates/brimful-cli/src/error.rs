@@ -4,6 +4,7 @@ use std::io;
 
 use brimful::cards::UnknownCard;
 use brimful::profiles::UnknownProfile;
+use brimful::units::ImplausibleLimit;
 use brimful_probe::PlatformUnsupported;
 
 use crate::exit::ExitStatus;
@@ -15,7 +16,9 @@ pub(crate) enum CommandError {
     UnknownProfile(#[from] UnknownProfile),
     #[error(transparent)]
     UnknownCard(#[from] UnknownCard),
-    #[error("expected a Python executable, found nothing at `{path}`")]
+    #[error(transparent)]
+    ImplausibleLimit(#[from] ImplausibleLimit),
+    #[error("expected a Python executable, found none at `{path}`")]
     NoSuchPython { path: String },
     #[error(transparent)]
     PlatformUnsupported(#[from] PlatformUnsupported),
@@ -30,6 +33,7 @@ impl CommandError {
         match self {
             CommandError::UnknownProfile(_)
             | CommandError::UnknownCard(_)
+            | CommandError::ImplausibleLimit(_)
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
             CommandError::PlatformUnsupported(_) | CommandError::Output(_) => {
                 ExitStatus::MachineRefuses
@@ -49,8 +53,11 @@ impl CommandError {
             CommandError::UnknownCard(error) => {
                 near(&error.close).into_iter().chain([listed]).collect()
             }
+            CommandError::ImplausibleLimit(_) => {
+                vec!["write the unit, as in `--memory 16GiB`".into()]
+            }
             CommandError::NoSuchPython { .. } => {
-                vec!["give the path of the executable itself, such as `.venv/bin/python`".into()]
+                vec!["give the path of the executable itself, such as `.venv/bin/python`, or a name on PATH".into()]
             }
             CommandError::PlatformUnsupported(error) => vec![error.hint().into()],
             CommandError::Json(_) => Vec::new(),

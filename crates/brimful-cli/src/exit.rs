@@ -15,15 +15,18 @@ pub enum ExitStatus {
     BadInput,
     /// The machine's turn: a platform, a permission or a disk stands in the way.
     MachineRefuses,
+    /// A finding as bad as `--fail-on` asks for.
+    FindingMade,
 }
 
 impl ExitStatus {
     /// Every status, by code.
-    pub const ALL: [ExitStatus; 4] = [
+    pub const ALL: [ExitStatus; 5] = [
         ExitStatus::Success,
         ExitStatus::InternalError,
         ExitStatus::BadInput,
         ExitStatus::MachineRefuses,
+        ExitStatus::FindingMade,
     ];
 
     pub const fn code(self) -> u8 {
@@ -32,6 +35,7 @@ impl ExitStatus {
             ExitStatus::InternalError => 70,
             ExitStatus::BadInput => 96,
             ExitStatus::MachineRefuses => 97,
+            ExitStatus::FindingMade => 98,
         }
     }
 
@@ -47,6 +51,9 @@ impl ExitStatus {
             }
             ExitStatus::MachineRefuses => {
                 "The machine stands in the way: an unsupported platform, a missing permission, a full disk."
+            }
+            ExitStatus::FindingMade => {
+                "`brimful probe --fail-on` made a finding as bad as asked for."
             }
         }
     }

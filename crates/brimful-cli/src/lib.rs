@@ -32,7 +32,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     output::silence_panics();
     let outcome = panic::catch_unwind(|| run(&arguments.command, &output));
     match outcome {
-        Ok(Ok(())) => ExitStatus::Success,
+        Ok(Ok(status)) => status,
         Ok(Err(error)) => {
             output::complain(&error);
             error.status()
@@ -44,10 +44,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     }
 }
 
-fn run(command: &Command, output: &Output) -> Result<(), CommandError> {
+fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Probe(arguments) => commands::probe(arguments, output),
-        Command::Completions(arguments) => commands::completions(arguments, output),
+        Command::Completions(arguments) => {
+            commands::completions(arguments, output).map(|()| ExitStatus::Success)
+        }
     }
 }
 

@@ -8,70 +8,18 @@
     reason = "a C interface: the caller's pointers are written to, as the real library does"
 )]
 
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+pub mod nvml_interface;
 
-const SUCCESS: c_uint = 0;
-const ERROR_INVALID_ARGUMENT: c_uint = 2;
-const ERROR_NOT_SUPPORTED: c_uint = 3;
-const ERROR_INSUFFICIENT_SIZE: c_uint = 7;
-const ERROR_GPU_IS_LOST: c_uint = 15;
-const MIB: c_ulonglong = 1 << 20;
-/// NVML's mark for "not available", which a careless reader shows as 16 million TiB.
-const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
+use std::ffi::{c_char, c_int, c_uint};
 
-type Handle = *mut c_void;
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct MemoryV2 {
-    version: c_uint,
-    total: c_ulonglong,
-    reserved: c_ulonglong,
-    free: c_ulonglong,
-    used: c_ulonglong,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-pub struct ProcessInfo {
-    pid: c_uint,
-    used_gpu_memory: c_ulonglong,
-    gpu_instance: c_uint,
-    compute_instance: c_uint,
-}
+use nvml_interface::{
+    ERROR_GPU_IS_LOST, ERROR_INSUFFICIENT_SIZE, ERROR_INVALID_ARGUMENT, ERROR_NOT_SUPPORTED,
+    Handle, MIB, MemoryV2, NOT_AVAILABLE, ProcessInfo, SUCCESS, nvml, write_text,
+};
 
 /// Handles are numbers in place of pointers: 1 is the T4, 2 the lost card.
 fn is_lost(device: Handle) -> bool {
     device as usize != 1
-}
-
-/// # Safety
-/// `target` must be writable for `length` bytes.
-unsafe fn write_text(target: *mut c_char, length: c_uint, text: &str) -> c_uint {
-    if text.len() >= length as usize {
-        return ERROR_INSUFFICIENT_SIZE;
-    }
-    // SAFETY: the text and its final zero fit, checked above; the caller vouches for the rest.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), target, text.len());
-        *target.add(text.len()) = 0;
-    }
-    SUCCESS
-}
-
-macro_rules! nvml {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) $body:block)*) => {
-        $(
-            /// # Safety
-            /// As NVIDIA documents for the function of this name: pointers are valid for what they stand for.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_uint {
-                // SAFETY: passed on to the caller by the function's own contract.
-                #[allow(unused_unsafe, clippy::allow_attributes, reason = "some answers write nothing")]
-                unsafe { $body }
-            }
-        )*
-    };
 }
 
 nvml! {

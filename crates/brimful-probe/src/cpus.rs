@@ -3,8 +3,8 @@
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{CgroupVersion, Cpus};
 
-use crate::cgroup::Mounts;
 use crate::cgroup::parse::{v1_cpu_quota, v2_cpu_quota};
+use crate::cgroup::{Chain, Mounts};
 use crate::files::Files;
 use crate::files::parse::{field, list_length};
 
@@ -19,9 +19,18 @@ pub(crate) fn read(files: &Files, mounts: &Mounts) -> Cpus {
     }
 }
 
+fn in_sight(chain: Chain) -> Fact<Chain> {
+    if chain.out_of_sight {
+        return Fact::unavailable(
+            "this process's control group lies outside of what is mounted here",
+        );
+    }
+    Fact::Known(chain)
+}
+
 /// The nearest group that has a list; groups without the controller have no such file.
 fn cpuset(files: &Files, mounts: &Mounts) -> Fact<Option<u32>> {
-    mounts.chain("cpuset").map(|chain| {
+    mounts.chain("cpuset").and_then(in_sight).map(|chain| {
         let names: &[&str] = match chain.version {
             CgroupVersion::V1 => &["cpuset.effective_cpus", "cpuset.cpus"],
             CgroupVersion::V2 => &["cpuset.cpus.effective"],
@@ -38,7 +47,7 @@ fn cpuset(files: &Files, mounts: &Mounts) -> Fact<Option<u32>> {
 
 /// The tightest quota of all groups from this process to the root.
 fn quota(files: &Files, mounts: &Mounts) -> Fact<Option<f64>> {
-    mounts.chain("cpu").and_then(|chain| {
+    mounts.chain("cpu").and_then(in_sight).and_then(|chain| {
         let mut tightest: Option<f64> = None;
         for group in &chain.groups {
             let found = match chain.version {

@@ -3,8 +3,8 @@
 use brimful::cards;
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{
-    DeviceIdentity, DeviceOrder, Gpu, GpuProcess, GpuVendor, Gpus, MigInstance, TorchDevices,
-    TorchMemory, TorchMemoryOrigin, torch_devices,
+    DeviceIdentity, DeviceOrder, Gpu, GpuProcess, GpuVendor, Gpus, MigInstance, Platform,
+    TorchDevices, TorchMemory, TorchMemoryOrigin, torch_devices,
 };
 use brimful::units::Bytes;
 
@@ -13,10 +13,24 @@ use crate::files::Files;
 use crate::files::parse::counter;
 use crate::nvml::{NvmlDevice, NvmlSnapshot};
 
-pub(crate) fn read(files: &Files, env: &Environment, nvml: &Fact<NvmlSnapshot>) -> Gpus {
+pub(crate) fn read(
+    files: &Files,
+    env: &Environment,
+    platform: &Platform,
+    nvml: &Fact<NvmlSnapshot>,
+) -> Gpus {
     let mut devices = Vec::new();
     if let Fact::Known(snapshot) = nvml {
-        devices.extend(nvidia(files, env, &snapshot.devices));
+        let process_name = |pid: u32| {
+            // In a container the driver names processes of the host, which have other numbers here.
+            if platform.is_container() {
+                return Fact::unavailable(
+                    "the host's processes cannot be seen from inside a container",
+                );
+            }
+            process_name(files, pid)
+        };
+        devices.extend(nvidia(env, &snapshot.devices, &process_name));
     }
     let amd = amd(files, env);
     let has_amd = !amd.is_empty();
@@ -44,7 +58,11 @@ pub(crate) fn read(files: &Files, env: &Environment, nvml: &Fact<NvmlSnapshot>) 
     }
 }
 
-fn nvidia(files: &Files, env: &Environment, devices: &[NvmlDevice]) -> Vec<Gpu> {
+fn nvidia(
+    env: &Environment,
+    devices: &[NvmlDevice],
+    process_name: &dyn Fn(u32) -> Fact<String>,
+) -> Vec<Gpu> {
     let identities: Vec<DeviceIdentity> = devices.iter().map(identity).collect();
     let order = match env.get("CUDA_DEVICE_ORDER").map(String::as_str) {
         Some("PCI_BUS_ID") => DeviceOrder::PciBusId,
@@ -56,10 +74,7 @@ fn nvidia(files: &Files, env: &Environment, devices: &[NvmlDevice]) -> Vec<Gpu> 
         .iter()
         .zip(seen)
         .map(|(device, seen)| {
-            let card = device
-                .name
-                .known()
-                .and_then(|name| cards::by_product(name, device.total.known().copied()));
+            let card = same_card(device);
             Gpu {
                 vendor: GpuVendor::Nvidia,
                 name: device.name.clone(),
@@ -79,7 +94,7 @@ fn nvidia(files: &Files, env: &Environment, devices: &[NvmlDevice]) -> Vec<Gpu> 
                         .iter()
                         .map(|process| GpuProcess {
                             pid: process.pid,
-                            name: process_name(files, process.pid),
+                            name: process_name(process.pid),
                             used: process.used.clone(),
                         })
                         .collect()
@@ -129,13 +144,7 @@ fn torch_memory(device: &NvmlDevice, card: Option<&cards::Card>) -> Fact<TorchMe
             origin: TorchMemoryOrigin::Driver,
         });
     }
-    // A card with a name from the catalogue but another size is another card: laptops carry the names of desktops.
-    let same_size = card.filter(|card| {
-        device.total.known().is_some_and(|total| {
-            total.share_of(card.total.value) > 0.97 && card.total.value.share_of(*total) > 0.97
-        })
-    });
-    match same_size {
+    match card {
         Some(card) => Fact::Known(TorchMemory {
             bytes: card.torch_visible.value,
             origin: TorchMemoryOrigin::Catalogue {
@@ -148,13 +157,24 @@ fn torch_memory(device: &NvmlDevice, card: Option<&cards::Card>) -> Fact<TorchMe
     }
 }
 
-/// In a container the driver names processes of the host, which have other numbers here.
+/// The card of the catalogue, if name and size agree: laptops carry the names of desktop cards.
+fn same_card(device: &NvmlDevice) -> Option<&'static cards::Card> {
+    let total = *device.total.known()?;
+    let card = cards::by_product(device.name.known()?, Some(total))?;
+    let same_size =
+        total.share_of(card.total.value) > 0.97 && card.total.value.share_of(total) > 0.97;
+    same_size.then_some(card)
+}
+
 fn process_name(files: &Files, pid: u32) -> Fact<String> {
     files
         .text_up_to(&format!("/proc/{pid}/comm"), 64)
         .map(|text| text.trim().to_owned())
         .or_else(|| Fact::unavailable("no such process can be seen from here"))
 }
+
+/// Integrated graphics show 0.5 to 2 GiB of their own; no card for training has so little.
+const LEAST_AMD_MEMORY: Bytes = Bytes::from_gib(4);
 
 const KFD_NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
@@ -172,6 +192,12 @@ fn amd(files: &Files, env: &Environment) -> Vec<Gpu> {
     ]
     .into_iter()
     .find_map(|name| env.get(name));
+    // The processor's own graphics: a carve-out of main memory that nobody trains on, and that ROCm leaves out.
+    let is_integrated = |gpu: &Gpu| {
+        gpu.total
+            .known()
+            .is_some_and(|total| *total < LEAST_AMD_MEMORY)
+    };
     let mut gpus: Vec<Gpu> = nodes
         .into_iter()
         .filter_map(|node| {
@@ -181,6 +207,7 @@ fn amd(files: &Files, env: &Environment) -> Vec<Gpu> {
             // Processors are nodes too, without vector units.
             (counter(properties, "simd_count")? > 0).then(|| amd_gpu(files, properties))
         })
+        .filter(|gpu| !is_integrated(gpu))
         .collect();
     let identities: Vec<DeviceIdentity> = gpus
         .iter()

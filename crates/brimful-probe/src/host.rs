@@ -25,6 +25,7 @@ pub(crate) fn read(files: &Files, mounts: &Mounts, platform: &Platform) -> Host 
         }),
         available: line("MemAvailable"),
         swap: line("SwapTotal").and_then(|total| line("SwapFree").map(|free| Swap { total, free })),
+        given_limit: None,
         cgroups: cgroup::memory_groups(files, mounts),
         overcommit: overcommit(files, meminfo.known()),
         pressure: files.parsed("/proc/pressure/memory", pressure),

@@ -53,6 +53,19 @@ use files::Files;
 /// Environment variables by name.
 pub type Environment = BTreeMap<String, String>;
 
+/// The variables of this process. Taken apart from the rest: in a Python process only the thread that holds Python's
+/// lock may read them safely.
+pub fn current_environment() -> Environment {
+    std::env::vars_os()
+        .map(|(name, value)| {
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
+        })
+        .collect()
+}
+
 /// Everything a probe looks at, handed in: the machine it runs on, or a recorded one.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
@@ -67,13 +80,16 @@ pub struct Surroundings {
 impl Surroundings {
     /// The machine this process runs on.
     #[cfg(target_os = "linux")]
-    pub fn live(python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
-        Ok(linux::surroundings(python))
+    pub fn live(env: Environment, python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
+        Ok(linux::surroundings(env, python))
     }
 
     /// The machine this process runs on: not readable on this platform yet.
     #[cfg(not(target_os = "linux"))]
-    pub fn live(_python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
+    pub fn live(
+        _env: Environment,
+        _python: PythonHint,
+    ) -> Result<Surroundings, PlatformUnsupported> {
         Err(PlatformUnsupported::here())
     }
 
@@ -106,7 +122,7 @@ pub fn probe(surroundings: &Surroundings) -> Machine {
         shm: shm::read(&mounts, &surroundings.shm_space),
         process_limits: process_limits::read(&files),
         cpus: cpus::read(&files, &mounts),
-        gpus: gpu::read(&files, env, &surroundings.nvml),
+        gpus: gpu::read(&files, env, &platform, &surroundings.nvml),
         platform,
         python,
         allocator_variables: allocator::variables(

@@ -10,15 +10,7 @@ use crate::python::PythonHint;
 use crate::shm::FilesystemSpace;
 use crate::{Environment, Surroundings};
 
-pub(crate) fn surroundings(python: PythonHint) -> Surroundings {
-    let env: Environment = std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
-        .collect();
+pub(crate) fn surroundings(env: Environment, python: PythonHint) -> Surroundings {
     Surroundings {
         root: "/".into(),
         env,

@@ -2,13 +2,17 @@
 //!
 //! The library is loaded at run time and asked without a CUDA context, so looking costs no GPU memory.
 
+use std::path::Path;
+
 use brimful::fact::Fact;
 use brimful::machine::ComputeCapability;
 use brimful::units::Bytes;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, cuda_driver_version_major, cuda_driver_version_minor};
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlMemory_t, nvmlReturn_enum_NVML_SUCCESS};
 
 /// One look at all NVIDIA GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +69,7 @@ pub(crate) fn live() -> Fact<NvmlSnapshot> {
     let mut first_error = None;
     for library in LIBRARIES {
         match Nvml::builder().lib_path(library.as_ref()).init() {
-            Ok(nvml) => return snapshot(&nvml),
+            Ok(nvml) => return snapshot(&nvml, library.as_ref()),
             Err(error) => {
                 let loaded = !matches!(error, NvmlError::LibloadingError(_));
                 let reason = reason_of(&error);
@@ -80,9 +84,9 @@ pub(crate) fn live() -> Fact<NvmlSnapshot> {
 }
 
 /// Loads one given library and asks it.
-pub fn snapshot_of_library(path: &std::path::Path) -> Fact<NvmlSnapshot> {
+pub fn snapshot_of_library(path: &Path) -> Fact<NvmlSnapshot> {
     match Nvml::builder().lib_path(path.as_os_str()).init() {
-        Ok(nvml) => snapshot(&nvml),
+        Ok(nvml) => snapshot(&nvml, path),
         Err(error) => Fact::unavailable(reason_of(&error)),
     }
 }
@@ -110,7 +114,7 @@ fn fact<T>(answer: Result<T, NvmlError>) -> Fact<T> {
     }
 }
 
-fn snapshot(nvml: &Nvml) -> Fact<NvmlSnapshot> {
+fn snapshot(nvml: &Nvml, library: &Path) -> Fact<NvmlSnapshot> {
     fact(nvml.device_count()).map(|count| NvmlSnapshot {
         driver_version: fact(nvml.sys_driver_version()),
         cuda_version: fact(nvml.sys_cuda_driver_version()).and_then(|version| {
@@ -122,14 +126,79 @@ fn snapshot(nvml: &Nvml) -> Fact<NvmlSnapshot> {
             }
         }),
         devices: (0..count.min(64))
-            .filter_map(|idx| nvml.device_by_index(idx).ok())
-            .map(|device| read_device(&device))
+            .map(|idx| match nvml.device_by_index(idx) {
+                Ok(device) => read_device(&device, library),
+                // Kept in its place: leaving it out would shift the numbers of the others.
+                Err(error) => NvmlDevice::lost(&reason_of(&error)),
+            })
             .collect(),
     })
 }
 
-fn read_device(device: &Device<'_>) -> NvmlDevice {
-    let memory = fact(device.memory_info());
+impl NvmlDevice {
+    /// A card that does not answer.
+    fn lost(reason: &str) -> NvmlDevice {
+        NvmlDevice {
+            name: Fact::unavailable(reason),
+            uuid: Fact::unavailable(reason),
+            compute_capability: Fact::unavailable(reason),
+            total: Fact::unavailable(reason),
+            used: Fact::unavailable(reason),
+            reserved: Fact::unavailable(reason),
+            multiprocessors: Fact::unavailable(reason),
+            ecc: Fact::unavailable(reason),
+            processes: Fact::unavailable(reason),
+            mig: Fact::unavailable(reason),
+        }
+    }
+}
+
+/// A card's memory, as far as the driver tells.
+struct Memory {
+    total: u64,
+    used: u64,
+    reserved: Fact<Bytes>,
+}
+
+fn memory_of(device: &Device<'_>, library: &Path) -> Fact<Memory> {
+    match device.memory_info() {
+        Ok(memory) => Fact::Known(Memory {
+            total: memory.total,
+            used: memory.used,
+            reserved: Fact::Known(Bytes(memory.reserved)),
+        }),
+        Err(error @ NvmlError::FailedToLoadSymbol(_)) => match old_memory(device, library) {
+            Some(memory) => Fact::Known(Memory {
+                total: memory.total,
+                used: memory.used,
+                reserved: Fact::unavailable(reason_of(&error)),
+            }),
+            None => Fact::unavailable(reason_of(&error)),
+        },
+        Err(error) => Fact::unavailable(reason_of(&error)),
+    }
+}
+
+/// The question of drivers before 510, which count what they keep for themselves as used.
+#[expect(unsafe_code, reason = "the safe wrapper has no call for it")]
+fn old_memory(device: &Device<'_>, library: &Path) -> Option<nvmlMemory_t> {
+    // SAFETY: the library was loaded and initialized by the wrapper already; loading it again gives the same one, and
+    // its initializers have run.
+    let library = unsafe { NvmlLib::new(library) }.ok()?;
+    let ask = library.nvmlDeviceGetMemoryInfo.as_ref().ok()?;
+    let mut memory = nvmlMemory_t {
+        total: 0,
+        free: 0,
+        used: 0,
+    };
+    // SAFETY: the handle belongs to `device`, which outlives the call, and the structure is the one NVIDIA documents
+    // for this function.
+    let code = unsafe { ask(device.handle(), &raw mut memory) };
+    (code == nvmlReturn_enum_NVML_SUCCESS).then_some(memory)
+}
+
+fn read_device(device: &Device<'_>, library: &Path) -> NvmlDevice {
+    let memory = memory_of(device, library);
     NvmlDevice {
         name: fact(device.name()),
         uuid: fact(device.uuid()),
@@ -144,10 +213,10 @@ fn read_device(device: &Device<'_>) -> NvmlDevice {
         }),
         total: memory.as_ref().map(|memory| Bytes(memory.total)),
         used: memory.as_ref().map(|memory| Bytes(memory.used)),
-        reserved: memory.as_ref().map(|memory| Bytes(memory.reserved)),
+        reserved: memory.as_ref().and_then(|memory| memory.reserved.clone()),
         multiprocessors: Fact::unavailable("the driver does not say without a CUDA context"),
         ecc: fact(device.is_ecc_enabled()).map(|ecc| ecc.currently_enabled),
-        processes: fact(device.running_compute_processes()).map(|processes| {
+        processes: fact(running_processes(device)).map(|processes| {
             processes
                 .into_iter()
                 .map(|process| NvmlProcess {
@@ -162,6 +231,13 @@ fn read_device(device: &Device<'_>) -> NvmlDevice {
                 .collect()
         }),
         mig: mig(device),
+    }
+}
+
+fn running_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
+    match device.running_compute_processes() {
+        Err(NvmlError::FailedToLoadSymbol(_)) => device.running_compute_processes_v2(),
+        answer => answer,
     }
 }
 

@@ -23,21 +23,22 @@ pub enum Mark {
 
 /// Every mark that is looked for, in the order in which a platform names the whole.
 ///
+/// Kaggle's images are built on Colab's and keep its variables, so Kaggle is asked first and hides Colab.
 /// Colab's `COLAB_GPU` is set but empty on a runtime without a GPU. Apptainer's variables alone prove nothing:
 /// people set them outside of containers as an input. lxcfs on a host mounts only `/var/lib/lxcfs`.
 pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
-    (
-        PlatformName::Colab,
-        &[
-            Mark::Variable("COLAB_RELEASE_TAG"),
-            Mark::Variable("COLAB_GPU"),
-        ],
-    ),
     (
         PlatformName::Kaggle,
         &[
             Mark::Variable("KAGGLE_KERNEL_RUN_TYPE"),
             Mark::Variable("KAGGLE_URL_BASE"),
+        ],
+    ),
+    (
+        PlatformName::Colab,
+        &[
+            Mark::Variable("COLAB_RELEASE_TAG"),
+            Mark::Variable("COLAB_GPU"),
         ],
     ),
     (
@@ -49,7 +50,15 @@ pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
             Mark::File("/opt/ml/metadata/resource-metadata.json"),
         ],
     ),
-    (PlatformName::Slurm, &[Mark::Variable("SLURM_JOB_ID")]),
+    (
+        // `SLURM_JOB_ID` alone is no proof: `salloc` sets it in a shell on the login node, outside of the job.
+        PlatformName::Slurm,
+        &[
+            Mark::Variable("SLURMD_NODENAME"),
+            Mark::FileHolds("/proc/self/cgroup", "/slurm"),
+            Mark::FileHolds("/proc/self/cgroup", "slurmstepd.scope"),
+        ],
+    ),
     (
         PlatformName::Kubernetes,
         &[
@@ -89,7 +98,7 @@ pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
 ];
 
 pub(crate) fn read(files: &Files, env: &Environment) -> Platform {
-    let layers = HELD_BY_PLATFORM
+    let mut layers: Vec<Layer> = HELD_BY_PLATFORM
         .iter()
         .filter_map(|(name, marks)| {
             let evidence = marks.iter().find_map(|mark| evidence(files, env, mark))?;
@@ -99,10 +108,20 @@ pub(crate) fn read(files: &Files, env: &Environment) -> Platform {
             })
         })
         .collect();
+    if layers
+        .iter()
+        .any(|layer| layer.name == PlatformName::Kaggle)
+    {
+        layers.retain(|layer| layer.name != PlatformName::Colab);
+    }
+    let in_slurm = layers.iter().any(|layer| layer.name == PlatformName::Slurm);
     Platform {
         layers,
         system: system(files),
-        slurm: env.get("SLURM_JOB_ID").map(|id| slurm(id, env)),
+        slurm: env
+            .get("SLURM_JOB_ID")
+            .filter(|_| in_slurm)
+            .map(|id| slurm(id, env)),
     }
 }
 
@@ -171,8 +190,15 @@ fn slurm(job_id: &str, env: &Environment) -> SlurmJob {
             })
         })
         .or_else(|| {
+            number("SLURM_MEM_PER_GPU").and_then(|mib| {
+                number("SLURM_GPUS_ON_NODE").map(|gpus| whole_node_or(mib.saturating_mul(gpus)))
+            })
+        })
+        .or_else(|| {
             Fact::Missing(Gap::Unavailable {
-                reason: "neither SLURM_MEM_PER_NODE nor SLURM_MEM_PER_CPU is set".into(),
+                reason:
+                    "none of SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU and SLURM_MEM_PER_GPU is set"
+                        .into(),
             })
         });
     SlurmJob {
@@ -209,6 +235,10 @@ mod tests {
             Some(Some(Bytes::from_mib(13_680))),
         );
         check_request(&[("SLURM_MEM_PER_CPU", "3420")], None);
+        check_request(
+            &[("SLURM_MEM_PER_GPU", "1024"), ("SLURM_GPUS_ON_NODE", "2")],
+            Some(Some(Bytes::from_gib(2))),
+        );
         check_request(&[("SLURM_MEM_PER_NODE", "50G")], None);
         check_request(&[], None);
     }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brimful::cards::UnknownCard;
 use brimful::profiles::UnknownProfile;
-use brimful::units::BadSize;
+use brimful::units::{BadSize, ImplausibleLimit};
 use brimful_probe::PlatformUnsupported;
 use pyo3::prelude::*;
 
@@ -50,19 +50,18 @@ fn raise(py: Python<'_>, failure: Failure) -> PyErr {
     }
 }
 
-fn near(close: &[&str]) -> Vec<String> {
-    close
-        .first()
-        .map(|name| format!("did you mean `{name}`?"))
-        .into_iter()
-        .collect()
+/// The near miss, then where all the names are.
+fn hints(close: &[&str], listed_by: &str) -> Vec<String> {
+    let near = close.first().map(|name| format!("did you mean `{name}`?"));
+    let listed = format!("`brimful.{listed_by}()` names all of them");
+    near.into_iter().chain([listed]).collect()
 }
 
 impl From<UnknownProfile> for Failure {
     fn from(error: UnknownProfile) -> Failure {
         Failure::Input {
             message: error.to_string(),
-            hints: near(&error.close),
+            hints: hints(&error.close, "machine_names"),
         }
     }
 }
@@ -71,7 +70,7 @@ impl From<UnknownCard> for Failure {
     fn from(error: UnknownCard) -> Failure {
         Failure::Input {
             message: error.to_string(),
-            hints: near(&error.close),
+            hints: hints(&error.close, "card_names"),
         }
     }
 }
@@ -81,6 +80,15 @@ impl From<BadSize> for Failure {
         Failure::Input {
             message: error.to_string(),
             hints: Vec::new(),
+        }
+    }
+}
+
+impl From<ImplausibleLimit> for Failure {
+    fn from(error: ImplausibleLimit) -> Failure {
+        Failure::Input {
+            message: error.to_string(),
+            hints: vec!["write the unit, as in \"16GiB\"".into()],
         }
     }
 }

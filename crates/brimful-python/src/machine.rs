@@ -3,7 +3,7 @@
 use brimful::machine::{Machine, PythonVersion};
 use brimful::units::Bytes;
 use brimful::{cards, profiles};
-use brimful_probe::{PythonHint, Surroundings};
+use brimful_probe::{PythonHint, Surroundings, current_environment};
 use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
@@ -24,20 +24,26 @@ pub(crate) fn probe(
     import_folders: Vec<String>,
     version: (u32, u32),
 ) -> PyResult<(String, String, String)> {
+    // Read while Python's lock is held: another thread may be setting a variable.
+    let env = current_environment();
     call(py, move || {
         let limit = memory.as_deref().map(str::parse::<Bytes>).transpose()?;
-        let card = gpu.as_deref().map(cards::find).transpose()?;
+        let limit = limit.map(Bytes::as_memory_limit).transpose()?;
+        let cards = gpu.as_deref().map(cards::find_all).transpose()?;
         let mut machine = match as_machine {
             Some(name) => profiles::find(&name)?.machine(),
-            None => brimful_probe::probe(&Surroundings::live(PythonHint {
-                executable,
-                import_folders,
-                version: Some(PythonVersion::new(version.0, version.1)),
-                ..PythonHint::default()
-            })?),
+            None => brimful_probe::probe(&Surroundings::live(
+                env,
+                PythonHint {
+                    executable,
+                    import_folders,
+                    version: Some(PythonVersion::new(version.0, version.1)),
+                    ..PythonHint::default()
+                },
+            )?),
         };
-        if let Some(card) = card {
-            machine = machine.with_card(card);
+        if let Some(cards) = cards {
+            machine = machine.with_cards(&cards);
         }
         if let Some(limit) = limit {
             machine = machine.with_memory(limit);

@@ -41,25 +41,59 @@ const CONFIGURING: [&str; 3] = [CUDA, HIP, GENERIC];
 /// The first release that reads the other two.
 const READS_ALL: TorchVersion = TorchVersion::new(2, 10, 0);
 
-/// Every option and the first release that accepts it; what stands at 2.0 may be older.
-pub const OPTIONS: &[(&str, TorchVersion)] = &[
-    ("max_split_size_mb", TorchVersion::new(2, 0, 0)),
-    ("garbage_collection_threshold", TorchVersion::new(2, 0, 0)),
-    ("roundup_power2_divisions", TorchVersion::new(2, 0, 0)),
-    ("backend", TorchVersion::new(2, 0, 0)),
-    ("expandable_segments", TorchVersion::new(2, 1, 0)),
-    ("pinned_use_cuda_host_register", TorchVersion::new(2, 2, 0)),
-    ("pinned_num_register_threads", TorchVersion::new(2, 2, 0)),
-    ("release_lock_on_cudamalloc", TorchVersion::new(2, 2, 0)),
-    ("max_non_split_rounding_mb", TorchVersion::new(2, 6, 0)),
-    ("pinned_use_background_threads", TorchVersion::new(2, 6, 0)),
+/// Every option and the first release that accepts it; what stands at 2.0 may be older. `None`: 2.15 accepts it, and
+/// since when was not established.
+pub const OPTIONS: &[(&str, Option<TorchVersion>)] = &[
+    ("max_split_size_mb", Some(TorchVersion::new(2, 0, 0))),
+    (
+        "garbage_collection_threshold",
+        Some(TorchVersion::new(2, 0, 0)),
+    ),
+    ("roundup_power2_divisions", Some(TorchVersion::new(2, 0, 0))),
+    ("backend", Some(TorchVersion::new(2, 0, 0))),
+    ("expandable_segments", Some(TorchVersion::new(2, 1, 0))),
+    (
+        "pinned_use_cuda_host_register",
+        Some(TorchVersion::new(2, 2, 0)),
+    ),
+    (
+        "pinned_num_register_threads",
+        Some(TorchVersion::new(2, 2, 0)),
+    ),
+    (
+        "release_lock_on_cudamalloc",
+        Some(TorchVersion::new(2, 2, 0)),
+    ),
+    (
+        "max_non_split_rounding_mb",
+        Some(TorchVersion::new(2, 6, 0)),
+    ),
+    (
+        "pinned_use_background_threads",
+        Some(TorchVersion::new(2, 6, 0)),
+    ),
     (
         "graph_capture_record_stream_reuse",
-        TorchVersion::new(2, 9, 0),
+        Some(TorchVersion::new(2, 9, 0)),
     ),
-    ("per_process_memory_fraction", TorchVersion::new(2, 10, 0)),
-    ("large_segment_size_mb", TorchVersion::new(2, 11, 0)),
+    (
+        "per_process_memory_fraction",
+        Some(TorchVersion::new(2, 10, 0)),
+    ),
+    ("large_segment_size_mb", Some(TorchVersion::new(2, 11, 0))),
+    ("expandable_segments_reserve", None),
+    ("expandable_segments_reserve_by_class", None),
+    ("pinned_free_catch_all", None),
+    ("pinned_max_cached_size_mb", None),
+    ("pinned_max_round_threshold_mb", None),
+    ("pinned_reserve_segment_size_mb", None),
+    ("pinned_use_hip_host_register", None),
+    ("release_lock_on_hipmalloc", None),
+    ("throw_on_cudamalloc_oom", None),
 ];
+
+/// The newest release whose options are known: of what is newer nothing is claimed.
+pub const NEWEST_KNOWN: TorchVersion = TorchVersion::new(2, 15, u32::MAX);
 
 /// The allocator variables that are set in an environment, and whether `torch` reads each.
 pub fn variables<'a>(

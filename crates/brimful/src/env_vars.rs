@@ -13,7 +13,17 @@ pub const ALL: &[EnvVar] = &[
     EnvVar {
         name: "NO_COLOR",
         read_by: "every command",
-        purpose: "Set to anything but nothing: text without color. `--color` goes before it.",
+        purpose: "Not empty: text without color. `--color` wins over it.",
+    },
+    EnvVar {
+        name: "CLICOLOR_FORCE",
+        read_by: "every command",
+        purpose: "Not `0`: color even into a pipe. `CLICOLOR=0` and `TERM=dumb` turn it off. `--color` wins over all.",
+    },
+    EnvVar {
+        name: "LC_ALL",
+        read_by: "every command",
+        purpose: "With `LC_CTYPE` and `LANG`: whether a terminal is sent block characters or plain ASCII.",
     },
     EnvVar {
         name: "PATH",
@@ -33,7 +43,7 @@ pub const ALL: &[EnvVar] = &[
     EnvVar {
         name: "HOME",
         read_by: "`brimful probe`",
-        purpose: "The user's own package folder of a system Python.",
+        purpose: "The user's own package folder, unless `PYTHONNOUSERSITE` is set.",
     },
     EnvVar {
         name: "CUDA_VISIBLE_DEVICES",
@@ -61,9 +71,10 @@ pub const ALL: &[EnvVar] = &[
         purpose: "Turns torch's caching allocator off.",
     },
     EnvVar {
-        name: "SLURM_JOB_ID",
+        name: "SLURMD_NODENAME",
         read_by: "`brimful probe`",
-        purpose: "A Slurm job; with `SLURM_MEM_PER_NODE`, `SLURM_MEM_PER_CPU` and `SLURM_CPUS_ON_NODE` its request.",
+        purpose: "A Slurm job; its request: `SLURM_JOB_ID`, `SLURM_MEM_PER_NODE`, `SLURM_MEM_PER_CPU`, \
+                  `SLURM_MEM_PER_GPU`, `SLURM_CPUS_ON_NODE`, `SLURM_GPUS_ON_NODE`.",
     },
     EnvVar {
         name: "KUBERNETES_SERVICE_HOST",

@@ -54,6 +54,10 @@ pub fn built_for(torch: &Torch) -> Option<Vec<ComputeCapability>> {
     let Some(Accelerator::Cuda { major, minor }) = torch.accelerator.known() else {
         return None;
     };
+    // Only PyTorch's own builds name themselves so; conda-forge, NVIDIA and nightly builds have other lists.
+    if torch.version_text != format!("{}+cu{major}{minor}", torch.version) {
+        return None;
+    }
     let release = (torch.version.major, torch.version.minor);
     let build = BUILDS.iter().find(|build| {
         build.cuda == (*major, *minor) && (build.from..=build.to).contains(&release)
@@ -82,7 +86,7 @@ mod tests {
     fn check(torch: (u32, u32), cuda: (u32, u32), card: (u32, u32), expected: Option<bool>) {
         let torch = Torch {
             version: TorchVersion::new(torch.0, torch.1, 0),
-            version_text: String::new(),
+            version_text: format!("{}.{}.0+cu{}{}", torch.0, torch.1, cuda.0, cuda.1),
             accelerator: Fact::Known(Accelerator::Cuda {
                 major: cuda.0,
                 minor: cuda.1,

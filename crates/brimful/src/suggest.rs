@@ -7,14 +7,29 @@
 /// assert_eq!(closest("colab-t5", ["colab-t4", "kaggle-p100"]), ["colab-t4"]);
 /// ```
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let typed: String = typed.chars().take(80).collect::<String>().to_lowercase();
+    let letters = |text: &str| -> String {
+        let kept = text.chars().take(80).filter(|c| c.is_alphanumeric());
+        kept.flat_map(char::to_lowercase).collect()
+    };
+    let typed = letters(typed);
+    // One letter is near to everything.
+    if typed.chars().count() < 2 {
+        return Vec::new();
+    }
     let mut scored: Vec<(f64, &str)> = known
         .into_iter()
         .map(|name| {
-            let lower = name.to_lowercase();
-            let contained = !typed.is_empty() && (lower.contains(&typed) || typed.contains(&lower));
-            let alike = strsim::jaro_winkler(&typed, &lower);
-            (if contained { alike.max(0.9) } else { alike }, name)
+            let known = letters(name);
+            let contained = known.contains(&typed) || typed.contains(&known);
+            let alike = strsim::jaro_winkler(&typed, &known);
+            // What begins alike is meant more often than what merely holds the same letters.
+            let shared = typed
+                .chars()
+                .zip(known.chars())
+                .take_while(|(a, b)| a == b)
+                .count();
+            let score = if contained { alike.max(0.9) } else { alike };
+            (score + shared as f64 / 100.0, name)
         })
         .filter(|(score, _)| *score >= 0.85)
         .collect();

@@ -82,10 +82,29 @@ pub struct BadSize {
     pub found: String,
 }
 
+/// A memory limit that no training could live with, most often a size without its unit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a memory limit from 1 MiB to 1024 TiB, found {found}")]
+pub struct ImplausibleLimit {
+    pub found: Bytes,
+}
+
+impl Bytes {
+    /// This size as a memory limit, if it can be one.
+    pub fn as_memory_limit(self) -> Result<Bytes, ImplausibleLimit> {
+        if (Self::MIB..=1024 * Self::TIB).contains(&self.0) {
+            Ok(self)
+        } else {
+            Err(ImplausibleLimit { found: self })
+        }
+    }
+}
+
 impl FromStr for Bytes {
     type Err = BadSize;
 
-    /// Reads `16GiB`, `512 MiB`, `8GB` (decimal), `8G` (binary, as Docker and Slurm mean it) or plain bytes.
+    /// Reads `16GiB`, `512 MiB`, `8GB` (decimal), `8G` and `8Gi` (binary, as Docker, Slurm and Kubernetes mean them) or
+    /// plain bytes.
     fn from_str(text: &str) -> Result<Bytes, BadSize> {
         let bad = || BadSize {
             found: text.chars().take(40).collect(),
@@ -97,10 +116,10 @@ impl FromStr for Bytes {
         let (number, unit) = trimmed.split_at(split);
         let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 1,
-            "k" | "kib" => Bytes::KIB,
-            "m" | "mib" => Bytes::MIB,
-            "g" | "gib" => Bytes::GIB,
-            "t" | "tib" => Bytes::TIB,
+            "k" | "ki" | "kib" => Bytes::KIB,
+            "m" | "mi" | "mib" => Bytes::MIB,
+            "g" | "gi" | "gib" => Bytes::GIB,
+            "t" | "ti" | "tib" => Bytes::TIB,
             "kb" => 1_000,
             "mb" => 1_000_000,
             "gb" => 1_000_000_000,
@@ -153,6 +172,7 @@ mod tests {
         check_parse("16GiB", Some(16 * Bytes::GIB));
         check_parse("16 gib", Some(16 * Bytes::GIB));
         check_parse("16G", Some(16 * Bytes::GIB));
+        check_parse("16Gi", Some(16 * Bytes::GIB));
         check_parse("8GB", Some(8_000_000_000));
         check_parse("1.5GiB", Some(3 * Bytes::GIB / 2));
         check_parse("4096", Some(4096));
@@ -168,6 +188,13 @@ mod tests {
         ] {
             check_parse(text, None);
         }
+    }
+
+    #[test]
+    fn a_size_without_its_unit_is_no_limit() {
+        assert!(Bytes(16).as_memory_limit().is_err());
+        assert!(Bytes(u64::MAX).as_memory_limit().is_err());
+        assert!(Bytes::from_gib(16).as_memory_limit().is_ok());
     }
 
     proptest! {

@@ -56,7 +56,7 @@ fn class(out: &mut String, name: &str, schema: &Value, definitions: &Definitions
     }
     write!(
         out,
-        "\n    @classmethod\n    def from_json(cls, data: Any) -> {name}:  # noqa: ANN401\n        \
+        "\n    @classmethod\n    def _from_json(cls, data: Any) -> {name}:  # noqa: ANN401\n        \
          \"\"\"Make it from parsed JSON.\"\"\"\n        return cls(\n"
     )?;
     for field in &order {
@@ -117,15 +117,19 @@ impl Kind {
         })
     }
 
-    /// `X or null`, or a number of bytes or the word `unlimited`.
+    /// `X or null`, or a number or the word `unlimited`.
     fn union(options: &Value, definitions: &Definitions) -> Result<Kind> {
         let options = options.as_array().context("a union has members")?;
         match &options[..] {
             [inner, null] if null["type"] == "null" => {
                 Ok(Kind::Optional(Box::new(Kind::of(inner, definitions)?)))
             }
-            [bytes, word] if bytes["type"] == "integer" && word["$ref"] == "#/$defs/Unlimited" => {
-                Ok(Kind::Plain("int | Literal[\"unlimited\"]"))
+            [number, word] if word["$ref"] == "#/$defs/Unlimited" => {
+                match number["type"].as_str() {
+                    Some("integer") => Ok(Kind::Plain("int | Literal[\"unlimited\"]")),
+                    Some("number") => Ok(Kind::Plain("float | Literal[\"unlimited\"]")),
+                    _ => bail!("a union that is not known here: {options:?}"),
+                }
             }
             _ => bail!("a union that is not known here: {options:?}"),
         }
@@ -143,7 +147,7 @@ impl Kind {
     fn conversion(&self, source: &str) -> String {
         match self {
             Kind::Plain(_) => source.into(),
-            Kind::Class(name) => format!("{name}.from_json({source})"),
+            Kind::Class(name) => format!("{name}._from_json({source})"),
             Kind::List(inner) => match &**inner {
                 Kind::Plain(_) => format!("tuple({source})"),
                 inner => format!("tuple({} for item in {source})", inner.conversion("item")),

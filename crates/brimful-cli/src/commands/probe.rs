@@ -1,40 +1,68 @@
 //! `brimful probe`.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use brimful::findings::{self, Severity};
 use brimful::machine::Machine;
+use brimful::units::Bytes;
 use brimful::{cards, profiles};
-use brimful_probe::{PythonHint, Surroundings};
+use brimful_probe::{PythonHint, Surroundings, current_environment};
 use brimful_report::{json, text};
 
-use crate::args::ProbeArguments;
+use crate::args::{FailOn, ProbeArguments};
 use crate::error::CommandError;
+use crate::exit::ExitStatus;
 use crate::output::Output;
 
-pub(crate) fn probe(arguments: &ProbeArguments, output: &Output) -> Result<(), CommandError> {
+pub(crate) fn probe(
+    arguments: &ProbeArguments,
+    output: &Output,
+) -> Result<ExitStatus, CommandError> {
     if arguments.list {
-        return list(arguments.json, output);
+        list(arguments.json, output)?;
+        return Ok(ExitStatus::Success);
     }
     let machine = described_machine(arguments)?;
-    if arguments.json {
-        let document = json::ProbeDocument::of(&machine);
-        return output.print(&json::to_text(&document)?);
+    let page = if arguments.json {
+        json::to_text(&json::ProbeDocument::of(&machine))?
+    } else {
+        text::probe(&machine, &Output::page())
+    };
+    output.print(&page)?;
+    Ok(status(arguments.fail_on, &machine))
+}
+
+fn status(fail_on: Option<FailOn>, machine: &Machine) -> ExitStatus {
+    let bad_enough = match fail_on {
+        None => return ExitStatus::Success,
+        Some(FailOn::Fatal) => Severity::Fatal,
+        Some(FailOn::Risk) => Severity::Risk,
+        Some(FailOn::Note) => Severity::Note,
+    };
+    // Worst first, and worse is smaller.
+    let made = findings::of(machine)
+        .first()
+        .is_some_and(|finding| finding.severity <= bad_enough);
+    if made {
+        ExitStatus::FindingMade
+    } else {
+        ExitStatus::Success
     }
-    output.print(&text::probe(&machine, &Output::page()))
 }
 
 fn described_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
     // Names are checked first: a mistyped card is told before anything is read.
-    let card = arguments.gpu.as_deref().map(cards::find).transpose()?;
+    let cards = arguments.gpu.as_deref().map(cards::find_all).transpose()?;
+    let limit = arguments.memory.map(Bytes::as_memory_limit).transpose()?;
     let mut machine = match &arguments.as_machine {
         Some(name) => profiles::find(name)?.machine(),
         None => this_machine(arguments)?,
     };
-    if let Some(card) = card {
-        machine = machine.with_card(card);
+    if let Some(cards) = cards {
+        machine = machine.with_cards(&cards);
     }
-    if let Some(limit) = arguments.memory {
+    if let Some(limit) = limit {
         machine = machine.with_memory(limit);
     }
     Ok(machine)
@@ -43,10 +71,7 @@ fn described_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError
 fn this_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
     let text = |path: &Path| path.to_str().map(Into::into);
     let executable = match &arguments.python {
-        Some(path) if !Path::new(path).is_file() => {
-            return Err(CommandError::NoSuchPython { path: path.clone() });
-        }
-        Some(path) => std::path::absolute(path).ok().and_then(|path| text(&path)),
+        Some(named) => Some(executable(named)?),
         None => None,
     };
     let hint = PythonHint {
@@ -59,7 +84,41 @@ fn this_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
             .and_then(|folder| text(&folder)),
         ..PythonHint::default()
     };
-    Ok(brimful_probe::probe(&Surroundings::live(hint)?))
+    Ok(brimful_probe::probe(&Surroundings::live(
+        current_environment(),
+        hint,
+    )?))
+}
+
+/// The absolute path of a Python that was named by path or, without a slash, as on PATH.
+fn executable(named: &str) -> Result<String, CommandError> {
+    let not_one = || CommandError::NoSuchPython { path: named.into() };
+    let candidates: Vec<PathBuf> = if named.contains('/') {
+        vec![named.into()]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(named))
+            .collect()
+    };
+    let found = candidates
+        .into_iter()
+        .find(|path| is_executable(path))
+        .ok_or_else(not_one)?;
+    let absolute = std::path::absolute(found).map_err(|_| not_one())?;
+    absolute.to_str().map(Into::into).ok_or_else(not_one)
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(path: &Path) -> bool {
+    path.is_file()
 }
 
 fn list(as_json: bool, output: &Output) -> Result<(), CommandError> {

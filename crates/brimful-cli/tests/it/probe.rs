@@ -73,7 +73,29 @@ fn another_card_in_this_machine() {
     assert_eq!(document["gpus"][0]["name"], "Tesla T4");
     assert_eq!(document["gpus"][0]["torch_visible_by"], "measured");
     assert_eq!(document["subject"]["kind"], "this_machine");
-    assert_eq!(document["subject"]["replaced"][0], "the GPU, by Tesla T4");
+    assert_eq!(
+        document["subject"]["replaced"][0],
+        "Tesla T4 in place of the GPUs"
+    );
+}
+
+#[test]
+fn several_cards_at_once() {
+    let document = json(&[
+        "probe",
+        "--as",
+        "k8s-default",
+        "--gpu",
+        "2x t4, rtx 4090",
+        "--json",
+    ]);
+    let names: Vec<&str> = document["gpus"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gpu| gpu["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Tesla T4", "Tesla T4", "NVIDIA GeForce RTX 4090"]);
 }
 
 #[test]
@@ -102,10 +124,5 @@ fn a_group_of_512_mib_is_named_as_the_brim() {
         .unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["host"]["brim"]["limit_bytes"], 512 << 20);
-    let set_by = document["host"]["brim"]["set_by"].as_str().unwrap();
-    assert!(
-        set_by.ends_with(&group.path()),
-        "{set_by} does not name {}",
-        group.path()
-    );
+    assert_eq!(document["host"]["brim"]["cgroup_path"], group.path());
 }

@@ -22,6 +22,22 @@ fn exit_codes_are_as_documented() {
     check_code(&["probe", "--help"], ExitStatus::Success);
     check_code(&["probe", "--as", "colab-t4"], ExitStatus::Success);
     check_code(&["completions", "bash"], ExitStatus::Success);
+    check_code(
+        &["probe", "--as", "colab-t4", "--fail-on", "fatal"],
+        ExitStatus::Success,
+    );
+    check_code(
+        &["probe", "--as", "colab-t4", "--fail-on", "note"],
+        ExitStatus::FindingMade,
+    );
+    check_code(
+        &["probe", "--as", "k8s-default", "--fail-on", "fatal"],
+        ExitStatus::FindingMade,
+    );
+    check_code(&["probe", "--memory", "16"], ExitStatus::BadInput);
+    check_code(&["probe", "--memory", "-1GiB"], ExitStatus::BadInput);
+    check_code(&["probe", "--python", "/etc/passwd"], ExitStatus::BadInput);
+    check_code(&["probe", "--python", "python3"], ExitStatus::Success);
     check_code(&[], ExitStatus::BadInput);
     check_code(&["prob"], ExitStatus::BadInput);
     check_code(&["probe", "--nonsense"], ExitStatus::BadInput);
@@ -66,9 +82,9 @@ fn mistakes_are_told_with_the_way_out() {
     exit code: 96
     ----- stdout -----
     ----- stderr -----
-    error: expected a Python executable, found nothing at `/nonexistent/python`
+    error: expected a Python executable, found none at `/nonexistent/python`
 
-    hint: give the path of the executable itself, such as `.venv/bin/python`
+    hint: give the path of the executable itself, such as `.venv/bin/python`, or a name on PATH
     ");
 }
 

@@ -62,23 +62,39 @@ impl Mounts {
         };
         let v1 = memberships
             .iter()
-            .find(|membership| membership.controllers.iter().any(|name| name == controller))
-            .and_then(|membership| {
-                let mount = mounts.iter().find(|mount| {
-                    mount.kind == "cgroup" && mount.options.split(',').any(|o| o == controller)
-                })?;
-                Some((membership, mount, CgroupVersion::V1))
-            });
-        let v2 = || {
-            let membership = memberships.iter().find(|m| m.is_v2)?;
-            let mount = mounts.iter().find(|mount| mount.kind == "cgroup2")?;
-            Some((membership, mount, CgroupVersion::V2))
+            .find(|membership| membership.controllers.iter().any(|name| name == controller));
+        let (membership, version) = match v1 {
+            Some(membership) => (Some(membership), CgroupVersion::V1),
+            None => (memberships.iter().find(|m| m.is_v2), CgroupVersion::V2),
         };
-        match v1.or_else(v2) {
-            Some((membership, mount, version)) => {
-                Fact::Known(chain(&membership.path, mount, version))
+        let Some(membership) = membership else {
+            return Fact::Missing(Gap::Unavailable {
+                reason: format!(
+                    "this process is in no control group with the {controller} controller"
+                ),
+            });
+        };
+        let holds = |mount: &&Mount| match version {
+            CgroupVersion::V1 => {
+                mount.kind == "cgroup"
+                    && mount.options.split(',').any(|option| option == controller)
             }
-            None => Fact::Missing(Gap::Unavailable {
+            CgroupVersion::V2 => mount.kind == "cgroup2",
+        };
+        // A later mount covers an earlier one; one that shows this process's group goes before one that does not.
+        let shows_us =
+            |mount: &&Mount| parse::strip_path_prefix(&membership.path, &mount.root).is_some();
+        let mount = mounts
+            .iter()
+            .rev()
+            .filter(holds)
+            .find(shows_us)
+            .or_else(|| mounts.iter().rev().find(holds));
+        match (mount, version) {
+            (Some(mount), _) => Fact::Known(chain(&membership.path, mount, version)),
+            // The kernel counts this process in a hierarchy that is not mounted here: its limits are there, unseen.
+            (None, CgroupVersion::V1) => Fact::Known(Chain::out_of_sight(version)),
+            (None, CgroupVersion::V2) => Fact::Missing(Gap::Unavailable {
                 reason: format!(
                     "no control group hierarchy with the {controller} controller is mounted"
                 ),
@@ -87,23 +103,25 @@ impl Mounts {
     }
 }
 
+impl Chain {
+    fn out_of_sight(version: CgroupVersion) -> Chain {
+        Chain {
+            version,
+            groups: Vec::new(),
+            mounted_below_root: true,
+            out_of_sight: true,
+        }
+    }
+}
+
 /// Every folder from the group at `path` up to the mount's own folder.
 fn chain(path: &str, mount: &Mount, version: CgroupVersion) -> Chain {
     // A container often sees its own group bind-mounted: then the mount's root is a group's path, and the process's
-    // own path starts with it, or is `/` inside a cgroup namespace.
-    let below_mount = match parse::strip_path_prefix(path, &mount.root) {
-        Some(below) => below,
-        None if path == "/" => "",
-        // Colab moves the notebook out of its container's group, to `/../../jupyter-children`. What is mounted here
-        // then belongs to somebody else, and its limits are not ours.
-        None => {
-            return Chain {
-                version,
-                groups: Vec::new(),
-                mounted_below_root: true,
-                out_of_sight: true,
-            };
-        }
+    // own path starts with it. Both are told relative to the same namespace.
+    // Colab moves the notebook out of its container's group, to `/../../jupyter-children`. What is mounted there
+    // belongs to somebody else, and its limits are not ours.
+    let Some(below_mount) = parse::strip_path_prefix(path, &mount.root) else {
+        return Chain::out_of_sight(version);
     };
     let shown_root = if mount.root == "/" { "" } else { &mount.root };
     let parts: Vec<&str> = below_mount
@@ -190,13 +208,47 @@ mod tests {
                 ("/docker/ab", "/sys/fs/cgroup"),
             ],
         );
-        check("/", "/docker/ab", &[("/docker/ab", "/sys/fs/cgroup")]);
     }
 
     #[test]
     fn a_group_outside_the_mount_is_not_read_as_ours() {
         check("/../../jupyter-children", "/", &[]);
         check("/system.slice/x", "/docker/ab", &[]);
+        check("/", "/docker/ab", &[]);
+        check("/", "/../..", &[]);
+    }
+
+    fn chain_of(cgroup: &str, mountinfo: &str) -> Fact<Chain> {
+        let mounts = Mounts {
+            mounts: Fact::Known(parse::mounts(mountinfo)),
+            memberships: Fact::Known(parse::memberships(cgroup)),
+        };
+        mounts.chain("memory")
+    }
+
+    const UNIFIED: &str = "30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+    const MEMORY: &str = "31 23 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+
+    #[test]
+    fn a_hierarchy_that_is_not_mounted_here_is_not_replaced_by_another() {
+        let chain = chain_of("4:memory:/job\n0::/\n", UNIFIED);
+        assert!(chain.known().unwrap().out_of_sight);
+        let chain = chain_of("4:memory:/job\n0::/\n", &format!("{UNIFIED}{MEMORY}"));
+        assert_eq!(
+            chain.known().unwrap().groups[0].folder,
+            "/sys/fs/cgroup/memory/job"
+        );
+        assert!(chain_of("0::/\n", MEMORY).gap().is_some());
+    }
+
+    #[test]
+    fn of_several_mounts_the_one_that_shows_us_wins() {
+        let other = "32 23 0:28 /docker/ab /mnt/other rw - cgroup2 cgroup2 rw\n";
+        let chain = chain_of("0::/job\n", &format!("{UNIFIED}{other}"));
+        assert_eq!(
+            chain.known().unwrap().groups[0].folder,
+            "/sys/fs/cgroup/unified/job"
+        );
     }
 
     #[test]

@@ -51,14 +51,13 @@ fn hidden(files: &Files, chain: &Chain, levels: &[CgroupLevel]) -> HiddenAncesto
     let lowest = stat
         .known()
         .and_then(|text| v1_limit(field(text, "hierarchical_memory_limit")?));
-    let visible = levels
-        .iter()
-        .filter_map(|level| level.max.known().copied().flatten())
-        .min();
-    match (lowest, visible) {
+    let own = levels
+        .last()
+        .and_then(|level| level.max.known().copied().flatten());
+    match (lowest, own) {
         (None, _) => HiddenAncestors::Unknown,
-        (Some(None), _) => HiddenAncestors::Unlimited,
-        (Some(Some(lowest)), Some(visible)) if visible <= lowest => HiddenAncestors::Unlimited,
+        (Some(None), _) => HiddenAncestors::NoneLower,
+        (Some(Some(lowest)), Some(own)) if own <= lowest => HiddenAncestors::NoneLower,
         (Some(Some(lowest)), _) => HiddenAncestors::Limit(lowest),
     }
 }

@@ -24,7 +24,15 @@ pub(super) fn candidates(files: &Files, env: &Environment, hint: &PythonHint) ->
                 import_folders: hint.import_folders.clone(),
             }];
         }
-        return vec![installation(files, env, executable, "named by you")];
+        return match pyenv_choice(files, env, hint, executable) {
+            Some(chosen) => vec![installation(
+                files,
+                env,
+                &chosen,
+                "named by you, chosen by pyenv",
+            )],
+            None => vec![installation(files, env, executable, "named by you")],
+        };
     }
     let mut found = Vec::new();
     if let Some(executable) = first_on_path(files, env) {
@@ -204,10 +212,14 @@ fn package_folders(
 ) -> Vec<String> {
     let mut folders = Vec::new();
     if let Some(version) = version {
+        let is_environment = files.exists(&format!("{prefix}/pyvenv.cfg"));
+        if let Some(home) = env.get("HOME")
+            && !is_environment
+            && !env.contains_key("PYTHONNOUSERSITE")
+        {
+            folders.push(format!("{home}/.local/lib/python{version}/site-packages"));
+        }
         if prefix == "/usr" {
-            if let Some(home) = env.get("HOME") {
-                folders.push(format!("{home}/.local/lib/python{version}/site-packages"));
-            }
             folders.push(format!("/usr/local/lib/python{version}/dist-packages"));
             folders.push("/usr/lib/python3/dist-packages".into());
         }

@@ -9,16 +9,16 @@ use brimful::units::Bytes;
 use brimful_probe::snapshot_of_library;
 
 /// Built by `cargo build --examples`, which cargo does before it runs this.
-fn library() -> PathBuf {
+fn library(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().unwrap();
     folder.pop();
     folder.pop();
-    folder.join("examples/libfake_nvml.so")
+    folder.join("examples").join(name)
 }
 
 #[test]
 fn the_library_is_asked_without_a_context() {
-    let snapshot = snapshot_of_library(&library());
+    let snapshot = snapshot_of_library(&library("libfake_nvml.so"));
     let snapshot = snapshot.known().unwrap_or_else(|| panic!("{snapshot:?}"));
     assert_eq!(snapshot.driver_version, Fact::Known("550.54.15".into()));
     assert_eq!(snapshot.cuda_version, Fact::Known((12, 4)));
@@ -47,11 +47,29 @@ fn the_library_is_asked_without_a_context() {
 
 #[test]
 fn a_card_that_answers_nothing_is_all_gaps() {
-    let snapshot = snapshot_of_library(&library());
+    let snapshot = snapshot_of_library(&library("libfake_nvml.so"));
     let lost = &snapshot.known().unwrap().devices[1];
     assert!(lost.name.gap().is_some());
     assert!(lost.total.gap().is_some());
     assert!(lost.processes.gap().is_some());
+}
+
+#[test]
+fn an_old_driver_is_asked_the_old_questions() {
+    let snapshot = snapshot_of_library(&library("libfake_nvml_old.so"));
+    let devices = &snapshot.known().unwrap().devices;
+    let t4 = &devices[1];
+    assert_eq!(t4.total, Fact::Known(Bytes::from_mib(15_109)));
+    assert_eq!(t4.used, Fact::Known(Bytes::from_mib(3)));
+    assert_eq!(
+        t4.reserved.gap().unwrap().to_string(),
+        "the NVIDIA driver is too old to answer this"
+    );
+    assert_eq!(t4.processes.known().unwrap()[0].pid, 4711);
+    assert!(
+        devices[0].name.gap().is_some(),
+        "a lost card keeps its place"
+    );
 }
 
 #[test]

@@ -293,7 +293,6 @@ fn findings_of_every_machine() {
                 "shm_too_small_for_workers",
                 "container_limit_below_host_memory",
                 "fewer_cpus_than_shown",
-                "few_cpus_for_workers",
             ],
         ),
         ("hybrid-v1-vm", &["few_cpus_for_workers"]),

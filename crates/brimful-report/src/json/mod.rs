@@ -1,13 +1,14 @@
 //! The documents that programs read.
 
+mod from_machine;
 mod gaps;
 mod probe;
 
 pub use gaps::Gap;
 pub use probe::{
-    AllocatorVariable, Brim, ByteLimit, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer,
-    Limit, MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument,
-    ProcessLimits, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch,
+    AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer, Limit,
+    MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument, ProcessLimits,
+    ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch, WholeLimit,
 };
 
 /// The JSON Schema of [`ProbeDocument`].

@@ -3,17 +3,10 @@
 //! A missing fact is `null`, and `gaps` says why. "No limit" is the word `unlimited`, never `null` and never a number.
 //! The JSON Schema and the Python classes are made from these types by `cargo xtask generate`.
 
-use brimful::fact::Fact;
-use brimful::findings;
-use brimful::machine::{
-    CgroupLevel, CgroupVersion, LimitEffect, Machine, OvercommitMode, Rlimit, SubjectKind,
-    TorchMemoryOrigin,
-};
-use brimful::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::gaps::{Gap, Gaps};
+use crate::json::gaps::Gap;
 
 /// Raised when a field changes its meaning or goes away; new fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -42,6 +35,8 @@ pub struct ProbeDocument {
     pub gpu_driver_version: Option<String>,
     /// The newest CUDA the driver can serve, such as `12.4`.
     pub gpu_driver_cuda: Option<String>,
+    /// The variable that hides GPUs from torch, as `NAME=VALUE`; `null` where none is set.
+    pub gpu_visible_devices: Option<String>,
     /// Where the process runs.
     pub platform: Platform,
     /// The Python that would run the job.
@@ -88,6 +83,10 @@ pub struct Host {
     pub limits: Vec<Limit>,
     /// The memory control groups, the process's own first.
     pub cgroups: Option<Vec<Cgroup>>,
+    /// What stands above the visible groups: `none`, `own_group` (not even the process's own group can be seen),
+    /// `unknown`, `none_lower` (there are some, without a lower limit) or `limit` (one with a lower limit). With
+    /// `own_group`, `unknown` and `limit` the headroom is an upper bound.
+    pub hidden_groups: Option<String>,
     /// How the kernel promises memory.
     pub overcommit: Option<Overcommit>,
     /// How long tasks waited for memory.
@@ -105,8 +104,10 @@ pub struct Brim {
     pub limit_bytes: Option<u64>,
     /// Who sets it, in words.
     pub set_by: Option<String>,
-    /// Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2` or `hidden_cgroup`.
+    /// Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`.
     pub kind: Option<String>,
+    /// The control group that sets it, as the kernel names it; `null` where none does.
+    pub cgroup_path: Option<String>,
 }
 
 /// One limit on host memory.
@@ -116,18 +117,32 @@ pub struct Limit {
     pub limit_bytes: u64,
     /// Who sets it, in words.
     pub set_by: String,
+    /// Who sets it, as in `brim.kind`.
+    pub kind: String,
+    /// The control group that sets it; `null` where none does.
+    pub cgroup_path: Option<String>,
     /// `kills` or `throttles`.
     pub effect: String,
     /// Bytes left before it acts.
     pub headroom_bytes: Option<u64>,
 }
 
-/// A number of bytes, or `unlimited`.
+/// A whole number (of bytes where the name says so), or `unlimited`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum ByteLimit {
+pub enum WholeLimit {
     /// A finite limit.
-    Bytes(u64),
+    Finite(u64),
+    /// Readable, and without a limit.
+    Unlimited(Unlimited),
+}
+
+/// A number of processors, or `unlimited`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ProcessorLimit {
+    /// A finite limit.
+    Finite(f64),
     /// Readable, and without a limit.
     Unlimited(Unlimited),
 }
@@ -148,9 +163,9 @@ pub struct Cgroup {
     /// The group's path as the kernel names it.
     pub path: String,
     /// The limit that kills (`memory.max`, `memory.limit_in_bytes`).
-    pub max_bytes: Option<ByteLimit>,
+    pub max_bytes: Option<WholeLimit>,
     /// The limit that slows down (`memory.high`).
-    pub high_bytes: Option<ByteLimit>,
+    pub high_bytes: Option<WholeLimit>,
     /// Everything charged to the group.
     pub used_bytes: Option<u64>,
     /// The part that the kernel takes back before it kills.
@@ -162,7 +177,7 @@ pub struct Cgroup {
     /// Shared memory and tmpfs.
     pub shmem_bytes: Option<u64>,
     /// Swap the group may still use.
-    pub swap_left_bytes: Option<ByteLimit>,
+    pub swap_left_bytes: Option<WholeLimit>,
     /// A kill takes every process of the group.
     pub oom_group: Option<bool>,
     /// The kernel freezes instead of killing (v1).
@@ -223,13 +238,13 @@ pub struct SharedMemory {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessLimits {
     /// RLIMIT_AS.
-    pub address_space_bytes: Option<ByteLimit>,
+    pub address_space_bytes: Option<WholeLimit>,
     /// RLIMIT_DATA.
-    pub data_bytes: Option<ByteLimit>,
+    pub data_bytes: Option<WholeLimit>,
     /// RLIMIT_MEMLOCK.
-    pub locked_memory_bytes: Option<ByteLimit>,
+    pub locked_memory_bytes: Option<WholeLimit>,
     /// RLIMIT_NOFILE.
-    pub open_files: Option<ByteLimit>,
+    pub open_files: Option<WholeLimit>,
     /// `vm.max_map_count`.
     pub max_map_count: Option<u64>,
 }
@@ -245,10 +260,10 @@ pub struct Cpus {
     pub online: Option<u32>,
     /// Allowed by the affinity mask.
     pub affinity: Option<u32>,
-    /// Allowed by the cpuset; `null` without a reason in `gaps` means no cpuset is in force.
-    pub cpuset: Option<u32>,
-    /// Allowed by the quota; `null` without a reason in `gaps` means no quota is in force.
-    pub quota: Option<f64>,
+    /// Allowed by the cpuset of the control group.
+    pub cpuset: Option<WholeLimit>,
+    /// Allowed by the quota of the control group.
+    pub quota: Option<ProcessorLimit>,
 }
 
 /// One GPU.
@@ -341,8 +356,10 @@ pub struct PlatformLayer {
 pub struct SlurmJob {
     /// The job.
     pub job_id: String,
-    /// Memory requested on this node; `unlimited` is the whole node.
-    pub memory_request_bytes: Option<ByteLimit>,
+    /// Memory requested on this node; `null` where the whole node was asked for.
+    pub memory_request_bytes: Option<u64>,
+    /// Whether all of the node's memory was asked for (`--mem=0`).
+    pub whole_node: Option<bool>,
     /// Processors given on this node.
     pub cpus_on_node: Option<u32>,
 }
@@ -395,366 +412,4 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do, cheapest first.
     pub remedies: Vec<String>,
-}
-
-impl ProbeDocument {
-    /// The document of a machine, with its findings.
-    pub fn of(machine: &Machine) -> ProbeDocument {
-        let mut gaps = Gaps::default();
-        let (kind, profile) = match &machine.subject.kind {
-            SubjectKind::ThisMachine => ("this_machine", None),
-            SubjectKind::Profile { id, .. } => ("profile", Some(id.clone())),
-        };
-        ProbeDocument {
-            schema_version: SCHEMA_VERSION,
-            brimful_version: env!("CARGO_PKG_VERSION").into(),
-            subject: Subject {
-                kind: kind.into(),
-                profile,
-                sources: machine.subject.sources.clone(),
-                replaced: machine.subject.replaced.clone(),
-            },
-            host: host(machine, &mut gaps),
-            shm: SharedMemory {
-                path: machine.shm.path.clone(),
-                total_bytes: gaps.take("shm.total_bytes", &machine.shm.total, bytes),
-                free_bytes: gaps.take("shm.free_bytes", &machine.shm.free, bytes),
-                counts_against_brim: gaps.take(
-                    "shm.counts_against_brim",
-                    &machine.shm.counts_against_brim,
-                    |counts| *counts,
-                ),
-            },
-            process_limits: process_limits(machine, &mut gaps),
-            cpus: cpus(machine, &mut gaps),
-            gpus: gpus(machine, &mut gaps),
-            gpu_driver_version: gaps.take(
-                "gpu_driver_version",
-                &machine.gpus.driver_version,
-                Clone::clone,
-            ),
-            gpu_driver_cuda: gaps.take(
-                "gpu_driver_cuda",
-                &machine.gpus.driver_cuda,
-                |(major, minor)| format!("{major}.{minor}"),
-            ),
-            platform: platform(machine, &mut gaps),
-            python: python(machine, &mut gaps),
-            allocator_variables: machine
-                .allocator_variables
-                .iter()
-                .enumerate()
-                .map(|(idx, variable)| AllocatorVariable {
-                    name: variable.name.into(),
-                    value: variable.value.clone(),
-                    read_by_torch: gaps.take(
-                        &format!("allocator_variables[{idx}].read_by_torch"),
-                        &variable.read_by_torch,
-                        |read| *read,
-                    ),
-                })
-                .collect(),
-            findings: findings::of(machine)
-                .into_iter()
-                .map(|finding| Finding {
-                    id: finding.id.into(),
-                    severity: finding.severity.name().into(),
-                    summary: finding.summary,
-                    evidence: finding.evidence,
-                    remedies: finding.remedies,
-                })
-                .collect(),
-            gaps: gaps.into_found(),
-        }
-    }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the shape `Gaps::take` asks for"
-)]
-fn bytes(bytes: &Bytes) -> u64 {
-    bytes.get()
-}
-
-#[expect(clippy::ref_option, reason = "the shape `Gaps::take` asks for")]
-fn byte_limit(limit: &Option<Bytes>) -> ByteLimit {
-    limit.map_or(ByteLimit::Unlimited(Unlimited::Unlimited), |limit| {
-        ByteLimit::Bytes(limit.get())
-    })
-}
-
-fn rlimit(limit: &Rlimit) -> ByteLimit {
-    byte_limit(&limit.finite().map(Bytes))
-}
-
-fn host(machine: &Machine, gaps: &mut Gaps) -> Host {
-    let host = &machine.host;
-    let brim = host.brim();
-    Host {
-        physical_bytes: gaps.take("host.physical_bytes", &host.physical, bytes),
-        available_bytes: gaps.take("host.available_bytes", &host.available, bytes),
-        swap_total_bytes: gaps.take("host.swap_total_bytes", &host.swap, |swap| swap.total.get()),
-        swap_free_bytes: gaps.take("host.swap_free_bytes", &host.swap, |swap| swap.free.get()),
-        brim: Brim {
-            limit_bytes: gaps.take("host.brim.limit_bytes", &brim, |brim| brim.limit.get()),
-            set_by: gaps.take("host.brim.set_by", &brim, |brim| brim.set_by.to_string()),
-            kind: gaps.take("host.brim.kind", &brim, |brim| brim.set_by.kind().into()),
-        },
-        headroom_bytes: gaps.take("host.headroom_bytes", &host.headroom(), bytes),
-        swap_headroom_bytes: gaps.take("host.swap_headroom_bytes", &host.swap_headroom(), bytes),
-        limits: host
-            .limits()
-            .iter()
-            .enumerate()
-            .map(|(idx, limit)| Limit {
-                limit_bytes: limit.bytes.get(),
-                set_by: limit.set_by.to_string(),
-                effect: match limit.effect {
-                    LimitEffect::Kills => "kills".into(),
-                    LimitEffect::Throttles => "throttles".into(),
-                },
-                headroom_bytes: gaps.take(
-                    &format!("host.limits[{idx}].headroom_bytes"),
-                    &limit.headroom,
-                    bytes,
-                ),
-            })
-            .collect(),
-        cgroups: match &host.cgroups {
-            Fact::Known(cgroups) => Some(
-                cgroups
-                    .levels
-                    .iter()
-                    .enumerate()
-                    .map(|(idx, level)| cgroup(level, &format!("host.cgroups[{idx}]"), gaps))
-                    .collect(),
-            ),
-            missing @ Fact::Missing(_) => gaps.take("host.cgroups", missing, |_| Vec::new()),
-        },
-        overcommit: gaps.take("host.overcommit", &host.overcommit, |overcommit| {
-            Overcommit {
-                mode: match overcommit.mode {
-                    OvercommitMode::Heuristic => "heuristic".into(),
-                    OvercommitMode::Always => "always".into(),
-                    OvercommitMode::Never => "never".into(),
-                },
-                commit_limit_bytes: overcommit.commit_limit.map(Bytes::get),
-                committed_bytes: overcommit.committed.map(Bytes::get),
-            }
-        }),
-        pressure: gaps.take("host.pressure", &host.pressure, |pressure| Pressure {
-            some_avg10_percent: pressure.some_avg10,
-            some_avg60_percent: pressure.some_avg60,
-            full_avg10_percent: pressure.full_avg10,
-            full_avg60_percent: pressure.full_avg60,
-        }),
-        oom_score_adj: gaps.take("host.oom_score_adj", &host.oom_score_adj, |score| *score),
-        killers: gaps.take("host.killers", &host.killers, |killers| {
-            killers
-                .iter()
-                .map(|killer| Killer {
-                    name: killer.kind.name().into(),
-                    pid: killer.pid,
-                    acts_when: killer.kind.acts_when().into(),
-                    arguments: killer.arguments.clone(),
-                })
-                .collect()
-        }),
-    }
-}
-
-fn cgroup(level: &CgroupLevel, path: &str, gaps: &mut Gaps) -> Cgroup {
-    let mut note = |name: &str, gap: Option<&brimful::fact::Gap>| {
-        if let Some(gap) = gap {
-            gaps.take(
-                &format!("{path}.{name}"),
-                &Fact::<()>::Missing(gap.clone()),
-                |()| (),
-            );
-        }
-    };
-    let usage = level.usage.known();
-    note("max_bytes", level.max.gap());
-    note("high_bytes", level.high.gap());
-    note("used_bytes", level.usage.gap());
-    note("anon_bytes", usage.and_then(|usage| usage.anon.gap()));
-    note("shmem_bytes", usage.and_then(|usage| usage.shmem.gap()));
-    note("swap_left_bytes", level.swap_left.gap());
-    note("oom_group", level.oom_group.gap());
-    note("oom_kill_disabled", level.oom_kill_disabled.gap());
-    Cgroup {
-        version: match level.version {
-            CgroupVersion::V1 => 1,
-            CgroupVersion::V2 => 2,
-        },
-        path: level.path.clone(),
-        max_bytes: level.max.known().map(byte_limit),
-        high_bytes: level.high.known().map(byte_limit),
-        used_bytes: usage.map(|usage| usage.current.get()),
-        reclaimable_bytes: usage.map(|usage| usage.reclaimable().get()),
-        unreclaimable_bytes: usage.map(|usage| usage.unreclaimable().get()),
-        anon_bytes: usage.and_then(|usage| usage.anon.known()).map(bytes),
-        shmem_bytes: usage.and_then(|usage| usage.shmem.known()).map(bytes),
-        swap_left_bytes: level.swap_left.known().map(byte_limit),
-        oom_group: level.oom_group.known().copied(),
-        oom_kill_disabled: level.oom_kill_disabled.known().copied(),
-    }
-}
-
-fn process_limits(machine: &Machine, gaps: &mut Gaps) -> ProcessLimits {
-    let limits = &machine.process_limits;
-    ProcessLimits {
-        address_space_bytes: gaps.take(
-            "process_limits.address_space_bytes",
-            &limits.address_space,
-            rlimit,
-        ),
-        data_bytes: gaps.take("process_limits.data_bytes", &limits.data, rlimit),
-        locked_memory_bytes: gaps.take(
-            "process_limits.locked_memory_bytes",
-            &limits.locked_memory,
-            rlimit,
-        ),
-        open_files: gaps.take("process_limits.open_files", &limits.open_files, rlimit),
-        max_map_count: gaps.take(
-            "process_limits.max_map_count",
-            &limits.max_map_count,
-            |count| *count,
-        ),
-    }
-}
-
-fn cpus(machine: &Machine, gaps: &mut Gaps) -> Cpus {
-    let cpus = &machine.cpus;
-    let usable = cpus.usable();
-    Cpus {
-        usable: gaps.take("cpus.usable", &usable, |(count, _)| *count),
-        limited_by: usable.known().map(|(_, limiter)| limiter.name().into()),
-        online: gaps.take("cpus.online", &cpus.online, |count| *count),
-        affinity: gaps.take("cpus.affinity", &cpus.affinity, |count| *count),
-        cpuset: gaps
-            .take("cpus.cpuset", &cpus.cpuset, |count| *count)
-            .flatten(),
-        quota: gaps
-            .take("cpus.quota", &cpus.quota, |quota| *quota)
-            .flatten(),
-    }
-}
-
-fn gpus(machine: &Machine, gaps: &mut Gaps) -> Vec<Gpu> {
-    gaps.take("gpus", &machine.gpus.complete, |()| ());
-    machine
-        .gpus
-        .devices
-        .iter()
-        .enumerate()
-        .map(|(idx, gpu)| gpu_document(gpu, &format!("gpus[{idx}]"), gaps))
-        .collect()
-}
-
-fn gpu_document(gpu: &brimful::machine::Gpu, path: &str, gaps: &mut Gaps) -> Gpu {
-    let at = |name: &str| format!("{path}.{name}");
-    Gpu {
-        vendor: gpu.vendor.id().into(),
-        name: gaps.take(&at("name"), &gpu.name, Clone::clone),
-        uuid: gaps.take(&at("uuid"), &gpu.uuid, Clone::clone),
-        compute_capability: gaps.take(
-            &at("compute_capability"),
-            &gpu.compute_capability,
-            ToString::to_string,
-        ),
-        multiprocessors: gaps.take(&at("multiprocessors"), &gpu.multiprocessors, |count| *count),
-        total_bytes: gaps.take(&at("total_bytes"), &gpu.total, bytes),
-        used_bytes: gaps.take(&at("used_bytes"), &gpu.used, bytes),
-        reserved_bytes: gaps.take(&at("reserved_bytes"), &gpu.reserved, bytes),
-        torch_visible_bytes: gaps.take(&at("torch_visible_bytes"), &gpu.torch_memory, |memory| {
-            memory.bytes.get()
-        }),
-        torch_visible_by: gpu.torch_memory.known().map(|memory| match memory.origin {
-            TorchMemoryOrigin::Driver => "driver".into(),
-            TorchMemoryOrigin::Catalogue { how } => how.into(),
-        }),
-        torch_sees_it: gpu.torch_index.known().map(Option::is_some),
-        torch_index: gaps
-            .take(&at("torch_index"), &gpu.torch_index, |index| *index)
-            .flatten(),
-        processes: gaps.take(&at("processes"), &gpu.processes, |processes| {
-            processes
-                .iter()
-                .map(|process| GpuProcess {
-                    pid: process.pid,
-                    name: process.name.known().cloned(),
-                    used_bytes: process.used.known().map(bytes),
-                })
-                .collect()
-        }),
-        ecc: gaps.take(&at("ecc"), &gpu.ecc, |on| *on),
-        mig_enabled: gaps.take(&at("mig_enabled"), &gpu.mig, Option::is_some),
-        mig_instances: gpu
-            .mig
-            .known()
-            .and_then(Option::as_ref)
-            .into_iter()
-            .flatten()
-            .map(|instance| MigInstance {
-                name: instance.name.known().cloned(),
-                uuid: instance.uuid.known().cloned(),
-                total_bytes: instance.total.known().map(bytes),
-                used_bytes: instance.used.known().map(bytes),
-                torch_index: instance.torch_index.known().copied().flatten(),
-            })
-            .collect(),
-    }
-}
-
-fn platform(machine: &Machine, gaps: &mut Gaps) -> Platform {
-    let platform = &machine.platform;
-    Platform {
-        name: platform.name().id().into(),
-        layers: platform
-            .layers
-            .iter()
-            .map(|layer| PlatformLayer {
-                name: layer.name.id().into(),
-                evidence: layer.evidence.clone(),
-            })
-            .collect(),
-        system: gaps.take("platform.system", &platform.system, Clone::clone),
-        slurm: platform.slurm.as_ref().map(|job| SlurmJob {
-            job_id: job.job_id.clone(),
-            memory_request_bytes: gaps.take(
-                "platform.slurm.memory_request_bytes",
-                &job.memory_request,
-                byte_limit,
-            ),
-            cpus_on_node: gaps.take("platform.slurm.cpus_on_node", &job.cpus_on_node, |count| {
-                *count
-            }),
-        }),
-    }
-}
-
-fn python(machine: &Machine, gaps: &mut Gaps) -> Option<Python> {
-    let python = match &machine.python {
-        Fact::Known(python) => python,
-        missing @ Fact::Missing(_) => return gaps.take("python", missing, |_| None)?,
-    };
-    let torch = python.torch.known();
-    Some(Python {
-        executable: python.executable.clone(),
-        version: gaps.take("python.version", &python.version, ToString::to_string),
-        found_by: python.found_by.clone(),
-        torch: gaps.take("python.torch", &python.torch, |torch| Torch {
-            version: torch.version_text.clone(),
-            build: torch.accelerator.known().map(ToString::to_string),
-            kernels_for: brimful::kernels::built_for(torch)
-                .map(|kernels| kernels.iter().map(ToString::to_string).collect()),
-        }),
-    })
-    .inspect(|_| {
-        if let Some(torch) = torch {
-            gaps.take("python.torch.build", &torch.accelerator, |_| ());
-        }
-    })
 }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use brimful::fact::Fact;
 use brimful::findings::{self, Finding, Severity};
 use brimful::machine::{
-    CpuLimiter, Gpu, LimitEffect, Machine, PlatformName, Rlimit, SubjectKind, TorchMemoryOrigin,
+    CpuLimiter, Gpu, LimitEffect, Machine, PlatformName, Rlimit, SubjectKind, Swap,
+    TorchMemoryOrigin,
 };
 use brimful::units::Bytes;
 
@@ -67,7 +68,7 @@ fn title(machine: &Machine, page: &Page) -> String {
             .iter()
             .map(|layer| layer.name.title())
             .collect();
-        parts.push(layers.join(" in "));
+        parts.push(layers.join(page.dot()));
     }
     if let Fact::Known(system) = &machine.platform.system {
         parts.push(system.clone());
@@ -78,7 +79,7 @@ fn title(machine: &Machine, page: &Page) -> String {
         out.push('\n');
     }
     for replaced in &machine.subject.replaced {
-        out.push_str(&page.hang("", 0, &format!("with a replacement: {replaced}")));
+        out.push_str(&page.hang("", 0, &format!("with {replaced}")));
     }
     out
 }
@@ -110,16 +111,21 @@ fn host(machine: &Machine, page: &Page) -> String {
         }
         Fact::Missing(gap) => out.push_str(&line(page, "brim", &format!("not known: {gap}"))),
     }
-    out.push_str(&line(
-        page,
-        "machine",
-        &format!(
-            "{} physical, {} available, {}",
-            shown(&host.physical),
-            shown(&host.available),
-            swap(machine)
-        ),
-    ));
+    let known: Vec<String> = [
+        host.physical
+            .known()
+            .map(|bytes| format!("{bytes} physical")),
+        host.available
+            .known()
+            .map(|bytes| format!("{bytes} available")),
+        host.swap.known().map(swap),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !known.is_empty() {
+        out.push_str(&line(page, "machine", &known.join(", ")));
+    }
     let limits = host.limits();
     if limits.len() > 1 {
         for (idx, limit) in limits.iter().enumerate() {
@@ -172,17 +178,22 @@ fn headroom(machine: &Machine, headroom: &Fact<Bytes>) -> String {
                 Fact::Known(swap) => format!(", then {swap} of swap"),
                 Fact::Missing(_) => String::new(),
             };
-            format!("{left} until the kernel kills{swap}")
+            let freezes = machine
+                .host
+                .brim_group()
+                .is_some_and(|group| group.oom_kill_disabled.known() == Some(&true));
+            let end = if freezes { "freezes the run" } else { "kills" };
+            format!("{left} until the kernel {end}{swap}")
         }
         Fact::Missing(gap) => format!("not known: {gap}"),
     }
 }
 
-fn swap(machine: &Machine) -> String {
-    match &machine.host.swap {
-        Fact::Known(swap) if swap.total == Bytes::ZERO => "no swap".into(),
-        Fact::Known(swap) => format!("{} of {} swap free", swap.free, swap.total),
-        Fact::Missing(_) => "swap not known".into(),
+fn swap(swap: &Swap) -> String {
+    if swap.total == Bytes::ZERO {
+        "no swap".into()
+    } else {
+        format!("{} of {} swap free", swap.free, swap.total)
     }
 }
 
@@ -221,7 +232,7 @@ fn cpus(machine: &Machine, page: &Page) -> String {
                 CpuLimiter::Cpuset => ", by the cpuset of the control group",
                 CpuLimiter::Quota => ", by the quota of the control group",
             };
-            format!("{usable}{of}{by}")
+            format!("{}{of}{by}", (usable * 100.0).round() / 100.0)
         }
     };
     line(page, "usable", &text)
@@ -238,7 +249,10 @@ fn gpus(machine: &Machine, page: &Page) -> String {
     if gpus.devices.is_empty() {
         let why = match &gpus.complete {
             Fact::Known(()) => "none".into(),
-            Fact::Missing(gap) => format!("none found: {gap}"),
+            Fact::Missing(gap) if machine.subject.kind == SubjectKind::ThisMachine => {
+                format!("none found: {gap}")
+            }
+            Fact::Missing(gap) => format!("not known: {gap}"),
         };
         out.push_str(&page.hang("  ", 2, &why));
     }
@@ -326,7 +340,7 @@ fn python(machine: &Machine, page: &Page) -> String {
                     Fact::Known(accelerator) => format!("{} ({accelerator})", torch.version_text),
                     Fact::Missing(_) => torch.version_text.clone(),
                 },
-                Fact::Missing(_) => "not installed there".into(),
+                Fact::Missing(gap) => format!("none: {gap}"),
             };
             out.push_str(&line(page, "torch", &torch));
         }
@@ -383,8 +397,15 @@ fn bites(machine: &Machine, page: &Page) -> String {
     let found = findings::of(machine);
     let mut out = String::from("\n");
     if found.is_empty() {
-        out.push_str(&page.paint(Role::Heading, "What will bite: nothing known"));
-        out.push('\n');
+        let unknown = ProbeDocument::of(machine).gaps.len();
+        let words = match unknown {
+            0 => "What will bite: nothing was found".to_owned(),
+            _ => format!("What will bite: nothing was found ({unknown} facts are not known)"),
+        };
+        for wrapped in page.hang("", 0, &words).lines() {
+            out.push_str(&page.paint(Role::Heading, wrapped));
+            out.push('\n');
+        }
         return out;
     }
     out.push_str(&page.paint(Role::Heading, &format!("What will bite ({})", found.len())));

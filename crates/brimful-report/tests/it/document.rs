@@ -36,8 +36,11 @@ fn nulls_and_gaps_belong_together() {
     const MAY_BE_NULL: &[&str] = &[
         "subject.profile",
         "platform.slurm",
-        "cpus.cpuset",
-        "cpus.quota",
+        "cgroup_path",
+        "hidden_groups",
+        "gpu_visible_devices",
+        "slurm.memory_request_bytes",
+        "slurm.whole_node",
         "cpus.limited_by",
         "commit_limit_bytes",
         "committed_bytes",

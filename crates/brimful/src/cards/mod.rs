@@ -74,6 +74,41 @@ pub fn find(name: &str) -> Result<&'static Card, UnknownCard> {
         })
 }
 
+/// Finds the cards of a list such as `t4`, `2x a100-40gb` or `rtx 4090, rtx 3060`.
+///
+/// ```
+/// let names = |list| brimful::cards::find_all(list).unwrap().iter().map(|card| card.id).collect::<Vec<_>>();
+/// assert_eq!(names("2x t4, rtx 4090"), ["t4", "t4", "rtx-4090"]);
+/// assert_eq!(names("t4x2"), ["t4", "t4"]);
+/// ```
+pub fn find_all(list: &str) -> Result<Vec<&'static Card>, UnknownCard> {
+    let mut found = Vec::new();
+    for part in list.split(',').take(MOST_CARDS) {
+        let (card, count) = match find(part) {
+            Ok(card) => (card, 1),
+            Err(unknown) => counted(part).ok_or(unknown)?,
+        };
+        found.extend(std::iter::repeat_n(card, count));
+    }
+    found.truncate(MOST_CARDS);
+    Ok(found)
+}
+
+/// No machine holds more.
+const MOST_CARDS: usize = 64;
+
+/// `2x NAME` or `NAMEx2`.
+fn counted(part: &str) -> Option<(&'static Card, usize)> {
+    let lower = part.trim().to_lowercase();
+    let (count, name) = lower
+        .split_once('x')
+        .filter(|(count, _)| count.trim().parse::<usize>().is_ok())
+        .or_else(|| lower.rsplit_once('x').map(|(name, count)| (count, name)))?;
+    let count: usize = count.trim().parse().ok()?;
+    let card = find(name).ok()?;
+    (1..=MOST_CARDS).contains(&count).then_some((card, count))
+}
+
 /// The card a driver means by a product name. Some names are shared by cards of different size.
 pub fn by_product(name: &str, total: Option<Bytes>) -> Option<&'static Card> {
     // Drivers before 470 leave the maker's name out.

@@ -62,7 +62,7 @@ pub(super) const CARDS: &[Card] = &[
         architecture: "Kepler",
         compute_capability: Some(ComputeCapability::new(3, 7)),
         multiprocessors: Figure { value: 13, how: How::Measured, source: "public log: \"Tesla K80 ... CUDA Capability 3.7 ... (13) Multiprocessors, (192) CUDA Cores/MP\"" },
-        total: Figure { value: Bytes::from_mib(11441), how: How::Measured, source: "public log: \"GPU 0, Tesla K80, 11441 MiB, 11338 MiB\"" },
+        total: Figure { value: Bytes(11_996_954_624), how: How::Measured, source: "public log: \"GPU 0, Tesla K80, 11441 MiB, 11338 MiB\"" },
         torch_visible: Figure { value: Bytes(11_996_954_624), how: How::Measured, source: "public log: \"Total amount of global memory: 11441 MBytes (11996954624 bytes)\"; the same figure in and 30799612244" },
     },
     Card {
@@ -162,7 +162,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 0)),
         multiprocessors: Figure { value: 108, how: How::Measured, source: "public log: \"NVIDIA A100-PCIE-40GB ... (108) Multiprocessors, ( 64) CUDA Cores/MP\"" },
         total: Figure { value: Bytes::from_mib(40960), how: How::Measured, source: "public log: \"GPU: NVIDIA A100-PCIE-40GB, 40960 MiB - Driver: 595.58.03\"" },
-        torch_visible: Figure { value: Bytes(42_298_834_944), how: How::Measured, source: "public log: \"Device 0: NVIDIA A100-PCIE-40GB, CUDA driver 12.2, 40339 MBytes (42298834944 bytes)\"; the same in" },
+        torch_visible: Figure { value: Bytes(42_298_834_944), how: How::Measured, source: "public log: \"Device 0: NVIDIA A100-PCIE-40GB, CUDA driver 12.2, 40339 MBytes (42298834944 bytes)\"" },
     },
     Card {
         id: "a100-80gb",
@@ -195,7 +195,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(9, 0)),
         multiprocessors: Figure { value: 132, how: How::Measured, source: "public log: \"name='NVIDIA H100 80GB HBM3', major=9, minor=0, total_memory=81090MB, multi_processor_count=132\"" },
         total: Figure { value: Bytes::from_mib(81559), how: How::Measured, source: "huggingface/text-embeddings-inference#350 (driver 535: 1299MiB / 81559MiB); modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types)" },
-        torch_visible: Figure { value: Bytes(85_028_896_768), how: How::Measured, source: "public log: \"Device 0: NVIDIA H100 80GB HBM3, driver 12.8, 81090 MBytes (85028896768 bytes)\"; torch print total_memory=81090MB in" },
+        torch_visible: Figure { value: Bytes(85_028_896_768), how: How::Measured, source: "public log: \"Device 0: NVIDIA H100 80GB HBM3, driver 12.8, 81090 MBytes (85028896768 bytes)\"" },
     },
     Card {
         id: "h100-pcie-80gb",
@@ -393,7 +393,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 80, how: How::DataSheet, source: "NVIDIA data sheet: 10,240 CUDA cores, 80 SMs" },
         total: Figure { value: Bytes::from_mib(12288), how: How::Measured, source: "public log: \"GPU: NVIDIA GeForce RTX 3080 Ti, 12288 MiB\" (Linux container)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1163), how: How::Measured, source: "public log: \"CUDA:0 (NVIDIA GeForce RTX 3080 Ti, 11910.625MB)\" (run of March 2026); the same in" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(1163), how: How::Measured, source: "public log: \"CUDA:0 (NVIDIA GeForce RTX 3080 Ti, 11910.625MB)\" (run of March 2026)" },
     },
     Card {
         id: "rtx-3090",
@@ -404,7 +404,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 82, how: How::DataSheet, source: "NVIDIA data sheet: 10,496 CUDA cores, 82 SMs" },
         total: Figure { value: Bytes::from_mib(24576), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3090, 24576 MiB, 535.288.01\"" },
-        torch_visible: Figure { value: Bytes(25_438_126_080), how: How::Measured, source: "public log: \"nvidia_smi_memory_total_mib: 24576, torch_total_memory_bytes: 25438126080\"; 24260MiB also in" },
+        torch_visible: Figure { value: Bytes(25_438_126_080), how: How::Measured, source: "public log: \"nvidia_smi_memory_total_mib: 24576, torch_total_memory_bytes: 25438126080\"" },
     },
     Card {
         id: "rtx-3090-ti",
@@ -448,7 +448,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 24, how: How::DataSheet, source: "NVIDIA data sheet: 3,072 CUDA cores, 24 SMs" },
         total: Figure { value: Bytes::from_mib(8188), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4060 Laptop GPU, 8188 MiB, 595.91.07\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(762), how: How::Measured, source: "public log: \"torch-2.9.0+cu128 CUDA:0 (NVIDIA GeForce RTX 4060 Laptop GPU, 7806MiB)\"; the same in" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(762), how: How::Measured, source: "public log: \"torch-2.9.0+cu128 CUDA:0 (NVIDIA GeForce RTX 4060 Laptop GPU, 7806MiB)\"" },
     },
     Card {
         id: "rtx-4060-ti-16gb",
@@ -514,7 +514,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 76, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4090 Laptop GPU ... (076) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(16376), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4090 Laptop GPU, 580.173.02, 16376 MiB\"" },
-        torch_visible: Figure { value: Bytes(17_170_956_288), how: How::Measured, source: "public log: \"WSL2: NVIDIA GeForce RTX 4090 Laptop GPU, CUDA driver 12.5, 16376 MBytes (17170956288 bytes)\"; the same under Windows in" },
+        torch_visible: Figure { value: Bytes(17_170_956_288), how: How::Measured, source: "public log: \"WSL2: NVIDIA GeForce RTX 4090 Laptop GPU, CUDA driver 12.5, 16376 MBytes (17170956288 bytes)\"" },
     },
     Card {
         id: "rtx-5060-ti-16gb",
@@ -679,7 +679,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 72, how: How::Measured, source: "public log: \"name='Quadro RTX 8000', major=7, minor=5, total_memory=48601MB, multi_processor_count=72\"" },
         total: Figure { value: Bytes::from_mib(49152), how: How::Measured, source: "public log: \"0 Quadro RTX 8000 Off ... 40324MiB / 49152MiB\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(4746), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='Quadro RTX 8000', major=7, minor=5, total_memory=48601MB, multi_processor_count=72)\"; the same in" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(4746), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='Quadro RTX 8000', major=7, minor=5, total_memory=48601MB, multi_processor_count=72)\"" },
     },
     Card {
         id: "titan-rtx",
@@ -745,7 +745,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: None,
         multiprocessors: Figure { value: 304, how: How::Measured, source: "public log: \"name='AMD Instinct MI300X', major=9, minor=4, gcnArchName='gfx942:sramecc+:xnack-', total_memory=196592MB, multi_processor_count=304\"" },
         total: Figure { value: Bytes::from_mib(196_592), how: How::Estimated, source: "estimated: taken from the PyTorch print (192 GB board)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(19198), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='AMD Instinct MI300X', gcnArchName='gfx942:sramecc+:xnack-', total_memory=196592MB\"; the same in" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(19198), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='AMD Instinct MI300X', gcnArchName='gfx942:sramecc+:xnack-', total_memory=196592MB\"" },
     },
     Card {
         id: "rx-7900-xtx",
@@ -756,6 +756,6 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: None,
         multiprocessors: Figure { value: 48, how: How::Measured, source: "public log: \"name='Radeon RX 7900 XTX', major=11, minor=0, gcnArchName='gfx1100', total_memory=24560MB, multi_processor_count=48\"" },
         total: Figure { value: Bytes::from_mib(24560), how: How::Estimated, source: "estimated: taken from the PyTorch print (24 GB board)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2398), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='Radeon RX 7900 XTX', gcnArchName='gfx1100', total_memory=24560MB, multi_processor_count=48\"; the same in" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(2398), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='Radeon RX 7900 XTX', gcnArchName='gfx1100', total_memory=24560MB, multi_processor_count=48\"" },
     },
 ];

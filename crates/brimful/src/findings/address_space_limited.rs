@@ -35,7 +35,7 @@ fn check(machine: &Machine) -> Option<Told> {
         summary: "allocations fail by an address-space limit while memory is free; CUDA may not start at all".into(),
         evidence,
         remedies: vec![
-            "`ulimit -v unlimited -d unlimited` in the job script, where the hard limit allows it".into(),
+            "`ulimit -v unlimited; ulimit -d unlimited` in the job script, where the hard limit allows it".into(),
             "limit memory with a control group instead (`systemd-run --user --scope -p MemoryMax=16G`)".into(),
         ],
     })

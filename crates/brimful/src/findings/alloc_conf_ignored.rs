@@ -26,6 +26,10 @@ fn check(machine: &Machine) -> Option<Told> {
     let winner = machine.allocator_variables.iter().find(|variable| {
         variable.name != NO_CACHING && variable.read_by_torch.known() == Some(&true)
     });
+    // The same value under both names is how people serve old and new releases at once.
+    if winner.is_some_and(|winner| winner.value == ignored.value) {
+        return None;
+    }
     let why = match winner {
         Some(winner) => format!("{} is set too, and goes before it", winner.name),
         None => format!("torch {} reads only {CUDA}", torch.version_text),
@@ -37,7 +41,10 @@ fn check(machine: &Machine) -> Option<Told> {
         ),
         evidence: vec![format!("{}={}", ignored.name, ignored.value), why],
         remedies: vec![
-            format!("set {CUDA} instead: every release up to 2.15 reads it"),
+            match winner {
+                Some(winner) => format!("put it into {} as well, or unset that one", winner.name),
+                None => format!("set {CUDA} instead: every release up to 2.15 reads it"),
+            },
             "check with `torch.cuda.memory._snapshot()[\"allocator_settings\"]`".into(),
         ],
     })
@@ -51,19 +58,24 @@ mod tests {
 
     const ID: &str = "alloc_conf_ignored";
 
-    fn set(names: &[&'static str]) -> impl FnOnce(&mut Machine) {
+    fn set(pairs: &[(&'static str, &'static str)]) -> impl FnOnce(&mut Machine) {
         let torch = torch(TorchVersion::new(2, 9, 1), (12, 8));
-        let found = variables(
-            names.iter().map(|name| (*name, "expandable_segments:True")),
-            Some(&torch),
-        );
+        let found = variables(pairs.iter().copied(), Some(&torch));
         move |machine| machine.allocator_variables = found
     }
 
     #[test]
     fn the_new_name_with_an_old_torch() {
-        check(ID, set(&[GENERIC]), "does not read it");
-        check(ID, set(&[CUDA, GENERIC]), "goes before it");
-        check_quiet(ID, set(&[CUDA]));
+        check(ID, set(&[(GENERIC, "backend:native")]), "does not read it");
+        check(
+            ID,
+            set(&[(CUDA, ""), (GENERIC, "backend:native")]),
+            "goes before it",
+        );
+        check_quiet(ID, set(&[(CUDA, "backend:native")]));
+        check_quiet(
+            ID,
+            set(&[(CUDA, "backend:native"), (GENERIC, "backend:native")]),
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! An allocator option that this torch refuses.
 
-use crate::allocator::{NO_CACHING, OPTIONS, options};
+use crate::allocator::{NEWEST_KNOWN, NO_CACHING, OPTIONS, options};
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
 use crate::suggest::closest;
@@ -15,6 +15,9 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(machine: &Machine) -> Option<Told> {
     let torch = machine.python.known()?.torch.known()?;
+    if torch.version > NEWEST_KNOWN {
+        return None;
+    }
     for variable in &machine.allocator_variables {
         if variable.name == NO_CACHING || variable.read_by_torch.known() != Some(&true) {
             continue;
@@ -25,8 +28,9 @@ fn check(machine: &Machine) -> Option<Told> {
                 .find(|(known, _)| *known == option.key)
                 .map(|(_, since)| *since);
             let remedy = match since {
-                Some(since) if torch.version >= since => continue,
-                Some(since) => format!(
+                Some(None) => continue,
+                Some(Some(since)) if torch.version >= since => continue,
+                Some(Some(since)) => format!(
                     "`{}` needs torch {since} or later; leave it out",
                     option.key
                 ),
@@ -80,5 +84,6 @@ mod tests {
         );
         check(ID, set("large_segment_size_mb:64"), "needs torch 2.11.0");
         check_quiet(ID, set("expandable_segments:True,max_split_size_mb:128"));
+        check_quiet(ID, set("pinned_max_cached_size_mb:512"));
     }
 }

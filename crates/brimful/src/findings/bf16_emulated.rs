@@ -7,16 +7,21 @@ pub(super) const RULE: Rule = Rule {
     id: "bf16_emulated",
     severity: Severity::Note,
     about: "A card before compute capability 8.0 has no bfloat16 units. `torch.cuda.is_bf16_supported()` still says \
-            true (torch 2.3 and later count emulation), and training in bf16 is slower than in fp32 \
+            true (torch 2.3 and later count emulation; 2.4 and later can be asked to leave it out), and training in bf16 is slower than in fp32 \
             (pytorch#148322).",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
-    let (gpu, capability) = machine.gpus.devices.iter().find_map(|gpu| {
-        let capability = gpu.compute_capability.known()?;
-        (capability.major < 8).then_some((gpu, capability))
-    })?;
+    let (gpu, capability) = machine
+        .gpus
+        .devices
+        .iter()
+        .filter(|gpu| gpu.may_be_seen())
+        .find_map(|gpu| {
+            let capability = gpu.compute_capability.known()?;
+            (capability.major < 8).then_some((gpu, capability))
+        })?;
     Some(Told {
         summary: format!(
             "bf16 is emulated on {}: slow, although torch calls it supported",

@@ -6,27 +6,26 @@ use crate::machine::{LimitSetter, Machine, PlatformName};
 pub(super) const RULE: Rule = Rule {
     id: "container_limit_below_host_memory",
     severity: Severity::Risk,
-    about: "The brim is a control group with less than 80 % of the machine's memory. `psutil`, `free` and `top` \
+    about: "A control group allows less than 80 % of the machine's memory. `psutil`, `free` and `top` \
             read /proc/meminfo and show the whole machine, so a script that sizes itself by them is killed.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
-    let brim = machine.host.brim();
-    let brim = brim.known()?;
+    let lowest = machine.host.lowest_limit()?;
     let physical = *machine.host.physical.known()?;
-    let by_group = !matches!(brim.set_by, LimitSetter::PhysicalMemory);
-    if !by_group || brim.limit.share_of(physical) > 0.8 {
+    let by_group = !matches!(lowest.set_by, LimitSetter::PhysicalMemory);
+    if !by_group || lowest.bytes.share_of(physical) > 0.8 {
         return None;
     }
     Some(Told {
         summary: format!(
             "programs that ask psutil see {physical}; the kernel kills at {}",
-            brim.limit
+            lowest.bytes
         ),
         evidence: vec![
             format!("/proc/meminfo shows {physical} of physical memory"),
-            format!("{} allows {}", brim.set_by, brim.limit),
+            format!("{} allows {}", lowest.set_by, lowest.bytes),
         ],
         remedies: vec![
             "size caches, workers and datasets by `brimful.probe().host.headroom_bytes`, not by psutil".into(),

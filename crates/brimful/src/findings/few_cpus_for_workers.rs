@@ -1,27 +1,28 @@
 //! So few processors that more workers only cost memory.
 
 use crate::findings::{Rule, Severity, Told};
-use crate::machine::Machine;
+use crate::machine::{CpuLimiter, Machine};
 
 pub(super) const RULE: Rule = Rule {
     id: "few_cpus_for_workers",
     severity: Severity::Note,
-    about: "Two processors or fewer can be used. More DataLoader workers than that load no faster, and each holds \
-            its own Python, its own copies of the dataset's objects and two batches in shared memory.",
+    about: "The machine has two processors or fewer. More DataLoader workers than that seldom load faster, and each \
+            holds its own Python, its own copies of the dataset's objects and two batches in shared memory.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
     let usable = machine.cpus.usable();
-    let (usable, _) = *usable.known()?;
-    (usable <= 2.0).then(|| Told {
+    let (usable, limiter) = *usable.known()?;
+    // Where a limit holds the number down, `fewer_cpus_than_shown` has said it already.
+    (usable <= 2.0 && limiter == CpuLimiter::Machine).then(|| Told {
         summary: format!(
-            "beyond {usable} DataLoader workers only memory grows: {usable} processors can be used"
+            "more than {usable} DataLoader workers cost memory and seldom gain speed: there are {usable} processors"
         ),
-        evidence: vec![format!("{usable} processors can run at the same time")],
-        remedies: vec![
-            "`num_workers=2` at most; one more worker is one more copy, not more speed".into(),
-        ],
+        evidence: vec![format!("{usable} processors are online")],
+        remedies: vec![format!(
+            "`num_workers={usable}` at most, unless loading waits for a slow disk or network"
+        )],
     })
 }
 

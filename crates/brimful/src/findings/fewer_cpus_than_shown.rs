@@ -30,6 +30,7 @@ fn check(machine: &Machine) -> Option<Told> {
         reason = "a small positive number of processors"
     )]
     let workers = usable.floor().max(1.0) as u64;
+    let usable = (usable * 100.0).round() / 100.0;
     Some(Told {
         summary: format!("os.cpu_count() shows {online} processors, but {usable} can be used"),
         evidence: vec![format!("{by} allows {usable} of {online}")],

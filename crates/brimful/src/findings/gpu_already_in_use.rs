@@ -18,7 +18,7 @@ fn check(machine: &Machine) -> Option<Told> {
         .gpus
         .devices
         .iter()
-        .filter(|gpu| gpu.torch_index.known() != Some(&None))
+        .filter(|gpu| gpu.may_be_seen())
         .filter_map(|gpu| {
             let used = *gpu.used.known()?;
             let total = *gpu.total.known()?;

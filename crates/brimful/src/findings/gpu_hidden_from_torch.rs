@@ -1,7 +1,7 @@
 //! `CUDA_VISIBLE_DEVICES` hides every card.
 
 use crate::findings::{Rule, Severity, Told};
-use crate::machine::Machine;
+use crate::machine::{Gpu, Machine};
 
 pub(super) const RULE: Rule = Rule {
     id: "gpu_hidden_from_torch",
@@ -14,19 +14,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(machine: &Machine) -> Option<Told> {
     let (name, value) = machine.gpus.visible_devices_variable.as_ref()?;
     let devices = &machine.gpus.devices;
-    let instance_seen = |gpu: &crate::machine::Gpu| {
-        gpu.mig
-            .known()
-            .and_then(Option::as_ref)
-            .is_some_and(|instances| {
-                instances
-                    .iter()
-                    .any(|instance| instance.torch_index.known() != Some(&None))
-            })
-    };
-    let all_hidden = devices
-        .iter()
-        .all(|gpu| gpu.torch_index.known() == Some(&None) && !instance_seen(gpu));
+    let all_hidden = !devices.iter().any(Gpu::may_be_seen);
     if devices.is_empty() || !all_hidden {
         return None;
     }

@@ -7,31 +7,39 @@ use crate::units::Bytes;
 pub(super) const RULE: Rule = Rule {
     id: "headroom_low",
     severity: Severity::Risk,
-    about: "Less than 2 GiB, or less than a tenth of the brim, is left before anything was loaded. \
+    about: "Less than 2 GiB, or less than 8 GiB and less than a tenth of the brim, is left before anything was loaded. \
             `import torch` alone takes about 0.3 GiB, a CUDA context with its host side 0.5 to 1 GiB.",
     check,
 };
 
 const LEAST: Bytes = Bytes::from_gib(2);
+/// A tenth of a large server is still room for a training run.
+const ROOMY: Bytes = Bytes::from_gib(8);
 
 fn check(machine: &Machine) -> Option<Told> {
     let brim = machine.host.brim();
     let brim = brim.known()?;
     let headroom = *brim.headroom.known()?;
-    if headroom >= LEAST && headroom.share_of(brim.limit) >= 0.1 {
+    let nearly_full = headroom.share_of(brim.limit) < 0.1 && headroom < ROOMY;
+    if headroom >= LEAST && !nearly_full {
         return None;
     }
+    let raise = "raise the limit, or ask for more memory where it was requested";
+    let end = "end what else runs here: other notebooks' kernels keep their memory until shut down";
+    // A limit that is small in itself is not cured by ending anything.
+    let mostly_free = headroom.share_of(brim.limit) > 0.8;
+    let remedies = if mostly_free {
+        vec![raise]
+    } else {
+        vec![end, raise]
+    };
     Some(Told {
         summary: format!("only {headroom} of host memory is left before the kernel kills"),
         evidence: vec![format!(
             "the brim is {}, set by {}; {headroom} of it can still be used",
             brim.limit, brim.set_by
         )],
-        remedies: vec![
-            "end what else runs here: other notebooks' kernels keep their memory until shut down"
-                .into(),
-            "raise the limit, or ask for more memory where it was requested".into(),
-        ],
+        remedies: remedies.into_iter().map(Into::into).collect(),
     })
 }
 

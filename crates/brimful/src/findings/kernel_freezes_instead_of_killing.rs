@@ -6,17 +6,16 @@ use crate::machine::{Machine, group_name};
 pub(super) const RULE: Rule = Rule {
     id: "kernel_freezes_instead_of_killing",
     severity: Severity::Risk,
-    about: "cgroup v1 with `oom_kill_disable` 1: a process over the limit is not killed but stopped until memory is \
+    about: "cgroup v1 with `oom_kill_disable` 1 in the group that sets the brim: a process over the limit is not killed but stopped until memory is \
             freed. A training run that hits it hangs for ever without a message.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
-    let cgroups = machine.host.cgroups.known()?;
-    let group = cgroups
-        .levels
-        .iter()
-        .find(|level| level.oom_kill_disabled.known() == Some(&true))?;
+    let group = machine
+        .host
+        .brim_group()
+        .filter(|level| level.oom_kill_disabled.known() == Some(&true))?;
     Some(Told {
         summary: "a run over the limit hangs without a word instead of being killed".into(),
         evidence: vec![format!(

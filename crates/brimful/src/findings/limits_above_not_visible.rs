@@ -1,7 +1,8 @@
 //! Groups above the visible ones may hold a lower limit.
 
+use crate::fact::Fact;
 use crate::findings::{Rule, Severity, Told};
-use crate::machine::{HiddenAncestors, LimitSetter, Machine, PlatformName};
+use crate::machine::{HiddenAncestors, LimitSetter, Machine, PlatformName, SubjectKind};
 
 pub(super) const RULE: Rule = Rule {
     id: "limits_above_not_visible",
@@ -13,26 +14,39 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(machine: &Machine) -> Option<Told> {
-    let cgroups = machine.host.cgroups.known()?;
-    let brim = machine.host.brim();
+    // What a profile does not hold was not looked for.
+    let is_live = machine.subject.kind == SubjectKind::ThisMachine;
     // A visible limit on a container's own group is the usual case, and then what lies above rarely matters.
-    if !matches!(brim.known()?.set_by, LimitSetter::PhysicalMemory) {
+    let lowest = machine.host.lowest_limit()?;
+    if !matches!(lowest.set_by, LimitSetter::PhysicalMemory) {
         return None;
     }
-    let evidence = match cgroups.hidden {
-        HiddenAncestors::OwnGroup => {
-            "the kernel names a control group for this process that lies outside of /sys/fs/cgroup"
-        }
-        HiddenAncestors::Unknown => {
-            "the topmost control group visible here is not the root of the hierarchy, and sets no limit"
-        }
-        HiddenAncestors::None | HiddenAncestors::Limit(_) | HiddenAncestors::Unlimited => {
-            return None;
+    let evidence = match &machine.host.cgroups {
+        Fact::Missing(gap) if is_live => format!("the control groups cannot be read: {gap}"),
+        Fact::Missing(_) => return None,
+        Fact::Known(cgroups) => {
+            let unreadable = cgroups.levels.iter().find_map(|level| level.max.gap());
+            match (cgroups.hidden, unreadable) {
+                (HiddenAncestors::OwnGroup, _) => {
+                    "the kernel names a control group for this process that lies \
+                                                   outside of what is mounted at /sys/fs/cgroup"
+                        .into()
+                }
+                (_, Some(gap)) if is_live => {
+                    format!("the limit of a control group cannot be read: {gap}")
+                }
+                (HiddenAncestors::Unknown, _) => {
+                    "the topmost control group visible here is not the root of the \
+                                                  hierarchy, and no visible group sets a limit"
+                        .into()
+                }
+                _ => return None,
+            }
         }
     };
     Some(Told {
         summary: "a lower memory limit may be in force than can be seen from here".into(),
-        evidence: vec![evidence.into()],
+        evidence: vec![evidence],
         remedies: remedies(machine),
     })
 }
@@ -53,7 +67,6 @@ fn remedies(machine: &Machine) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fact::Fact;
     use crate::findings::testing::{check, check_quiet, group};
     use crate::machine::Cgroups;
 
@@ -75,8 +88,24 @@ mod tests {
     }
 
     #[test]
+    fn unreadable_groups_are_not_taken_for_no_limit() {
+        check(
+            ID,
+            |m| m.host.cgroups = Fact::unavailable("no hierarchy is mounted"),
+            "no hierarchy",
+        );
+        let mut level = group("/a", None);
+        level.max = Fact::unavailable("permission denied");
+        check(
+            ID,
+            |m| crate::findings::testing::set_groups(m, vec![level]),
+            "permission denied",
+        );
+    }
+
+    #[test]
     fn a_visible_limit_settles_it() {
         check_quiet(ID, hidden(HiddenAncestors::Unknown, Some(8)));
-        check_quiet(ID, hidden(HiddenAncestors::Unlimited, None));
+        check_quiet(ID, hidden(HiddenAncestors::NoneLower, None));
     }
 }

@@ -19,7 +19,7 @@ fn check(machine: &Machine) -> Option<Told> {
         summary: format!("DataLoader workers may run out of open files: {limit} are allowed"),
         evidence: vec![format!("RLIMIT_NOFILE (`ulimit -n`) is {limit}")],
         remedies: vec![
-            "`ulimit -n 65536` before the run".into(),
+            "`ulimit -n $(ulimit -Hn)` before the run: as many as the hard limit allows".into(),
             "`torch.multiprocessing.set_sharing_strategy(\"file_system\")`; segments of killed workers then stay \
              in /dev/shm"
                 .into(),

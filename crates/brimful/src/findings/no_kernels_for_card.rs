@@ -2,15 +2,15 @@
 
 use crate::findings::{Rule, Severity, Told};
 use crate::kernels;
-use crate::machine::{Machine, PlatformName};
+use crate::machine::{ComputeCapability, Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
     id: "no_kernels_for_card",
     severity: Severity::Fatal,
     about: "The official build of the installed torch carries no kernels for this card's compute capability: \
             everything imports and the GPU is seen, then the first operation fails with \"no kernel image is \
-            available\". So it is with Pascal cards (P100, GTX 10) and current wheels, and with new cards and old \
-            ones. Without a torch to look at, cards that the newest default wheels left behind are named.",
+            available\". So it is with Pascal cards (P100, GTX 10) and current wheels, and with new cards and \
+            old wheels. Without a torch to look at, cards that the newest default wheels left behind are named.",
     check,
 };
 
@@ -22,7 +22,7 @@ fn check(machine: &Machine) -> Option<Told> {
         .python
         .known()
         .and_then(|python| python.torch.known());
-    for gpu in &machine.gpus.devices {
+    for gpu in machine.gpus.devices.iter().filter(|gpu| gpu.may_be_seen()) {
         let Some(card) = gpu.compute_capability.known() else {
             continue;
         };
@@ -40,7 +40,7 @@ fn check(machine: &Machine) -> Option<Told> {
                         oldest.0, oldest.1
                     ),
                 ],
-                remedies: remedies(machine),
+                remedies: remedies(machine, *card),
             });
         };
         let Some(built) = kernels::built_for(torch) else {
@@ -60,22 +60,23 @@ fn check(machine: &Machine) -> Option<Told> {
                 format!("{} has compute capability {card}", gpu.label()),
                 format!("this build has kernels for {}", list.join(", ")),
             ],
-            remedies: remedies(machine),
+            remedies: remedies(machine, *card),
         });
     }
     None
 }
 
-fn remedies(machine: &Machine) -> Vec<String> {
+fn remedies(machine: &Machine, card: ComputeCapability) -> Vec<String> {
     let mut remedies = Vec::new();
     if machine.platform.is(PlatformName::Kaggle) {
         remedies.push("choose the accelerator \"GPU T4 x2\" in the notebook's settings".into());
     }
-    remedies.push(
-        "install a build that has them: for cards before Turing the CUDA 12.6 builds, for Blackwell CUDA 12.8 or \
-         later"
-            .into(),
-    );
+    let oldest = OLDEST_IN_CURRENT_WHEELS;
+    remedies.push(if (card.major, card.minor) < oldest {
+        "install the CUDA 12.6 build of torch (2.6 to 2.14 have one): it goes back to compute capability 5.0".into()
+    } else {
+        "install a newer torch: builds for CUDA 12.8 or later have kernels for the newest cards".into()
+    });
     remedies
 }
 

@@ -6,7 +6,7 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "shm_larger_than_headroom",
     severity: Severity::Note,
-    about: "/dev/shm says it has a tenth more room than the memory limit leaves, or more. What is written there fills the limit like \
+    about: "/dev/shm shows at least 10 % more room than the memory limit leaves. What is written there fills the limit like \
             any other memory, so the kernel kills before it is full. Batches waiting in DataLoader queues count.",
     check,
 };

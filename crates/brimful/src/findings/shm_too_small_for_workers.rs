@@ -7,7 +7,7 @@ use crate::units::Bytes;
 pub(super) const RULE: Rule = Rule {
     id: "shm_too_small_for_workers",
     severity: Severity::Fatal,
-    about: "/dev/shm has less than 1 GiB. DataLoader workers hand every batch over through it: a batch of 128 images \
+    about: "/dev/shm has less than 1 GiB, or less than 1 GiB of it is free. DataLoader workers hand every batch over through it: a batch of 128 images \
             of 3x224x224 floats is 74 MiB, and each worker keeps two. Docker and Kubernetes give 64 MiB unless told \
             otherwise; the run then dies with `Bus error`.",
     check,
@@ -17,8 +17,21 @@ const ENOUGH: Bytes = Bytes::from_gib(1);
 
 fn check(machine: &Machine) -> Option<Told> {
     let total = *machine.shm.total.known()?;
-    if total >= ENOUGH {
+    let free = *machine.shm.free.known().unwrap_or(&total);
+    if total >= ENOUGH && free >= ENOUGH {
         return None;
+    }
+    if total >= ENOUGH {
+        return Some(Told {
+            summary: format!(
+                "DataLoader workers die with `Bus error`: /dev/shm has only {free} free"
+            ),
+            evidence: vec![format!("{} has {free} free of {total}", machine.shm.path)],
+            remedies: vec![
+                "look what fills it: `ls -l /dev/shm`; killed workers leave `torch_*` files behind"
+                    .into(),
+            ],
+        });
     }
     let first = if machine.platform.is(PlatformName::Kubernetes) {
         "mount an `emptyDir` with `medium: Memory` on /dev/shm; it counts against the pod's limit"
@@ -59,6 +72,15 @@ mod tests {
                 m.platform.layers.push(layer);
             },
             "emptyDir",
+        );
+    }
+
+    #[test]
+    fn a_large_one_may_be_full() {
+        check(
+            "shm_too_small_for_workers",
+            |m| m.shm.free = Fact::Known(Bytes::from_mib(12)),
+            "killed workers",
         );
     }
 

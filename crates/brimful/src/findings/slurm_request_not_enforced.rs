@@ -15,21 +15,20 @@ pub(super) const RULE: Rule = Rule {
 fn check(machine: &Machine) -> Option<Told> {
     let job = machine.platform.slurm.as_ref()?;
     let request = (*job.memory_request.known()?)?;
-    let brim = machine.host.brim();
-    let brim = brim.known()?;
-    if request.share_of(brim.limit) > 0.95 {
+    let lowest = machine.host.lowest_limit()?;
+    if request.share_of(lowest.bytes) > 0.95 {
         return None;
     }
     Some(Told {
         summary: format!(
-            "the job asked Slurm for {request}, and may be killed there although the brim shown is {}",
-            brim.limit
+            "the job asked Slurm for {request}, and may be killed there although the lowest limit seen is {}",
+            lowest.bytes
         ),
         evidence: vec![
             format!("Slurm job {}: memory request {request}", job.job_id),
             format!(
-                "the nearest limit visible is {}, set by {}",
-                brim.limit, brim.set_by
+                "the lowest limit visible is {}, set by {}",
+                lowest.bytes, lowest.set_by
             ),
         ],
         remedies: vec![
@@ -59,6 +58,15 @@ mod tests {
     #[test]
     fn a_request_without_a_limit() {
         check(ID, |m| m.platform.slurm = Some(job(Some(8))), "8 GiB");
+    }
+
+    #[test]
+    fn a_full_node_does_not_hide_the_limit_of_the_job() {
+        check_quiet(ID, |m| {
+            m.platform.slurm = Some(job(Some(8)));
+            set_groups(m, vec![group("/slurm/job_42", Some(8))]);
+            m.host.available = Fact::Known(Bytes::from_gib(3));
+        });
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(super) fn healthy() -> Machine {
                 total: Bytes::from_gib(8),
                 free: Bytes::from_gib(8),
             }),
+            given_limit: None,
             cgroups: Fact::Known(Cgroups {
                 levels: vec![],
                 hidden: HiddenAncestors::None,

@@ -21,8 +21,8 @@ pub enum HiddenAncestors {
     Unknown,
     /// There are groups above, and the lowest limit among them is this (cgroup v1 tells it).
     Limit(Bytes),
-    /// There are groups above, and none of them sets a limit (cgroup v1 tells it).
-    Unlimited,
+    /// There are groups above, and none of them sets a limit below the topmost visible one (cgroup v1 tells it).
+    NoneLower,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,7 +42,10 @@ impl Cpus {
         // `min_by` keeps the first of equals, so the plain machine is named before a limit that takes nothing away.
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map_or_else(
-            || Fact::unavailable("neither the processors nor the affinity mask could be read"),
+            || match &self.online {
+                Fact::Missing(gap) => Fact::Missing(gap.clone()),
+                Fact::Known(_) => Fact::unavailable("no count of processors could be read"),
+            },
             Fact::Known,
         )
     }

@@ -107,6 +107,17 @@ impl Gpu {
         self.name.known().map_or("unnamed GPU", String::as_str)
     }
 
+    /// Whether torch may see it, whole or in part; only what is surely hidden is not.
+    pub fn may_be_seen(&self) -> bool {
+        let instances = self.mig.known().and_then(Option::as_ref);
+        let instance_seen = instances.is_some_and(|instances| {
+            instances
+                .iter()
+                .any(|instance| instance.torch_index.known() != Some(&None))
+        });
+        instance_seen || self.torch_index.known() != Some(&None)
+    }
+
     /// What a new process could get at most.
     pub fn free(&self) -> Option<Bytes> {
         let usable = match &self.torch_memory {

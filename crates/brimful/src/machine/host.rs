@@ -13,6 +13,8 @@ pub struct Host {
     /// What the kernel thinks can be handed out without swapping (`MemAvailable`).
     pub available: Fact<Bytes>,
     pub swap: Fact<Swap>,
+    /// A limit that somebody means to set, in place of those of the groups, with nothing running in it yet.
+    pub given_limit: Option<Bytes>,
     pub cgroups: Fact<Cgroups>,
     pub overcommit: Fact<Overcommit>,
     pub pressure: Fact<Pressure>,
@@ -50,6 +52,8 @@ pub enum LimitSetter {
     },
     /// A control group above the ones that can be seen from here.
     HiddenCgroup,
+    /// A figure that the user gave.
+    Given,
 }
 
 /// The nearest limit that kills.
@@ -117,7 +121,14 @@ impl Host {
     /// Every limit on this process's host memory, nearest control group first, physical memory last.
     pub fn limits(&self) -> Vec<Limit> {
         let mut limits = Vec::new();
-        if let Fact::Known(cgroups) = &self.cgroups {
+        if let Some(bytes) = self.given_limit {
+            limits.push(Limit {
+                bytes,
+                set_by: LimitSetter::Given,
+                effect: LimitEffect::Kills,
+                headroom: Fact::Known(bytes),
+            });
+        } else if let Fact::Known(cgroups) = &self.cgroups {
             for level in &cgroups.levels {
                 limits.extend(level_limits(level));
             }
@@ -125,7 +136,9 @@ impl Host {
         }
         if let Fact::Known(physical) = &self.physical {
             // Where lxcfs stands in for /proc/meminfo, the "machine" is the group once more: name the group.
-            let is_a_group = limits.iter().any(|limit| limit.bytes == *physical);
+            let is_a_group = limits
+                .iter()
+                .any(|limit| limit.effect == LimitEffect::Kills && limit.bytes == *physical);
             if !is_a_group {
                 limits.push(Limit {
                     bytes: *physical,
@@ -166,17 +179,34 @@ impl Host {
         }
     }
 
+    /// The smallest limit that kills, whether or not it is the nearest: what a full machine cannot exceed.
+    pub fn lowest_limit(&self) -> Option<Limit> {
+        self.limits()
+            .into_iter()
+            .filter(|limit| limit.effect == LimitEffect::Kills)
+            .min_by_key(|limit| limit.bytes)
+    }
+
+    /// The control group that sets the brim, if a visible one does.
+    pub fn brim_group(&self) -> Option<&CgroupLevel> {
+        let brim = self.brim();
+        let LimitSetter::Cgroup { path, .. } = &brim.known()?.set_by else {
+            return None;
+        };
+        self.cgroups
+            .known()?
+            .levels
+            .iter()
+            .find(|level| level.path == *path)
+    }
+
     /// The group whose every process the kernel kills when the brim is reached, if there is one.
     ///
     /// It looks from the victim up to the group that ran out, and takes the highest one with `memory.oom.group`
     /// (`mem_cgroup_get_oom_group` in mm/memcontrol.c); groups above the one that ran out do not count.
     pub fn killed_together(&self) -> Option<&CgroupLevel> {
         let cgroups = self.cgroups.known()?;
-        let brim = self.brim();
-        let ran_out = match brim.known().map(|brim| &brim.set_by) {
-            Some(LimitSetter::Cgroup { path, .. }) => Some(path.as_str()),
-            _ => None,
-        };
+        let ran_out = self.brim_group().map(|level| level.path.as_str());
         let within = match cgroups
             .levels
             .iter()
@@ -265,11 +295,20 @@ impl fmt::Display for LimitSetter {
             LimitSetter::HiddenCgroup => {
                 f.write_str("a control group above the ones visible from here")
             }
+            LimitSetter::Given => f.write_str("the limit you gave, with nothing in it yet"),
         }
     }
 }
 
 impl LimitSetter {
+    /// The control group that sets the limit, if a visible one does.
+    pub fn cgroup_path(&self) -> Option<&str> {
+        match self {
+            LimitSetter::Cgroup { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// The kind of setter as one word for programs.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -283,6 +322,7 @@ impl LimitSetter {
                 ..
             } => "cgroup_v2",
             LimitSetter::HiddenCgroup => "hidden_cgroup",
+            LimitSetter::Given => "given",
         }
     }
 }
@@ -356,6 +396,7 @@ pub(crate) mod tests {
             physical: Fact::Known(Bytes::from_gib(physical)),
             available: Fact::Known(Bytes::from_gib(available)),
             swap: missing(),
+            given_limit: None,
             cgroups: Fact::Known(Cgroups {
                 levels,
                 hidden: HiddenAncestors::None,

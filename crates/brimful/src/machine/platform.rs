@@ -22,8 +22,8 @@ pub struct Layer {
 /// In the order in which a layer names the whole: a Colab notebook is Colab, although it is a container too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlatformName {
-    Colab,
     Kaggle,
+    Colab,
     SageMaker,
     Slurm,
     Kubernetes,

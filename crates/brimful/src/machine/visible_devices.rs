@@ -72,13 +72,21 @@ pub fn torch_devices(
             (targets, by_index)
         }
     };
+    let targets = one_instance(targets);
     let duplicate = targets
         .iter()
         .enumerate()
         .any(|(at, target)| targets[..at].contains(target));
     let targets = if duplicate { Vec::new() } else { targets };
 
+    let splits = devices.iter().filter(|device| device.mig_enabled).count();
+    let mixed = visible.is_none() && splits > 0 && splits < devices.len();
     let index_of = |wanted: Target| -> Fact<Option<u32>> {
+        if mixed {
+            return Fact::unavailable(
+                "whole and split cards are mixed, and CUDA does not say which it takes; set CUDA_VISIBLE_DEVICES",
+            );
+        }
         if by_index && !order_known && !targets.is_empty() {
             return Fact::unavailable(
                 "CUDA numbers different cards by its own speed estimate; set CUDA_DEVICE_ORDER=PCI_BUS_ID to fix the order",
@@ -104,7 +112,18 @@ pub fn torch_devices(
     }
 }
 
-/// Without the variable: every whole card; a process gets at most one multi-instance part, the first there is.
+/// A process gets one multi-instance part at the most, and no whole card beside it (NVIDIA's MIG user guide).
+fn one_instance(targets: Vec<Target>) -> Vec<Target> {
+    match targets
+        .iter()
+        .find(|target| matches!(target, Target::Mig(..)))
+    {
+        Some(first) => vec![*first],
+        None => targets,
+    }
+}
+
+/// Without the variable: every whole card, or the first multi-instance part there is.
 fn all_targets(devices: &[DeviceIdentity]) -> Vec<Target> {
     let whole: Vec<Target> = (0..devices.len())
         .filter(|idx| !devices[*idx].mig_enabled)
@@ -255,6 +274,18 @@ mod tests {
             seen.devices[0].mig,
             [Fact::Known(Some(0)), Fact::Known(None)]
         );
+        let two = torch_devices(
+            &[split.clone()],
+            Some("MIG-22,MIG-11"),
+            DeviceOrder::FastestFirst,
+        );
+        assert_eq!(
+            two.devices[0].mig,
+            [Fact::Known(None), Fact::Known(Some(0))]
+        );
+        let whole = card("NVIDIA A100-SXM4-40GB", "GPU-9");
+        let mixed = torch_devices(&[split.clone(), whole], None, DeviceOrder::FastestFirst);
+        assert!(mixed.devices[1].torch_index.gap().is_some());
         let seen = torch_devices(&[split], Some("MIG-22"), DeviceOrder::FastestFirst);
         assert_eq!(
             seen.devices[0].mig,

@@ -110,6 +110,7 @@ impl Profile {
                         .map(|(memory, used)| memory.saturating_sub(used)),
                     gap,
                 ),
+                given_limit: None,
                 swap: known(self.swap.map(|total| Swap { total, free: total }), gap),
                 cgroups: known(self.group.map(container_group), gap),
                 overcommit: Fact::Missing(gap()),
@@ -207,33 +208,36 @@ fn container_group(fact: GroupFact) -> Cgroups {
 }
 
 impl Machine {
-    /// The same machine with another card in it.
-    pub fn with_card(mut self, card: &Card) -> Machine {
-        self.gpus.devices = vec![card.as_gpu(0)];
+    /// The same machine with these cards in place of its GPUs.
+    pub fn with_cards(mut self, cards: &[&Card]) -> Machine {
+        self.gpus.devices = cards
+            .iter()
+            .zip(0..)
+            .map(|(card, index)| card.as_gpu(index))
+            .collect();
         self.gpus.complete = Fact::Known(());
         self.gpus.visible_devices_variable = None;
+        let names: Vec<&str> = cards.iter().map(|card| card.name).collect();
         self.subject
             .replaced
-            .push(format!("the GPU, by {}", card.name));
-        self.subject.sources.push(card_source(card));
+            .push(format!("{} in place of the GPUs", names.join(", ")));
+        for card in cards {
+            let source = card_source(card);
+            if !self.subject.sources.contains(&source) {
+                self.subject.sources.push(source);
+            }
+        }
         self
     }
 
-    /// The same machine with a memory limit of this many bytes, all of it free.
+    /// The same machine with this limit in place of those of its control groups, and nothing running in it yet.
+    ///
+    /// Physical memory stays what it is: a limit above it is not reached.
     pub fn with_memory(mut self, limit: Bytes) -> Machine {
-        self.host.physical = Fact::Known(limit);
-        self.host.available = Fact::Known(limit);
-        self.host.cgroups = self.host.cgroups.map(|mut cgroups| {
-            for level in &mut cgroups.levels {
-                level.max = Fact::Known(None);
-                level.high = Fact::Known(None);
-            }
-            cgroups.hidden = HiddenAncestors::None;
-            cgroups
-        });
+        self.host.given_limit = Some(limit);
         self.subject
             .replaced
-            .push(format!("the memory limit, by {limit}"));
+            .push(format!("{limit} in place of the memory limit"));
         self
     }
 }
@@ -256,6 +260,18 @@ mod tests {
                 profile.gpus.unwrap_or_default().len()
             );
         }
+    }
+
+    #[test]
+    fn a_given_limit_above_the_machine_is_not_reached() {
+        let machine = find("colab-t4")
+            .unwrap()
+            .machine()
+            .with_memory(Bytes::from_gib(50));
+        assert_eq!(
+            machine.host.brim().known().unwrap().limit.to_string(),
+            "12.67 GiB"
+        );
     }
 
     #[test]
