@@ -210,15 +210,8 @@ fn is_native(path: &Path) -> Result<bool> {
 /// The tests run against the installed wheel, never against the source folder.
 fn python_tests() -> Result<()> {
     let environment = fresh_environment("wheel-tests")?;
-    run(&mut environment.python(&[
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "-r",
-        "python/requirements-test.txt",
-    ]))?;
+    let requirements = root().join("python/requirements-test.txt");
+    environment.install(&["-r".as_ref(), requirements.as_os_str()])?;
     environment.install_wheel(&built_wheel()?)?;
     let tests = root().join("python/tests");
     run(environment

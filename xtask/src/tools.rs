@@ -1,6 +1,7 @@
 //! Tools that the checks need: Python's in a virtual environment of their own, cargo's in a folder of theirs.
 
 use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -27,16 +28,7 @@ pub(crate) fn python_tools() -> Result<PythonEnvironment> {
     let environment = PythonEnvironment { folder };
     if !done.exists() {
         environment.create()?;
-        run(environment
-            .python(&[
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "-r",
-            ])
-            .arg(&requirements))?;
+        environment.install(&["-r".as_ref(), requirements.as_os_str()])?;
         fs::write(done, "")?;
     }
     Ok(environment)
@@ -82,8 +74,8 @@ impl PythonEnvironment {
         path
     }
 
-    /// Installs one wheel and nothing else.
-    pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
+    /// Installs what pip is told to.
+    pub(crate) fn install(&self, what: &[&OsStr]) -> Result<()> {
         run(self
             .python(&[
                 "-m",
@@ -91,9 +83,13 @@ impl PythonEnvironment {
                 "install",
                 "--quiet",
                 "--disable-pip-version-check",
-                "--no-index",
             ])
-            .arg(wheel))
+            .args(what))
+    }
+
+    /// Installs one wheel and nothing else.
+    pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
+        self.install(&["--no-index".as_ref(), wheel.as_os_str()])
     }
 }
 

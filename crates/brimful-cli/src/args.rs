@@ -29,6 +29,19 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what this machine really allows, and what will bite
+    #[command(
+        long_about = "Show what this machine really allows, and what will bite.\n\n\
+                      Reads limits (control groups, /dev/shm, process limits), processors, GPUs and the installed torch. \
+                      Starts nothing, imports nothing, makes no CUDA context, needs no root. \
+                      A fact that cannot be read is named with its reason.",
+        after_long_help = "Examples:\n  \
+                           brimful probe                         this machine\n  \
+                           brimful probe --json                  the same for programs\n  \
+                           brimful probe --as colab-t4           a machine that is not here\n  \
+                           brimful probe --gpu rtx-4090          this machine with another card\n  \
+                           brimful probe --as k8s-default --memory 16GiB --gpu a100-40gb\n  \
+                           brimful probe --fail-on fatal         for a job's first line: stop before it is too late"
+    )]
     Probe(ProbeArguments),
     /// Print a completion script for a shell
     Completions(CompletionsArguments),
@@ -36,19 +49,6 @@ pub enum Command {
 
 /// What `brimful probe` accepts.
 #[derive(Debug, Default, Args)]
-#[command(
-    long_about = "Show what this machine really allows, and what will bite.\n\n\
-                  Reads limits (control groups, /dev/shm, process limits), processors, GPUs and the installed torch. \
-                  Starts nothing, imports nothing, makes no CUDA context, needs no root. \
-                  A fact that cannot be read is named with its reason.",
-    after_long_help = "Examples:\n  \
-                       brimful probe                         this machine\n  \
-                       brimful probe --json                  the same for programs\n  \
-                       brimful probe --as colab-t4           a machine that is not here\n  \
-                       brimful probe --gpu rtx-4090          this machine with another card\n  \
-                       brimful probe --as k8s-default --memory 16GiB --gpu a100-40gb\n  \
-                       brimful probe --fail-on fatal         for a job's first line: stop before it is too late"
-)]
 pub struct ProbeArguments {
     /// Describe a recorded machine instead of this one (see --list)
     #[arg(long = "as", value_name = "MACHINE")]

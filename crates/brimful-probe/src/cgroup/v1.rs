@@ -1,13 +1,13 @@
 //! Memory files of cgroup v1.
 
-use brimful::fact::{Fact, Gap};
-use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
+use brimful::fact::Fact;
+use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors};
 use brimful::units::Bytes;
 
 use crate::cgroup::parse::v1_limit;
-use crate::cgroup::{Chain, GroupFolder};
+use crate::cgroup::{Chain, Counters, GroupFolder, usage};
 use crate::files::Files;
-use crate::files::parse::{counter, field};
+use crate::files::parse::field;
 
 pub(super) fn read(files: &Files, chain: &Chain) -> Cgroups {
     let levels: Vec<CgroupLevel> = charged(files, chain)
@@ -69,7 +69,20 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         path: group.path.clone(),
         max: files.parsed(&path("memory.limit_in_bytes"), v1_limit),
         high: Fact::Known(None),
-        usage: usage(files, &path("memory.usage_in_bytes"), &path("memory.stat")),
+        usage: usage(
+            files,
+            &path("memory.usage_in_bytes"),
+            &path("memory.stat"),
+            &Counters {
+                // The `total_` counters include the groups below, as the limit does.
+                active_file: "total_active_file",
+                inactive_file: "total_inactive_file",
+                // v1 counts kernel memory without saying how much of it could be dropped.
+                slab_reclaimable: None,
+                shmem: "total_shmem",
+                anon: "total_rss",
+            },
+        ),
         swap_left: swap_left(files, &group.folder),
         oom_group: Fact::Known(false),
         oom_kill_disabled: files.parsed(&path("memory.oom_control"), |text| {
@@ -80,34 +93,6 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
             }
         }),
     }
-}
-
-fn usage(files: &Files, usage: &str, stat: &str) -> Fact<Usage> {
-    let current = match files.number(usage) {
-        Fact::Known(bytes) => Bytes(bytes),
-        Fact::Missing(gap) => return Fact::Missing(gap),
-    };
-    files.text(stat).and_then(|text| {
-        // The `total_` counters include the groups below, as the limit does.
-        let bytes = |name: &str| match counter(&text, name) {
-            Some(bytes) => Fact::Known(Bytes(bytes)),
-            None => Fact::Missing(Gap::FieldMissing {
-                path: stat.into(),
-                field: name.into(),
-            }),
-        };
-        let lists = bytes("total_active_file").and_then(|active| {
-            bytes("total_inactive_file").map(|inactive| active.saturating_add(inactive))
-        });
-        lists.map(|file_cache| Usage {
-            current,
-            file_cache,
-            // v1 counts kernel memory without saying how much of it could be dropped.
-            slab_reclaimable: Bytes::ZERO,
-            shmem: bytes("total_shmem"),
-            anon: bytes("total_rss"),
-        })
-    })
 }
 
 /// v1 limits memory and swap together; what that leaves beyond the memory limit is swap.

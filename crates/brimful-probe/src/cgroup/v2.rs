@@ -1,13 +1,12 @@
 //! Memory files of cgroup v2.
 
-use brimful::fact::{Fact, Gap};
-use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
+use brimful::fact::Fact;
+use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors};
 use brimful::units::Bytes;
 
 use crate::cgroup::parse::v2_limit;
-use crate::cgroup::{Chain, GroupFolder};
+use crate::cgroup::{Chain, Counters, GroupFolder, usage};
 use crate::files::Files;
-use crate::files::parse::counter;
 
 pub(super) fn read(files: &Files, chain: &Chain) -> Cgroups {
     Cgroups {
@@ -50,7 +49,19 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         path: group.path.clone(),
         max: files.parsed(&path("memory.max"), v2_limit),
         high: files.parsed(&path("memory.high"), v2_limit),
-        usage: usage(files, &path("memory.current"), &path("memory.stat")),
+        usage: usage(
+            files,
+            &path("memory.current"),
+            &path("memory.stat"),
+            &Counters {
+                active_file: "active_file",
+                inactive_file: "inactive_file",
+                // Absent before Linux 4.15 or without kernel memory accounting: then nothing of it counts as free.
+                slab_reclaimable: Some("slab_reclaimable"),
+                shmem: "shmem",
+                anon: "anon",
+            },
+        ),
         swap_left: swap_left(
             files,
             &path("memory.swap.max"),
@@ -63,34 +74,6 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         }),
         oom_kill_disabled: Fact::Known(false),
     }
-}
-
-fn usage(files: &Files, current: &str, stat: &str) -> Fact<Usage> {
-    let current = match files.number(current) {
-        Fact::Known(bytes) => Bytes(bytes),
-        Fact::Missing(gap) => return Fact::Missing(gap),
-    };
-    files.text(stat).and_then(|text| {
-        let bytes = |name: &str| match counter(&text, name) {
-            Some(bytes) => Fact::Known(Bytes(bytes)),
-            None => Fact::Missing(Gap::FieldMissing {
-                path: stat.into(),
-                field: name.into(),
-            }),
-        };
-        // The two lists that reclaim walks. `file` would count shared memory too, which cannot be dropped.
-        let lists = bytes("active_file").and_then(|active| {
-            bytes("inactive_file").map(|inactive| active.saturating_add(inactive))
-        });
-        lists.map(|file_cache| Usage {
-            current,
-            file_cache,
-            // Absent before Linux 4.15 or without kernel memory accounting: then nothing of it is counted as free.
-            slab_reclaimable: *bytes("slab_reclaimable").known().unwrap_or(&Bytes::ZERO),
-            shmem: bytes("shmem"),
-            anon: bytes("anon"),
-        })
-    })
 }
 
 fn swap_left(files: &Files, max: &str, current: &str) -> Fact<Option<Bytes>> {
