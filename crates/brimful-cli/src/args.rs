@@ -13,7 +13,7 @@ use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    max_term_width = 100,
+    max_term_width = 80,
     after_help = "Exit codes: 0 done, 70 a bug in brimful, 96 your turn (an argument or a file), \
                   97 the machine stands in the way, 98 what --fail-on asks for."
 )]

@@ -145,7 +145,7 @@ fn help_fits_a_terminal_of_80_columns() {
     ] {
         let output = brimful(arguments);
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            assert!(line.chars().count() <= 100, "{arguments:?}: {line}");
+            assert!(line.chars().count() <= 80, "{arguments:?}: {line}");
         }
     }
 }
