@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("doc tests", doc_tests),
     ("documentation", documentation),
+    ("fuzz targets", fuzz_targets),
     ("dependency policy", dependency_policy),
     ("python style", python_style),
     ("generated files", generated_files),
@@ -107,6 +108,18 @@ fn documentation() -> Result<()> {
         "--document-private-items",
     ])
     .env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+/// They are run by hand; here it is enough that they still fit the parsers.
+fn fuzz_targets() -> Result<()> {
+    run(cargo(&[
+        "check",
+        "--locked",
+        "--quiet",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+    ])
+    .env("CARGO_TARGET_DIR", cache().join("fuzz-check")))
 }
 
 fn dependency_policy() -> Result<()> {
