@@ -65,43 +65,43 @@ impl Layout {
 
 #[test]
 fn a_virtual_environment_whose_python_is_a_link() {
-    Layout::new("/work/.venv/bin:/usr/bin")
+    Layout::new("/job/.venv/bin:/usr/bin")
         .file("/usr/bin/python3.11", "")
         .file("/usr/lib/python3.11/os.py", "")
-        .link("/work/.venv/bin/python", "../../../usr/bin/python3.11")
+        .link("/job/.venv/bin/python", "../../../usr/bin/python3.11")
         .file(
-            "/work/.venv/pyvenv.cfg",
+            "/job/.venv/pyvenv.cfg",
             "home = /usr/bin\nversion = 3.11.2\n",
         )
         .file(
-            "/work/.venv/lib/python3.11/site-packages/torch/version.py",
+            "/job/.venv/lib/python3.11/site-packages/torch/version.py",
             VERSION_FILE,
         )
-        .check("/work/.venv/bin/python", "3.11", Some("2.9.1+cu128"));
+        .check("/job/.venv/bin/python", "3.11", Some("2.9.1+cu128"));
 }
 
 #[test]
 fn an_environment_of_uv_names_its_version_otherwise() {
-    Layout::new("/work/.venv/bin")
-        .file("/work/.venv/bin/python", "")
+    Layout::new("/job/.venv/bin")
+        .file("/job/.venv/bin/python", "")
         .file(
-            "/work/.venv/pyvenv.cfg",
+            "/job/.venv/pyvenv.cfg",
             "home = /usr/bin\nversion_info = 3.12.7\n",
         )
         .file(
-            "/work/.venv/lib/python3.12/site-packages/torch/version.py",
+            "/job/.venv/lib/python3.12/site-packages/torch/version.py",
             VERSION_FILE,
         )
-        .check("/work/.venv/bin/python", "3.12", Some("2.9.1+cu128"));
+        .check("/job/.venv/bin/python", "3.12", Some("2.9.1+cu128"));
 }
 
 #[test]
 fn an_environment_that_sees_the_systems_packages() {
-    Layout::new("/work/.venv/bin")
-        .file("/work/.venv/bin/python", "")
-        .file("/work/.venv/lib/python3.11/site-packages/x.py", "")
+    Layout::new("/job/.venv/bin")
+        .file("/job/.venv/bin/python", "")
+        .file("/job/.venv/lib/python3.11/site-packages/x.py", "")
         .file(
-            "/work/.venv/pyvenv.cfg",
+            "/job/.venv/pyvenv.cfg",
             "home = /usr/bin\nversion = 3.11.2\ninclude-system-site-packages = true\n",
         )
         .file("/usr/bin/python3", "")
@@ -110,7 +110,7 @@ fn an_environment_that_sees_the_systems_packages() {
             "/usr/lib/python3/dist-packages/torch/version.py",
             VERSION_FILE,
         )
-        .check("/work/.venv/bin/python", "3.11", Some("2.9.1+cu128"));
+        .check("/job/.venv/bin/python", "3.11", Some("2.9.1+cu128"));
 }
 
 #[test]
@@ -146,9 +146,9 @@ fn pyenv_is_followed_to_the_version_it_would_start() {
         .file("/home/me/.pyenv/versions/3.10.13/lib/python3.10/os.py", "")
         .file("/home/me/.pyenv/versions/3.12.1/bin/python", "")
         .file("/home/me/.pyenv/versions/3.12.1/lib/python3.12/os.py", "")
-        .file("/work/job/.python-version", "3.12\n");
+        .file("/srv/job/.python-version", "3.12\n");
     layout.check("/home/me/.pyenv/versions/3.10.13/bin/python", "3.10", None);
-    layout.hint.working_folder = Some("/work/job/src".into());
+    layout.hint.working_folder = Some("/srv/job/src".into());
     layout.check("/home/me/.pyenv/versions/3.12.1/bin/python", "3.12", None);
     layout.env.insert("PYENV_VERSION".into(), "3.10.13".into());
     layout.check("/home/me/.pyenv/versions/3.10.13/bin/python", "3.10", None);
