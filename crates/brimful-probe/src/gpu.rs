@@ -4,7 +4,7 @@ use brimful::cards;
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{
     DeviceIdentity, DeviceOrder, Gpu, GpuProcess, GpuVendor, Gpus, MigInstance, Platform,
-    TorchDevices, TorchMemory, TorchMemoryOrigin, torch_devices,
+    TorchDevices, TorchMemory, TorchMemoryOrigin, Visibility, torch_devices,
 };
 use brimful::units::Bytes;
 
@@ -20,6 +20,7 @@ pub(crate) fn read(
     nvml: &Fact<NvmlSnapshot>,
 ) -> Gpus {
     let mut devices = Vec::new();
+    let mut visible_devices_end_at = None;
     if let Fact::Known(snapshot) = nvml {
         let process_name = |pid: u32| {
             // In a container the driver names processes of the host, which have other numbers here.
@@ -30,7 +31,9 @@ pub(crate) fn read(
             }
             process_name(files, pid)
         };
-        devices.extend(nvidia(env, &snapshot.devices, &process_name));
+        let seen = seen_by_torch(env, &snapshot.devices);
+        visible_devices_end_at = seen.stopped_at;
+        devices.extend(nvidia(&snapshot.devices, seen.devices, &process_name));
     }
     let amd = amd(files, env);
     let has_amd = !amd.is_empty();
@@ -54,22 +57,26 @@ pub(crate) fn read(
         ]
         .into_iter()
         .find_map(|name| Some((name.to_owned(), env.get(name)?.clone()))),
+        visible_devices_end_at,
         devices,
     }
 }
 
-fn nvidia(
-    env: &Environment,
-    devices: &[NvmlDevice],
-    process_name: &dyn Fn(u32) -> Fact<String>,
-) -> Vec<Gpu> {
+fn seen_by_torch(env: &Environment, devices: &[NvmlDevice]) -> TorchDevices {
     let identities: Vec<DeviceIdentity> = devices.iter().map(identity).collect();
     let order = match env.get("CUDA_DEVICE_ORDER").map(String::as_str) {
         Some("PCI_BUS_ID") => DeviceOrder::PciBusId,
         _ => DeviceOrder::FastestFirst,
     };
     let visible = env.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
-    let TorchDevices { devices: seen, .. } = torch_devices(&identities, visible, order);
+    torch_devices(&identities, visible, order)
+}
+
+fn nvidia(
+    devices: &[NvmlDevice],
+    seen: Vec<Visibility>,
+    process_name: &dyn Fn(u32) -> Fact<String>,
+) -> Vec<Gpu> {
     devices
         .iter()
         .zip(seen)

@@ -43,7 +43,6 @@ use brimful::machine::{Machine, Subject};
 pub use cgroup::parse as cgroup_parse;
 pub use files::parse as file_parse;
 pub use nvml::{NvmlDevice, NvmlMigInstance, NvmlProcess, NvmlSnapshot, snapshot_of_library};
-pub use platform::HELD_BY_PLATFORM;
 pub use python::{PythonHint, parse as python_parse};
 pub use shm::FilesystemSpace;
 pub use unsupported::PlatformUnsupported;

@@ -9,7 +9,7 @@ use crate::files::Files;
 
 /// What gives a platform away.
 #[derive(Clone, Copy, Debug)]
-pub enum Mark {
+enum Mark {
     /// The variable is set, even to nothing.
     Variable(&'static str),
     /// The variable has this value.
@@ -26,7 +26,7 @@ pub enum Mark {
 /// Kaggle's images are built on Colab's and keep its variables, so Kaggle is asked first and hides Colab.
 /// Colab's `COLAB_GPU` is set but empty on a runtime without a GPU. Apptainer's variables alone prove nothing:
 /// people set them outside of containers as an input. lxcfs on a host mounts only `/var/lib/lxcfs`.
-pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
+const MARKS: &[(PlatformName, &[Mark])] = &[
     (
         PlatformName::Kaggle,
         &[
@@ -98,7 +98,7 @@ pub const HELD_BY_PLATFORM: &[(PlatformName, &[Mark])] = &[
 ];
 
 pub(crate) fn read(files: &Files, env: &Environment) -> Platform {
-    let mut layers: Vec<Layer> = HELD_BY_PLATFORM
+    let mut layers: Vec<Layer> = MARKS
         .iter()
         .filter_map(|(name, marks)| {
             let evidence = marks.iter().find_map(|mark| evidence(files, env, mark))?;

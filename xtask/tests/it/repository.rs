@@ -6,6 +6,10 @@ use crate::{files_below, read, root};
 fn files_stay_small_enough_to_have_one_subject() {
     for folder in ["crates", "xtask"] {
         for path in files_below(&root().join(folder), ".rs") {
+            // Flat tables may run long; logic may not.
+            if path.ends_with("table.rs") {
+                continue;
+            }
             let lines = read(&path).lines().count();
             assert!(
                 lines <= 800,

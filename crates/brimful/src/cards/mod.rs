@@ -6,7 +6,9 @@
 mod table;
 
 use crate::fact::Fact;
-use crate::machine::{ComputeCapability, Gpu, GpuVendor, TorchMemory, TorchMemoryOrigin};
+use crate::machine::{
+    ComputeCapability, DeviceIdentity, Gpu, GpuVendor, TorchMemory, TorchMemoryOrigin,
+};
 use crate::suggest::closest;
 use crate::units::Bytes;
 
@@ -137,8 +139,18 @@ fn plain(name: &str) -> String {
 }
 
 impl Card {
-    /// The card as an idle GPU of a machine, seen by PyTorch under `index`.
-    pub fn as_gpu(&self, index: u32) -> Gpu {
+    /// What tells it apart when devices are numbered.
+    pub fn identity(&self) -> DeviceIdentity {
+        DeviceIdentity {
+            name: Some(self.name.into()),
+            uuid: None,
+            mig_uuids: Vec::new(),
+            mig_enabled: false,
+        }
+    }
+
+    /// The card as a GPU of a machine, with the number PyTorch will give it.
+    pub fn as_gpu(&self, torch_index: Fact<Option<u32>>) -> Gpu {
         let not_recorded = "not part of the catalogue of cards";
         Gpu {
             vendor: self.vendor,
@@ -158,7 +170,7 @@ impl Card {
                     how: self.torch_visible.how.name(),
                 },
             }),
-            torch_index: Fact::Known(Some(index)),
+            torch_index,
             processes: Fact::unavailable(not_recorded),
             ecc: Fact::unavailable(not_recorded),
             mig: Fact::Known(None),

@@ -42,13 +42,14 @@ fn check(machine: &Machine) -> Option<Told> {
 #[cfg(test)]
 mod tests {
     use crate::cards;
+    use crate::fact::Fact;
     use crate::findings::testing::check;
 
     #[test]
     fn the_t4_of_every_free_notebook() {
         check(
             "bf16_emulated",
-            |m| m.gpus.devices[0] = cards::find("t4").unwrap().as_gpu(0),
+            |m| m.gpus.devices[0] = cards::find("t4").unwrap().as_gpu(Fact::Known(Some(0))),
             "7.5",
         );
     }

@@ -33,6 +33,7 @@ mod slurm_request_not_enforced;
 mod strict_overcommit;
 mod torch_without_gpu_support;
 mod userspace_killer_running;
+mod visible_devices_cut_short;
 mod workers_copy_the_dataset;
 mod wsl_memory_is_a_share;
 
@@ -106,6 +107,7 @@ pub const CATALOGUE: &[Rule] = &[
     few_cpus_for_workers::RULE,
     gpu_already_in_use::RULE,
     gpu_hidden_from_torch::RULE,
+    visible_devices_cut_short::RULE,
     gpu_split_into_instances::RULE,
     device_order_differs::RULE,
     torch_without_gpu_support::RULE,

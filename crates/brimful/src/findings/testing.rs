@@ -12,7 +12,9 @@ use crate::units::Bytes;
 
 /// A roomy workstation with an idle RTX 3090 and a current PyTorch.
 pub(super) fn healthy() -> Machine {
-    let mut gpu = cards::find("rtx-3090").unwrap().as_gpu(0);
+    let mut gpu = cards::find("rtx-3090")
+        .unwrap()
+        .as_gpu(Fact::Known(Some(0)));
     gpu.used = Fact::Known(Bytes::from_mib(300));
     gpu.processes = Fact::Known(vec![]);
     Machine {
@@ -68,6 +70,7 @@ pub(super) fn healthy() -> Machine {
             driver_version: Fact::Known("580.95.05".into()),
             driver_cuda: Fact::Known((13, 0)),
             visible_devices_variable: None,
+            visible_devices_end_at: None,
         },
         platform: Platform {
             layers: vec![],

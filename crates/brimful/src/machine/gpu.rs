@@ -17,6 +17,8 @@ pub struct Gpus {
     pub driver_cuda: Fact<(u32, u32)>,
     /// The raw `CUDA_VISIBLE_DEVICES` (or `HIP_VISIBLE_DEVICES`), if set.
     pub visible_devices_variable: Option<(String, String)>,
+    /// The entry of that variable at which CUDA stops reading, if one names no device.
+    pub visible_devices_end_at: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -41,8 +41,6 @@ pub struct TorchDevices {
     pub devices: Vec<Visibility>,
     /// The entry that ended the list early, if one did.
     pub stopped_at: Option<String>,
-    /// A device is named twice, so CUDA sees none.
-    pub duplicate: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +106,6 @@ pub fn torch_devices(
     TorchDevices {
         devices,
         stopped_at,
-        duplicate,
     }
 }
 

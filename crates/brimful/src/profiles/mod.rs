@@ -8,8 +8,9 @@ mod table;
 use crate::cards::{self, Card};
 use crate::fact::{Fact, Gap};
 use crate::machine::{
-    CgroupLevel, CgroupVersion, Cgroups, Cpus, Gpus, HiddenAncestors, Host, Layer, Machine,
-    Platform, PlatformName, ProcessLimits, SharedMemory, Subject, SubjectKind, Swap,
+    CgroupLevel, CgroupVersion, Cgroups, Cpus, DeviceIdentity, DeviceOrder, Gpus, HiddenAncestors,
+    Host, Layer, Machine, Platform, PlatformName, ProcessLimits, SharedMemory, Subject,
+    SubjectKind, Swap, torch_devices,
 };
 use crate::suggest::closest;
 use crate::units::Bytes;
@@ -134,8 +135,8 @@ impl Profile {
             cpus: Cpus {
                 online: known(self.cpus, gap),
                 affinity: Fact::Missing(gap()),
-                cpuset: Fact::Known(None),
-                quota: Fact::Known(None),
+                cpuset: Fact::Missing(gap()),
+                quota: Fact::Missing(gap()),
             },
             gpus: Gpus {
                 devices: self
@@ -144,12 +145,13 @@ impl Profile {
                     .iter()
                     .filter_map(|id| cards::find(id).ok())
                     .zip(0..)
-                    .map(|(card, index)| card.as_gpu(index))
+                    .map(|(card, index)| card.as_gpu(Fact::Known(Some(index))))
                     .collect(),
                 complete: known(self.gpus.map(|_| ()), gap),
                 driver_version: Fact::Missing(gap()),
                 driver_cuda: Fact::Missing(gap()),
                 visible_devices_variable: None,
+                visible_devices_end_at: None,
             },
             platform: Platform {
                 layers: match self.platform {
@@ -210,13 +212,16 @@ fn container_group(fact: GroupFact) -> Cgroups {
 impl Machine {
     /// The same machine with these cards in place of its GPUs.
     pub fn with_cards(mut self, cards: &[&Card]) -> Machine {
+        let identities: Vec<DeviceIdentity> = cards.iter().map(|card| card.identity()).collect();
+        let seen = torch_devices(&identities, None, DeviceOrder::FastestFirst);
         self.gpus.devices = cards
             .iter()
-            .zip(0..)
-            .map(|(card, index)| card.as_gpu(index))
+            .zip(seen.devices)
+            .map(|(card, seen)| card.as_gpu(seen.torch_index))
             .collect();
         self.gpus.complete = Fact::Known(());
         self.gpus.visible_devices_variable = None;
+        self.gpus.visible_devices_end_at = None;
         let names: Vec<&str> = cards.iter().map(|card| card.name).collect();
         self.subject
             .replaced
@@ -260,6 +265,16 @@ mod tests {
                 profile.gpus.unwrap_or_default().len()
             );
         }
+    }
+
+    #[test]
+    fn different_cards_have_no_known_number() {
+        let cards = cards::find_all("t4, rtx 4090").unwrap();
+        let machine = find("k8s-default").unwrap().machine().with_cards(&cards);
+        assert!(machine.gpus.devices[0].torch_index.gap().is_some());
+        let cards = cards::find_all("2x t4").unwrap();
+        let machine = find("k8s-default").unwrap().machine().with_cards(&cards);
+        assert_eq!(machine.gpus.devices[1].torch_index, Fact::Known(Some(1)));
     }
 
     #[test]
