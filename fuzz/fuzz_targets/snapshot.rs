@@ -1,0 +1,140 @@
+//! A memory snapshot or a trace of anyone's making: read within bounds and replayed, or refused with a
+//! message fit to show.
+#![no_main]
+
+use brimful_allocsim::agreement::agreement;
+use brimful_allocsim::from_snapshot::EmptyCacheCalls;
+use brimful_allocsim::pickle;
+use brimful_allocsim::replay::{Setup, replay};
+use brimful_allocsim::settings::Settings;
+use brimful_allocsim::snapshot::{self, Action, Snapshot};
+use brimful_allocsim::trace::Trace;
+use brimful_allocsim::version::TorchVersion;
+use libfuzzer_sys::fuzz_target;
+
+/// Longer traces only repeat what shorter ones do.
+const MOST_EVENTS: usize = 20_000;
+
+fuzz_target!(|data: &[u8]| {
+    pickles(data);
+    match snapshot::read(data) {
+        Ok(snapshot) => {
+            check_snapshot(&snapshot, data.len());
+            let trace = Trace::from_snapshot(&snapshot, 0, EmptyCacheCalls::Infer);
+            assert_eq!(trace.check(), Ok(()), "what a snapshot becomes is in order");
+            let read_again = Trace::from_bytes(&trace.to_bytes()).expect("a trace's own bytes");
+            assert_eq!(read_again, trace);
+            replays(&trace);
+        }
+        Err(error) => shown(&error.to_string(), error.hint()),
+    }
+    if let Ok(trace) = Trace::from_bytes(data) {
+        let read_again = Trace::from_bytes(&trace.to_bytes()).expect("a trace's own bytes");
+        assert_eq!(read_again, trace);
+        replays(&trace);
+    }
+});
+
+fn pickles(data: &[u8]) {
+    // Limits below the usual ones, so that the refusals are reached too.
+    let tight = pickle::Limits {
+        max_built_bytes: 512,
+        max_depth: 3,
+        max_memo_entries: 8,
+    };
+    for limits in [tight, pickle::limits_for(data.len())] {
+        match pickle::read(data, &limits) {
+            Ok(document) => {
+                let _ = format!("{document:?}");
+            }
+            Err(error) => shown(&error.to_string(), error.hint()),
+        }
+    }
+}
+
+fn check_snapshot(snapshot: &Snapshot, n_bytes: usize) {
+    let n_frames = snapshot.frames.len();
+    let in_table = |frames: Option<u32>| frames.is_none_or(|idx| (idx as usize) < n_frames);
+    let mut n_records = snapshot.segments.len();
+    for segment in &snapshot.segments {
+        n_records += segment.blocks.len();
+        for block in &segment.blocks {
+            assert!(
+                in_table(block.frames),
+                "a block points to a frame that exists"
+            );
+            assert!(
+                block.address.checked_add(block.size).is_some(),
+                "a block ends in memory"
+            );
+        }
+    }
+    for entry in snapshot.traces.iter().flatten() {
+        n_records += 1;
+        assert!(
+            in_table(entry.frames),
+            "an event points to a frame that exists"
+        );
+        if let Action::Other(idx) = entry.action {
+            assert!(
+                (idx as usize) < snapshot.other_actions.len(),
+                "a name that exists"
+            );
+        }
+    }
+    assert!(
+        n_records <= 1024 + n_bytes / 16,
+        "no more records than bytes allow"
+    );
+}
+
+/// Plain and with every setting that changes how segments are made, cut or given back; with room and without.
+fn replays(trace: &Trace) {
+    if trace.events.len() > MOST_EVENTS {
+        return;
+    }
+    let version = TorchVersion::NEWEST_CHECKED;
+    for (conf, capacity) in [
+        ("", 1 << 40),
+        ("", 64 << 20),
+        ("expandable_segments:True", 1 << 40),
+        ("expandable_segments:True,max_split_size_mb:64", 256 << 20),
+        ("max_split_size_mb:21,roundup_power2_divisions:4", 256 << 20),
+        (
+            "garbage_collection_threshold:0.3,per_process_memory_fraction:0.5",
+            256 << 20,
+        ),
+        ("large_segment_size_mb:11", 1 << 40),
+    ] {
+        let settings = Settings::parse(conf, version).expect("valid settings");
+        let outcome = replay(
+            trace,
+            &Setup {
+                capacity,
+                held: 0,
+                settings,
+                version,
+            },
+        );
+        let peaks = outcome.statistics;
+        assert!(
+            peaks.allocated.peak <= peaks.reserved.peak,
+            "allocated memory is reserved"
+        );
+        assert!(
+            peaks.requested.peak <= peaks.active.peak,
+            "what was asked for lies in blocks"
+        );
+        assert!(peaks.reserved.peak <= capacity, "no more than the card has");
+    }
+    let _ = agreement(trace, &Settings::default(), version);
+}
+
+fn shown(message: &str, hint: &str) {
+    assert!(!hint.is_empty(), "a refusal says what to do");
+    assert!(message.len() < 2000, "a message, not a page");
+    assert!(
+        !message.chars().any(char::is_control),
+        "no escape of the file's reaches the terminal"
+    );
+}
