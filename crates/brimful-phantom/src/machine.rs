@@ -1,0 +1,214 @@
+//! The devices of this process, read at the first call that needs them.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use crate::abi::{self, INVALID_DEVICE, NO_DEVICE, exports, lock};
+use crate::card::{self, Board, Limits};
+use crate::config::{self, DeviceSpec};
+use crate::memory::DeviceMemory;
+
+/// One device and its memory.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Place among all devices; `CUDA_VISIBLE_DEVICES` changes ordinals, not this.
+    pub(crate) index: usize,
+    pub(crate) spec: DeviceSpec,
+    pub(crate) limits: Limits,
+    pub(crate) board: Board,
+    pub(crate) memory: Mutex<DeviceMemory>,
+    /// Whether the program has used it, so that a primary context exists.
+    pub(crate) active: AtomicBool,
+}
+
+impl Device {
+    /// Total, free and used bytes as the driver would tell them.
+    pub(crate) fn shown_memory(&self) -> [u64; 3] {
+        let memory = lock(&self.memory);
+        let (total, used) = (self.spec.memory, memory.used());
+        [total, memory.free().min(total.saturating_sub(used)), used]
+    }
+}
+
+/// All devices, and those the program may see.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) devices: Vec<Device>,
+    pub(crate) visible: Vec<usize>,
+}
+
+static CONFIGURED: Mutex<Option<String>> = Mutex::new(None);
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
+thread_local! {
+    static CURRENT: Cell<c_int> = const { Cell::new(0) };
+}
+
+exports! {
+    /// Describes the devices from inside the process; wins over the environment.
+    ///
+    /// Gives 0, or 1 if the devices were already read, or 2 if the text is malformed (the reason goes to
+    /// stderr).
+    fn brimful_phantom_configure(text: *const c_char) {
+        if MACHINE.get().is_some() {
+            abi::say("brimful_phantom_configure came after the first CUDA call; the devices stay as they are");
+            return 1;
+        }
+        let text = abi::text(text);
+        if let Err(reason) = config::parse_devices(&text) {
+            abi::say(&reason);
+            return 2;
+        }
+        *lock(&CONFIGURED) = Some(text);
+        0
+    }
+}
+
+pub(crate) fn machine() -> &'static Machine {
+    MACHINE.get_or_init(|| {
+        if let Some(evidence) = real_driver() {
+            abi::say(&format!(
+                "a real NVIDIA driver is present (`{evidence}`), so there are no phantom devices.\n  \
+                 hint: set BRIMFUL_PHANTOM_BESIDE_DRIVER=1 to have them all the same"
+            ));
+            return Machine::default();
+        }
+        let text = lock(&CONFIGURED)
+            .take()
+            .or_else(|| environment("BRIMFUL_PHANTOM_DEVICES"))
+            .unwrap_or_else(|| config::DEFAULT.to_owned());
+        match config::parse_devices(&text) {
+            Ok(specs) => build(specs, environment("CUDA_VISIBLE_DEVICES").as_deref()),
+            Err(reason) => {
+                abi::say(&format!("BRIMFUL_PHANTOM_DEVICES: {reason}"));
+                Machine::default()
+            }
+        }
+    })
+}
+
+fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> Machine {
+    let devices: Vec<Device> = specs
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, spec)| {
+            Some(Device {
+                index,
+                limits: card::limits(spec.cc)?,
+                board: card::nearest_board(spec.cc, spec.multiprocessors)?,
+                memory: Mutex::new(DeviceMemory::new(index, spec.room, spec.held)),
+                active: AtomicBool::new(false),
+                spec,
+            })
+        })
+        .collect();
+    let visible = config::visible(visible, devices.len());
+    Machine { devices, visible }
+}
+
+/// A variable's text, asked of the C library and not of a copy made at start.
+///
+/// Python's `os.environ` writes through `putenv`, which this sees.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The file that shows a real driver, unless the person wants phantoms beside it.
+fn real_driver() -> Option<String> {
+    if environment("BRIMFUL_PHANTOM_BESIDE_DRIVER").as_deref() == Some("1") {
+        return None;
+    }
+    // The other root is for tests: a machine with a driver cannot be had everywhere.
+    let root = environment("BRIMFUL_PHANTOM_ROOT").unwrap_or_else(|| "/".to_owned());
+    ["proc/driver/nvidia/version", "dev/nvidiactl"]
+        .into_iter()
+        .map(|file| Path::new(&root).join(file))
+        .find(|path| path.exists())
+        .map(|path| path.display().to_string())
+}
+
+pub(crate) fn count() -> c_int {
+    c_int::try_from(machine().visible.len()).unwrap_or(0)
+}
+
+/// The device with this ordinal among the visible ones.
+pub(crate) fn device(ordinal: c_int) -> Option<&'static Device> {
+    let machine = machine();
+    let index = machine.visible.get(usize::try_from(ordinal).ok()?)?;
+    machine.devices.get(*index)
+}
+
+/// The ordinal of a device among the visible ones.
+pub(crate) fn ordinal_of(index: usize) -> Option<c_int> {
+    let place = machine().visible.iter().position(|shown| *shown == index)?;
+    c_int::try_from(place).ok()
+}
+
+pub(crate) fn current_ordinal() -> c_int {
+    CURRENT.get()
+}
+
+/// The calling thread's device; using it brings its context into being.
+pub(crate) fn current() -> Option<&'static Device> {
+    let found = device(CURRENT.get())?;
+    found.active.store(true, Ordering::Relaxed);
+    Some(found)
+}
+
+/// Changes the calling thread's device; the CUDA error code.
+pub(crate) fn set_current(ordinal: c_int) -> c_int {
+    match device(ordinal) {
+        Some(found) => {
+            found.active.store(true, Ordering::Relaxed);
+            CURRENT.set(ordinal);
+            abi::SUCCESS
+        }
+        None => no_such_device(),
+    }
+}
+
+/// What to answer for an ordinal that names nothing.
+pub(crate) fn no_such_device() -> c_int {
+    if machine().visible.is_empty() {
+        NO_DEVICE
+    } else {
+        INVALID_DEVICE
+    }
+}
+
+/// The PCI address under which runtime and NVML agree on a device.
+pub(crate) fn pci_address(index: usize) -> String {
+    format!("0000:00:{:02X}.0", pci_slot(index))
+}
+
+pub(crate) fn pci_slot(index: usize) -> usize {
+    4 + index
+}
+
+/// The reverse of [`pci_address`]; NVML also writes the domain with eight digits.
+pub(crate) fn index_of_pci(text: &str) -> Option<usize> {
+    let slot = text.split(':').nth(2)?.split('.').next()?;
+    let slot = usize::from_str_radix(slot, 16).ok()?;
+    let index = slot.checked_sub(4)?;
+    (index < machine().devices.len()).then_some(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visible_devices_get_new_ordinals_but_keep_their_memory() {
+        let specs = config::parse_devices(
+            "memory=100,cc=7.5,multiprocessors=1;memory=200,cc=8.0,multiprocessors=1;memory=300,cc=9.0,multiprocessors=1",
+        )
+        .unwrap();
+        let machine = build(specs, Some("2,0"));
+        assert_eq!(machine.visible, [2, 0]);
+        let first = &machine.devices[machine.visible[0]];
+        assert_eq!((first.index, first.spec.memory), (2, 300));
+    }
+}

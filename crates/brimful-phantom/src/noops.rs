@@ -1,0 +1,302 @@
+//! Entry points that succeed and do nothing, by library.
+//!
+//! The names are those which the libraries of PyTorch 2.9.1 (CUDA 12), 2.13.0 and 2.15.0 (CUDA 13) and of
+//! torchvision import (`nm -D --undefined-only`) and which have no out-parameter that a caller reads,
+//! together with common companions that other programs look up. What has something to answer stands in the
+//! library's own file.
+
+use crate::abi::noops;
+
+// The CUDA runtime.
+noops! {
+    __cudaRegisterFatBinaryEnd __cudaRegisterVar __cudaUnregisterFatBinary cudaCtxResetPersistingL2Cache
+    cudaDeviceDisablePeerAccess cudaDeviceEnablePeerAccess cudaDeviceFlushGPUDirectRDMAWrites
+    cudaDeviceGraphMemTrim cudaDeviceReset cudaDeviceSetCacheConfig cudaDeviceSetGraphMemAttribute
+    cudaDeviceSetLimit cudaDeviceSetMemPool cudaDeviceSynchronize cudaEventQuery cudaEventSynchronize
+    cudaFuncSetAttribute cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig cudaGraphAddDependencies
+    cudaGraphExecDestroy cudaGraphExecUpdate cudaGraphReleaseUserObject cudaGraphRetainUserObject
+    cudaGraphUpload cudaIpcCloseMemHandle cudaKernelSetAttributeForDevice cudaLibraryUnload cudaMemAdvise
+    cudaMemPoolDestroy cudaMemPoolSetAccess cudaMemPoolSetAttribute cudaMemPoolTrimTo cudaMemPrefetchAsync
+    cudaMemcpyBatchAsync cudaMemcpyFromSymbolAsync cudaMemcpyToSymbol cudaMemcpyToSymbolAsync cudaMemset2D
+    cudaMemset2DAsync cudaProfilerStart cudaProfilerStop cudaSetDeviceFlags cudaSetValidDevices
+    cudaStreamAttachMemAsync cudaStreamCopyAttributes cudaStreamGetAttribute cudaStreamSetAttribute
+    cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2 cudaUserObjectRelease
+    cudaUserObjectRetain
+}
+
+// cuBLAS and cuBLASLt.
+noops! {
+    cublasCaxpy_v2 cublasCcopy_v2 cublasCdgmm cublasCdotc_v2 cublasCdotu_v2 cublasCgeam cublasCgemm3m
+    cublasCgemmBatched cublasCgemmStridedBatched cublasCgemm_v2 cublasCgemv_v2 cublasCgerc_v2
+    cublasCgeru_v2 cublasCgetrfBatched cublasChemm_v2 cublasChemv_v2 cublasCher2_v2 cublasCher2k_v2
+    cublasCher_v2 cublasCherk_v2 cublasCrot_v2 cublasCrotg_v2 cublasCscal_v2 cublasCsrot_v2
+    cublasCsscal_v2 cublasCswap_v2 cublasCsymm_v2 cublasCsymv_v2 cublasCsyr2_v2 cublasCsyr2k_v2
+    cublasCsyr_v2 cublasCsyrk_v2 cublasCtrmm_v2 cublasCtrmv_v2 cublasCtrsmBatched cublasCtrsm_v2
+    cublasCtrsv_v2 cublasDasum_v2 cublasDaxpy_v2 cublasDcopy_v2 cublasDdgmm cublasDdot_v2 cublasDestroy_v2
+    cublasDgeam cublasDgemmBatched cublasDgemmStridedBatched cublasDgemm_v2 cublasDgemv_v2 cublasDger_v2
+    cublasDgetrfBatched cublasDnrm2_v2 cublasDotEx cublasDrot_v2 cublasDrotg_v2 cublasDrotm_v2
+    cublasDrotmg_v2 cublasDscal_v2 cublasDswap_v2 cublasDsymm_v2 cublasDsymv_v2 cublasDsyr2_v2
+    cublasDsyr2k_v2 cublasDsyr_v2 cublasDsyrk_v2 cublasDtrmm_v2 cublasDtrmv_v2 cublasDtrsmBatched
+    cublasDtrsm_v2 cublasDtrsv_v2 cublasDzasum_v2 cublasDznrm2_v2 cublasGemmBatchedEx cublasGemmEx
+    cublasGemmGroupedBatchedEx cublasGemmStridedBatchedEx cublasGetMatrixAsync cublasGetVectorAsync
+    cublasHgemm cublasHgemmStridedBatched cublasIcamax_v2 cublasIcamin_v2 cublasIdamax_v2 cublasIdamin_v2
+    cublasIsamax_v2 cublasIsamin_v2 cublasIzamax_v2 cublasIzamin_v2 cublasLoggerConfigure cublasLtDestroy
+    cublasLtMatmul cublasLtMatmulAlgoConfigSetAttribute cublasLtMatmulDescDestroy
+    cublasLtMatmulDescSetAttribute cublasLtMatmulPreferenceDestroy cublasLtMatmulPreferenceSetAttribute
+    cublasLtMatrixLayoutDestroy cublasLtMatrixLayoutSetAttribute cublasLtMatrixTransform
+    cublasLtMatrixTransformDescDestroy cublasSasum_v2 cublasSaxpy_v2 cublasScasum_v2 cublasScnrm2_v2
+    cublasScopy_v2 cublasSdgmm cublasSdot_v2 cublasSetAtomicsMode cublasSetMathMode cublasSetMatrixAsync
+    cublasSetPointerMode_v2 cublasSetSmCountTarget cublasSetStream_v2 cublasSetVectorAsync
+    cublasSetWorkspace_v2 cublasSgeam cublasSgemmBatched cublasSgemmEx cublasSgemmStridedBatched
+    cublasSgemm_v2 cublasSgemv_v2 cublasSger_v2 cublasSgetrfBatched cublasSnrm2_v2 cublasSrot_v2
+    cublasSrotg_v2 cublasSrotm_v2 cublasSrotmg_v2 cublasSscal_v2 cublasSswap_v2 cublasSsymm_v2
+    cublasSsymv_v2 cublasSsyr2_v2 cublasSsyr2k_v2 cublasSsyr_v2 cublasSsyrk_v2 cublasStrmm_v2
+    cublasStrmv_v2 cublasStrsmBatched cublasStrsm_v2 cublasStrsv_v2 cublasZaxpy_v2 cublasZcopy_v2
+    cublasZdgmm cublasZdotc_v2 cublasZdotu_v2 cublasZdrot_v2 cublasZdscal_v2 cublasZgeam
+    cublasZgemmBatched cublasZgemmStridedBatched cublasZgemm_v2 cublasZgemv_v2 cublasZgerc_v2
+    cublasZgeru_v2 cublasZgetrfBatched cublasZhemm_v2 cublasZhemv_v2 cublasZher2_v2 cublasZher2k_v2
+    cublasZher_v2 cublasZherk_v2 cublasZrot_v2 cublasZrotg_v2 cublasZscal_v2 cublasZswap_v2 cublasZsymm_v2
+    cublasZsymv_v2 cublasZsyr2_v2 cublasZsyr2k_v2 cublasZsyr_v2 cublasZsyrk_v2 cublasZtrmm_v2
+    cublasZtrmv_v2 cublasZtrsmBatched cublasZtrsm_v2 cublasZtrsv_v2
+}
+
+// cuDNN.
+noops! {
+    cudnnAdvVersionCheck cudnnBatchNormalizationBackwardEx cudnnBatchNormalizationForwardInference
+    cudnnBatchNormalizationForwardTrainingEx cudnnCTCLoss cudnnCTCLoss_v8 cudnnCnnVersionCheck
+    cudnnConvolutionBackwardData cudnnConvolutionBackwardFilter cudnnConvolutionBiasActivationForward
+    cudnnConvolutionForward cudnnDestroy cudnnDestroyActivationDescriptor cudnnDestroyCTCLossDescriptor
+    cudnnDestroyConvolutionDescriptor cudnnDestroyDropoutDescriptor cudnnDestroyPoolingDescriptor
+    cudnnDestroySpatialTransformerDescriptor cudnnGraphVersionCheck cudnnOpsVersionCheck
+    cudnnPoolingForward cudnnRNNBackwardData_v8 cudnnRNNBackwardWeights_v8 cudnnRNNForward
+    cudnnRestoreDropoutDescriptor cudnnSetActivationDescriptor cudnnSetCTCLossDescriptorEx
+    cudnnSetCTCLossDescriptor_v9 cudnnSetConvolutionGroupCount cudnnSetConvolutionMathType
+    cudnnSetConvolutionNdDescriptor cudnnSetDropoutDescriptor cudnnSetPooling2dDescriptor
+    cudnnSetSpatialTransformerNdDescriptor cudnnSetStream cudnnSpatialTfGridGeneratorBackward
+    cudnnSpatialTfGridGeneratorForward cudnnSpatialTfSamplerBackward cudnnSpatialTfSamplerForward
+}
+
+// cuSPARSE and cuSPARSELt.
+noops! {
+    cusparseCbsrmm cusparseCbsrmv cusparseCbsrsm2_analysis cusparseCbsrsm2_solve cusparseCbsrsv2_analysis
+    cusparseCbsrsv2_solve cusparseCcsrgeam2 cusparseCreateIdentityPermutation cusparseCsrSetPointers
+    cusparseCsrSetStridedBatch cusparseDbsrmm cusparseDbsrmv cusparseDbsrsm2_analysis
+    cusparseDbsrsm2_solve cusparseDbsrsv2_analysis cusparseDbsrsv2_solve cusparseDcsrgeam2 cusparseDestroy
+    cusparseDestroyBsrsm2Info cusparseDestroyBsrsv2Info cusparseDestroyDnMat cusparseDestroyDnVec
+    cusparseDestroyMatDescr cusparseDnMatSetStridedBatch cusparseLtDenseDescriptorInit cusparseLtInit
+    cusparseLtMatDescriptorDestroy cusparseLtMatmul cusparseLtMatmulAlgSelectionInit
+    cusparseLtMatmulAlgSetAttribute cusparseLtMatmulDescSetAttribute cusparseLtMatmulDescriptorInit
+    cusparseLtMatmulPlanDestroy cusparseLtMatmulPlanInit cusparseLtMatmulSearch cusparseLtSpMMACompress2
+    cusparseLtStructuredDescriptorInit cusparseSDDMM cusparseSDDMM_preprocess cusparseSbsrmm
+    cusparseSbsrmv cusparseSbsrsm2_analysis cusparseSbsrsm2_solve cusparseSbsrsv2_analysis
+    cusparseSbsrsv2_solve cusparseScsrgeam2 cusparseSetMatDiagType cusparseSetMatFillMode
+    cusparseSetMatIndexBase cusparseSetMatType cusparseSetPointerMode cusparseSetStream
+    cusparseSpGEMM_copy cusparseSpGEMM_destroyDescr cusparseSpMM cusparseSpMV cusparseSpMatSetAttribute
+    cusparseSpSM_analysis cusparseSpSM_destroyDescr cusparseSpSM_solve cusparseSpSV_analysis
+    cusparseSpSV_destroyDescr cusparseSpSV_solve cusparseXcoo2csr cusparseXcoosortByRow cusparseXcsrsort
+    cusparseZbsrmm cusparseZbsrmv cusparseZbsrsm2_analysis cusparseZbsrsm2_solve cusparseZbsrsv2_analysis
+    cusparseZbsrsv2_solve cusparseZcsrgeam2
+}
+
+// cuSOLVER.
+noops! {
+    cusolverDnCgeqrf cusolverDnCgesvd cusolverDnCgesvdaStridedBatched cusolverDnCgesvdj
+    cusolverDnCgesvdjBatched cusolverDnCgetrf cusolverDnCgetrs cusolverDnCheevd cusolverDnCheevj
+    cusolverDnCheevjBatched cusolverDnCpotrf cusolverDnCpotrfBatched cusolverDnCpotrs
+    cusolverDnCpotrsBatched cusolverDnCsytrf cusolverDnCungqr cusolverDnCunmqr cusolverDnDestroy
+    cusolverDnDestroyGesvdjInfo cusolverDnDestroyParams cusolverDnDestroySyevjInfo cusolverDnDgeqrf
+    cusolverDnDgesvd cusolverDnDgesvdaStridedBatched cusolverDnDgesvdj cusolverDnDgesvdjBatched
+    cusolverDnDgetrf cusolverDnDgetrs cusolverDnDorgqr cusolverDnDormqr cusolverDnDpotrf
+    cusolverDnDpotrfBatched cusolverDnDpotrs cusolverDnDpotrsBatched cusolverDnDsyevd cusolverDnDsyevj
+    cusolverDnDsyevjBatched cusolverDnDsytrf cusolverDnSetStream cusolverDnSgeqrf cusolverDnSgesvd
+    cusolverDnSgesvdaStridedBatched cusolverDnSgesvdj cusolverDnSgesvdjBatched cusolverDnSgetrf
+    cusolverDnSgetrs cusolverDnSorgqr cusolverDnSormqr cusolverDnSpotrf cusolverDnSpotrfBatched
+    cusolverDnSpotrs cusolverDnSpotrsBatched cusolverDnSsyevd cusolverDnSsyevj cusolverDnSsyevjBatched
+    cusolverDnSsytrf cusolverDnXgeev cusolverDnXgeqrf cusolverDnXgesvdjSetMaxSweeps
+    cusolverDnXgesvdjSetSortEig cusolverDnXgesvdjSetTolerance cusolverDnXpotrf cusolverDnXpotrs
+    cusolverDnXsyevBatched cusolverDnXsyevd cusolverDnXsytrs cusolverDnZgeqrf cusolverDnZgesvd
+    cusolverDnZgesvdaStridedBatched cusolverDnZgesvdj cusolverDnZgesvdjBatched cusolverDnZgetrf
+    cusolverDnZgetrs cusolverDnZheevd cusolverDnZheevj cusolverDnZheevjBatched cusolverDnZpotrf
+    cusolverDnZpotrfBatched cusolverDnZpotrs cusolverDnZpotrsBatched cusolverDnZsytrf cusolverDnZungqr
+    cusolverDnZunmqr
+}
+
+// cuFFT.
+noops! {
+    cufftDestroy cufftSetAutoAllocation cufftSetStream cufftSetWorkArea cufftXtExec
+}
+
+// cuRAND.
+noops! {
+    curandCreateGenerator curandDestroyGenerator curandGenerateNormal curandGenerateUniform
+    curandSetPseudoRandomGeneratorSeed curandSetStream
+}
+
+// cuFile.
+noops! {
+    cuFileBufDeregister cuFileBufRegister cuFileDriverClose cuFileDriverClose_v2 cuFileDriverOpen
+    cuFileHandleDeregister cuFileHandleRegister cuFileRead cuFileWrite
+}
+
+// CUPTI.
+noops! {
+    cuptiActivityConfigurePCSampling cuptiActivityDisable cuptiActivityEnable cuptiActivityEnableContext
+    cuptiActivityEnableCudaEventDeviceTimestamps cuptiActivityEnableDriverApi
+    cuptiActivityEnableRuntimeApi cuptiActivityFlushAll cuptiActivityFlushPeriod
+    cuptiActivityPopExternalCorrelationId cuptiActivityPushExternalCorrelationId
+    cuptiActivityRegisterCallbacks cuptiActivityRegisterTimestampCallback cuptiActivitySetAttribute
+    cuptiEnableCallback cuptiEnableDomain cuptiFinalize cuptiSupportedDomains cuptiUnsubscribe
+}
+
+// The rest of the public driver interface: static CUDA runtimes look all of it up when they start.
+noops! {
+    cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2 cuArrayCreate
+    cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2
+    cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties cuCheckpointProcessCheckpoint
+    cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState cuCheckpointProcessLock
+    cuCheckpointProcessRestore cuCheckpointProcessUnlock cuCoredumpGetAttribute
+    cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach
+    cuCtxDestroy cuCtxDestroy_v2 cuCtxDetach cuCtxDisablePeerAccess cuCtxEnablePeerAccess
+    cuCtxFromGreenCtx cuCtxGetCacheConfig cuCtxGetDevResource cuCtxGetExecAffinity cuCtxGetSharedMemConfig
+    cuCtxRecordEvent cuCtxResetPersistingL2Cache cuCtxSetCacheConfig cuCtxSetFlags cuCtxSetLimit
+    cuCtxSetSharedMemConfig cuCtxSynchronize cuCtxSynchronize_v2 cuCtxWaitEvent cuDestroyExternalMemory
+    cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount cuDeviceGetByPCIBusId
+    cuDeviceGetDefaultMemPool cuDeviceGetExecAffinitySupport cuDeviceGetGraphMemAttribute
+    cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetMemPool cuDeviceGetNvSciSyncAttributes
+    cuDeviceGetP2PAtomicCapabilities cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth
+    cuDeviceGraphMemTrim cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxReset
+    cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
+    cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceSetMemPool
+    cuDeviceUnregisterAsyncNotification cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect
+    cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect cuEGLStreamConsumerReleaseFrame
+    cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect cuEGLStreamProducerPresentFrame
+    cuEGLStreamProducerReturnFrame cuEventCreateFromEGLSync cuEventDestroy cuEventDestroy_v2 cuEventQuery
+    cuEventRecordWithFlags cuEventSynchronize cuExternalMemoryGetMappedBuffer
+    cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncGetParamInfo cuFuncIsLoaded
+    cuFuncLoad cuFuncSetAttribute cuFuncSetBlockShape cuFuncSetCacheConfig cuFuncSetSharedMemConfig
+    cuFuncSetSharedSize cuGLCtxCreate cuGLGetDevices cuGLInit cuGLMapBufferObject cuGLMapBufferObjectAsync
+    cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync
+    cuGLUnregisterBufferObject cuGraphAddBatchMemOpNode cuGraphAddChildGraphNode cuGraphAddDependencies
+    cuGraphAddDependencies_v2 cuGraphAddEmptyNode cuGraphAddEventRecordNode cuGraphAddEventWaitNode
+    cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode cuGraphAddHostNode
+    cuGraphAddKernelNode cuGraphAddKernelNode_v2 cuGraphAddMemAllocNode cuGraphAddMemFreeNode
+    cuGraphAddMemcpyNode cuGraphAddMemsetNode cuGraphAddNode cuGraphAddNode_v2
+    cuGraphBatchMemOpNodeGetParams cuGraphBatchMemOpNodeSetParams cuGraphChildGraphNodeGetGraph
+    cuGraphClone cuGraphConditionalHandleCreate cuGraphCreate cuGraphDebugDotPrint cuGraphDestroy
+    cuGraphDestroyNode cuGraphEventRecordNodeGetEvent cuGraphEventRecordNodeSetEvent
+    cuGraphEventWaitNodeGetEvent cuGraphEventWaitNodeSetEvent cuGraphExecBatchMemOpNodeSetParams
+    cuGraphExecChildGraphNodeSetParams cuGraphExecDestroy cuGraphExecEventRecordNodeSetEvent
+    cuGraphExecEventWaitNodeSetEvent cuGraphExecExternalSemaphoresSignalNodeSetParams
+    cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecGetFlags cuGraphExecHostNodeSetParams
+    cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2 cuGraphExecMemcpyNodeSetParams
+    cuGraphExecMemsetNodeSetParams cuGraphExecNodeSetParams cuGraphExecUpdate cuGraphExecUpdate_v2
+    cuGraphExternalSemaphoresSignalNodeGetParams cuGraphExternalSemaphoresSignalNodeSetParams
+    cuGraphExternalSemaphoresWaitNodeGetParams cuGraphExternalSemaphoresWaitNodeSetParams cuGraphGetEdges
+    cuGraphGetEdges_v2 cuGraphGetNodes cuGraphGetRootNodes cuGraphHostNodeGetParams
+    cuGraphHostNodeSetParams cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphInstantiateWithParams
+    cuGraphInstantiate_v2 cuGraphKernelNodeCopyAttributes cuGraphKernelNodeGetAttribute
+    cuGraphKernelNodeGetParams cuGraphKernelNodeGetParams_v2 cuGraphKernelNodeSetAttribute
+    cuGraphKernelNodeSetParams cuGraphKernelNodeSetParams_v2 cuGraphMemAllocNodeGetParams
+    cuGraphMemFreeNodeGetParams cuGraphMemcpyNodeGetParams cuGraphMemcpyNodeSetParams
+    cuGraphMemsetNodeGetParams cuGraphMemsetNodeSetParams cuGraphNodeFindInClone
+    cuGraphNodeGetDependencies cuGraphNodeGetDependencies_v2 cuGraphNodeGetDependentNodes
+    cuGraphNodeGetDependentNodes_v2 cuGraphNodeGetEnabled cuGraphNodeGetType cuGraphNodeSetEnabled
+    cuGraphNodeSetParams cuGraphReleaseUserObject cuGraphRemoveDependencies cuGraphRemoveDependencies_v2
+    cuGraphRetainUserObject cuGraphUpload cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer
+    cuGraphicsGLRegisterImage cuGraphicsMapResources cuGraphicsResourceGetMappedEglFrame
+    cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer
+    cuGraphicsResourceGetMappedPointer_v2 cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2
+    cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnregisterResource
+    cuGraphicsVDPAURegisterOutputSurface cuGraphicsVDPAURegisterVideoSurface cuGreenCtxDestroy
+    cuGreenCtxGetDevResource cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate
+    cuGreenCtxWaitEvent cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle
+    cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
+    cuKernelGetLibrary cuKernelGetParamInfo cuKernelSetAttribute cuKernelSetCacheConfig cuLaunch
+    cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLibraryEnumerateKernels
+    cuLibraryGetManaged cuLibraryGetUnifiedFunction cuLibraryUnload cuLinkAddData cuLinkAddData_v2
+    cuLinkAddFile cuLinkAddFile_v2 cuLinkCreate cuLinkDestroy cuLogsCurrent cuLogsDumpToFile
+    cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2
+    cuMemAllocHost cuMemAllocManaged cuMemAllocPitch cuMemAllocPitch_v2 cuMemBatchDecompressAsync
+    cuMemDiscardAndPrefetchBatchAsync cuMemDiscardBatchAsync cuMemGetDefaultMemPool
+    cuMemGetHandleForAddressRange cuMemGetMemPool cuMemHostGetDevicePointer cuMemHostGetFlags
+    cuMemHostRegister cuMemMapArrayAsync cuMemPoolCreate cuMemPoolDestroy cuMemPoolExportPointer
+    cuMemPoolExportToShareableHandle cuMemPoolGetAccess cuMemPoolGetAttribute
+    cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPoolSetAccess cuMemPoolSetAttribute
+    cuMemPoolTrimTo cuMemPrefetchAsync cuMemPrefetchAsync_v2 cuMemPrefetchBatchAsync
+    cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D cuMemcpy2DAsync
+    cuMemcpy2DAsync_v2 cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2 cuMemcpy2D_v2 cuMemcpy3D cuMemcpy3DAsync
+    cuMemcpy3DAsync_v2 cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_v2 cuMemcpy3DPeer cuMemcpy3DPeerAsync
+    cuMemcpy3D_v2 cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoH cuMemcpyAtoHAsync
+    cuMemcpyAtoHAsync_v2 cuMemcpyAtoH_v2 cuMemcpyBatchAsync cuMemcpyBatchAsync_v2 cuMemcpyDtoA
+    cuMemcpyDtoA_v2 cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyHtoA
+    cuMemcpyHtoAAsync cuMemcpyHtoAAsync_v2 cuMemcpyHtoA_v2 cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyPeer
+    cuMemcpyPeerAsync cuMemsetD16 cuMemsetD16Async cuMemsetD16_v2 cuMemsetD2D16 cuMemsetD2D16Async
+    cuMemsetD2D16_v2 cuMemsetD2D32 cuMemsetD2D32Async cuMemsetD2D32_v2 cuMemsetD2D8 cuMemsetD2D8Async
+    cuMemsetD2D8_v2 cuMemsetD32 cuMemsetD32Async cuMemsetD32_v2 cuMemsetD8 cuMipmappedArrayCreate
+    cuMipmappedArrayDestroy cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements
+    cuMipmappedArrayGetSparseProperties cuModuleEnumerateFunctions cuModuleGetSurfRef cuModuleGetTexRef
+    cuModuleUnload cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastUnbind
+    cuOccupancyAvailableDynamicSMemPerBlock cuOccupancyMaxPotentialBlockSize
+    cuOccupancyMaxPotentialBlockSizeWithFlags cuParamSetSize cuParamSetTexRef cuParamSetf cuParamSeti
+    cuParamSetv cuPointerSetAttribute cuProfilerInitialize cuProfilerStart cuProfilerStop
+    cuSignalExternalSemaphoresAsync cuStreamAddCallback cuStreamAttachMemAsync cuStreamBatchMemOp
+    cuStreamBatchMemOp_v2 cuStreamBeginCapture cuStreamBeginCaptureToGraph cuStreamBeginCapture_v2
+    cuStreamCopyAttributes cuStreamDestroy cuStreamDestroy_v2 cuStreamEndCapture cuStreamGetAttribute
+    cuStreamGetCtx_v2 cuStreamGetDevice cuStreamGetFlags cuStreamGetGreenCtx cuStreamGetId
+    cuStreamGetPriority cuStreamQuery cuStreamSetAttribute cuStreamUpdateCaptureDependencies
+    cuStreamUpdateCaptureDependencies_v2 cuStreamWaitValue32 cuStreamWaitValue32_v2 cuStreamWaitValue64
+    cuStreamWaitValue64_v2 cuStreamWriteValue32 cuStreamWriteValue32_v2 cuStreamWriteValue64
+    cuStreamWriteValue64_v2 cuSurfObjectCreate cuSurfObjectDestroy cuSurfObjectGetResourceDesc
+    cuSurfRefGetArray cuSurfRefSetArray cuTensorMapEncodeIm2colWide cuTensorMapReplaceAddress
+    cuTexObjectCreate cuTexObjectDestroy cuTexObjectGetResourceDesc cuTexObjectGetResourceViewDesc
+    cuTexObjectGetTextureDesc cuTexRefCreate cuTexRefDestroy cuTexRefGetAddress cuTexRefGetAddressMode
+    cuTexRefGetAddress_v2 cuTexRefGetArray cuTexRefGetBorderColor cuTexRefGetFilterMode cuTexRefGetFlags
+    cuTexRefGetFormat cuTexRefGetMaxAnisotropy cuTexRefGetMipmapFilterMode cuTexRefGetMipmapLevelBias
+    cuTexRefGetMipmapLevelClamp cuTexRefGetMipmappedArray cuTexRefSetAddress cuTexRefSetAddress2D
+    cuTexRefSetAddress2D_v2 cuTexRefSetAddress2D_v3 cuTexRefSetAddressMode cuTexRefSetAddress_v2
+    cuTexRefSetArray cuTexRefSetBorderColor cuTexRefSetFilterMode cuTexRefSetFlags cuTexRefSetFormat
+    cuTexRefSetMaxAnisotropy cuTexRefSetMipmapFilterMode cuTexRefSetMipmapLevelBias
+    cuTexRefSetMipmapLevelClamp cuTexRefSetMipmappedArray cuUserObjectCreate cuUserObjectRelease
+    cuUserObjectRetain cuVDPAUCtxCreate cuVDPAUGetDevice cuWaitExternalSemaphoresAsync
+}
+
+// NCCL.
+noops! {
+    ncclAllReduce ncclAlltoAll ncclCommDeregister ncclCommFinalize ncclCommResume ncclCommRevoke
+    ncclCommSuspend ncclCommWindowDeregister ncclDevCommDestroy ncclGather ncclGroupEnd
+    ncclGroupSimulateEnd ncclGroupStart ncclPutSignal ncclRecv ncclRedOpDestroy ncclReduce
+    ncclReduceScatter ncclSend ncclSignal ncclWaitSignal
+}
+
+// NVML.
+noops! {
+    nvmlInit nvmlInitWithFlags nvmlInit_v2 nvmlShutdown
+}
+
+// NVSHMEM: never initialised, so every question is answered with "no" or null.
+noops! {
+    nvshmem_barrier_all nvshmem_free nvshmem_init nvshmem_malloc nvshmem_ptr
+    nvshmem_selected_device_transport nvshmem_team_n_pes nvshmem_team_split_strided
+    nvshmemid_hostlib_finalize nvshmemid_hostlib_init_attr nvshmemid_init_status
+    nvshmemx_alltoallmem_on_stream nvshmemx_broadcastmem_on_stream nvshmemx_cumodule_init
+    nvshmemx_get_uniqueid nvshmemx_getmem_on_stream nvshmemx_mc_ptr nvshmemx_putmem_on_stream
+    nvshmemx_putmem_signal_on_stream nvshmemx_set_attr_uniqueid_args nvshmemx_signal_wait_until_on_stream
+}
+
+// NVRTC.
+noops! {
+    nvrtcAddNameExpression nvrtcCompileProgram nvrtcDestroyProgram nvrtcGetNumSupportedArchs
+}
+
+// nvJitLink.
+noops! {
+    nvJitLinkAddData nvJitLinkAddFile nvJitLinkComplete nvJitLinkDestroy
+}
+
+// NVTX.
+noops! {
+    nvtxDomainCreateA nvtxDomainDestroy nvtxDomainMarkEx nvtxDomainRangePop nvtxDomainRangePushEx
+    nvtxInitialize nvtxMarkA nvtxMarkEx nvtxMarkW nvtxNameCudaStreamA nvtxNameOsThreadA nvtxRangeEnd
+    nvtxRangePop nvtxRangePushA nvtxRangePushEx nvtxRangePushW nvtxRangeStartA nvtxRangeStartEx
+    nvtxRangeStartW
+}
