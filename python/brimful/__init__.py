@@ -16,10 +16,12 @@ Examples:
 
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
 from brimful._native import __version__
+from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
 
 __all__ = [
     "BrimfulError",
+    "Footprint",
     "InputError",
     "InternalError",
     "Machine",
@@ -27,5 +29,6 @@ __all__ = [
     "__version__",
     "card_names",
     "machine_names",
+    "predict",
     "probe",
 ]

@@ -679,3 +679,270 @@ class ProbeDocument:
             findings=tuple(Finding._from_json(item) for item in data["findings"]),
             gaps=tuple(Gap._from_json(item) for item in data["gaps"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetTerm:
+    """One line of the budget."""
+
+    name: str
+    """`weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`, `cached` (held by PyTorch, not in use: fragmentation), `context` or `nccl`."""
+    likely_bytes: int
+    """Bytes when most is in use; for `cached` what is held above that at the highest."""
+    safe_bytes: int
+    """The same with the uncertainty that belongs to this term."""
+    by_phase: tuple[PhaseBytes, ...]
+    """Bytes at the fullest moment of each phase."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> BudgetTerm:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            likely_bytes=data["likely_bytes"],
+            safe_bytes=data["safe_bytes"],
+            by_phase=tuple(PhaseBytes._from_json(item) for item in data["by_phase"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CurveColumn:
+    """One part of the memory curve: its highest values."""
+
+    allocated_bytes: int
+    """Bytes in use."""
+    reserved_bytes: int
+    """Bytes that PyTorch holds."""
+    step: int
+    """Steps that were complete."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> CurveColumn:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            allocated_bytes=data["allocated_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+            step=data["step"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFit:
+    """Whether the training fits a card."""
+
+    name: str
+    """The card."""
+    total_bytes: int
+    """What PyTorch sees of its memory."""
+    fits: bool
+    """Whether it fits, by the safe value."""
+    verdict: str
+    """`fits`, `tight` (the likely value fits, the safe one does not) or `does_not_fit`."""
+    headroom_bytes: int
+    """Bytes left by the safe value; negative: bytes missing."""
+    device_bytes: LikelyAndSafe
+    """The highest use of the card by the process."""
+    peak_reserved_bytes: int
+    """Bytes that PyTorch holds at the most."""
+    peak_allocated_bytes: int
+    """Bytes in use at the most."""
+    retries: int
+    """Times that PyTorch has to give cached memory back to go on."""
+    alloc_conf: str
+    """The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> GpuFit:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            total_bytes=data["total_bytes"],
+            fits=data["fits"],
+            verdict=data["verdict"],
+            headroom_bytes=data["headroom_bytes"],
+            device_bytes=LikelyAndSafe._from_json(data["device_bytes"]),
+            peak_reserved_bytes=data["peak_reserved_bytes"],
+            peak_allocated_bytes=data["peak_allocated_bytes"],
+            retries=data["retries"],
+            alloc_conf=data["alloc_conf"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LargestUse:
+    """What takes much."""
+
+    kind: str
+    """`weights`, `gradients`, … as in the budget."""
+    made_by: str
+    """The tensor, or the module or phase that made it."""
+    count: int
+    """How many allocations."""
+    bytes: int
+    """Bytes of all of them."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LargestUse:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            kind=data["kind"],
+            made_by=data["made_by"],
+            count=data["count"],
+            bytes=data["bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyAndSafe:
+    """A value and one that 95 of 100 runs stay below."""
+
+    likely: int
+    """The most likely value."""
+    safe: int
+    """What 95 of 100 runs stay below."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LikelyAndSafe:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            likely=data["likely"],
+            safe=data["safe"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseBytes:
+    """Bytes in a phase."""
+
+    phase: str
+    """`setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`."""
+    bytes: int
+    """Bytes."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PhaseBytes:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            phase=data["phase"],
+            bytes=data["bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseUse:
+    """The fullest moment of a phase."""
+
+    phase: str
+    """`setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`."""
+    allocated_bytes: int
+    """Bytes in use."""
+    reserved_bytes: int
+    """Bytes that PyTorch holds."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PhaseUse:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            phase=data["phase"],
+            allocated_bytes=data["allocated_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedPeak:
+    """The highest use of a card."""
+
+    gpu: str
+    """The card."""
+    allocated_bytes: int
+    """Bytes in tensors and scratch memory, as `torch.cuda.max_memory_allocated` would say."""
+    reserved_bytes: int
+    """Bytes that PyTorch holds, as `torch.cuda.max_memory_reserved` would say."""
+    device_bytes: LikelyAndSafe
+    """All of the process on the card, with the CUDA context."""
+    phase: str
+    """What the training is doing then."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictedPeak:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            gpu=data["gpu"],
+            allocated_bytes=data["allocated_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+            device_bytes=LikelyAndSafe._from_json(data["device_bytes"]),
+            phase=data["phase"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionCaveat:
+    """A reason to trust the figures less."""
+
+    id: str
+    """A stable name, such as `value_dependent_shape`."""
+    text: str
+    """What it means here."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictionCaveat:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            id=data["id"],
+            text=data["text"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredictDocument:
+    """Predicted GPU memory of a training command."""
+
+    schema_version: int
+    """The version of this document's form."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    command: tuple[str, ...]
+    """What was rehearsed."""
+    torch_version: str
+    """The PyTorch it was rehearsed with."""
+    steps: int
+    """Optimizer steps that were made."""
+    world_size: int
+    """Processes of the training, each with a GPU of its own."""
+    seconds: float
+    """How long the rehearsal and the replays took."""
+    peak: PredictedPeak
+    """The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too."""
+    terms: tuple[BudgetTerm, ...]
+    """The budget: what the memory is for when most is in use. Its sum is the likely use of the card."""
+    phases: tuple[PhaseUse, ...]
+    """The fullest moment of each phase."""
+    gpus: tuple[GpuFit, ...]
+    """Every card asked for: whether it fits, and what is left."""
+    largest: tuple[LargestUse, ...]
+    """What takes most when most is in use."""
+    curve: tuple[CurveColumn, ...]
+    """The memory over the rehearsal, in equal parts of its allocations and frees."""
+    caveats: tuple[PredictionCaveat, ...]
+    """What makes the figures weaker, heaviest first."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            command=tuple(data["command"]),
+            torch_version=data["torch_version"],
+            steps=data["steps"],
+            world_size=data["world_size"],
+            seconds=data["seconds"],
+            peak=PredictedPeak._from_json(data["peak"]),
+            terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
+            phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
+            gpus=tuple(GpuFit._from_json(item) for item in data["gpus"]),
+            largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
+            curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
+            caveats=tuple(PredictionCaveat._from_json(item) for item in data["caveats"]),
+        )

@@ -3,9 +3,10 @@ The compiled part of brimful. Import `brimful` instead.
 """
 
 from _typeshed import SupportsGetItem
-from typing import Final, SupportsIndex
+from os import PathLike
+from typing import Any, Final, SupportsFloat, SupportsIndex
 
-__all__ = ["__version__", "card_names", "machine_names", "probe", "size_text"]
+__all__ = ["__version__", "card_names", "machine_names", "predict", "probe", "size_text"]
 
 __version__: Final[str]
 """
@@ -20,6 +21,14 @@ def card_names() -> list[str]:
 def machine_names() -> list[str]:
     """
     The names that `probe(as_machine=…)` takes.
+    """
+
+def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpu: str | None, steps: SupportsIndex, with_: SupportsGetItem[int, str], alloc_conf: str | None, phantom: str | PathLike[str], beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, progress: Any | None) -> tuple[str, str, str]:
+    """
+    Rehearses a command and predicts its memory.
+
+    Returns the JSON document, the page for a terminal and the card for a notebook. `progress` is called with one line
+    whenever there is something to tell.
     """
 
 def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, executable: str | None, import_folders: SupportsGetItem[int, str], version: tuple[SupportsIndex, SupportsIndex]) -> tuple[str, str, str]:

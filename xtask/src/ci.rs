@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::shell::{cache, cargo, read, root, run};
-use crate::tools::{cargo_deny, fresh_environment, python_tools};
-use crate::{generate, wheel};
+use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
+use crate::{differential, generate, wheel};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -27,6 +27,8 @@ const STEPS: &[Step] = &[
     ("wheel alone", wheel_alone),
     ("python tests", python_tests),
     ("python types", python_types),
+    ("torch on the phantom", torch_tests),
+    ("allocator against torch", differential_sample),
 ];
 
 /// Runs every step; the first failure ends it.
@@ -69,10 +71,11 @@ fn clippy() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    // The tests start the programs and load the example library that this builds.
+    // The tests start the programs and load the libraries that this builds.
     run(&mut cargo(&[
         "build",
         "--workspace",
+        "--lib",
         "--bins",
         "--examples",
         "--locked",
@@ -158,8 +161,16 @@ fn has_advisory_database() -> bool {
 
 fn python_style() -> Result<()> {
     let tools = python_tools()?;
-    run(&mut tools.tool("ruff", &["check", "--no-cache", "python"]))?;
-    run(&mut tools.tool("ruff", &["format", "--no-cache", "--check", "python"]))
+    let folders = [
+        "python",
+        "benches",
+        "examples",
+        "crates/brimful-rehearse/src/hook",
+    ];
+    run(tools.tool("ruff", &["check", "--no-cache"]).args(folders))?;
+    run(tools
+        .tool("ruff", &["format", "--no-cache", "--check"])
+        .args(folders))
 }
 
 fn generated_files() -> Result<()> {
@@ -280,4 +291,30 @@ fn python_types() -> Result<()> {
         .env("PYTHONPATH", site)
         .env("MYPY_CACHE_DIR", &cache_dir)
         .current_dir(std::env::temp_dir()))
+}
+
+/// PyTorch with the phantom as its GPU, and predictions of small scripts, from the installed wheel.
+fn torch_tests() -> Result<()> {
+    let environment = torch_environment()?;
+    environment.replace_wheel(&built_wheel()?)?;
+    run(environment
+        .python(&[
+            "-m",
+            "pytest",
+            "--import-mode=importlib",
+            "-p",
+            "no:cacheprovider",
+            "--quiet",
+            "-c",
+        ])
+        .arg(root().join("pyproject.toml"))
+        .arg(root().join("python/torch_tests"))
+        .current_dir(std::env::temp_dir()))
+}
+
+/// A seeded part of what `cargo xtask differential` does.
+fn differential_sample() -> Result<()> {
+    let python = torch_environment()?.bin().join("python");
+    let phantom = root().join("brimful.data/data/lib/brimful/libbrimful_phantom.so");
+    differential::run(&python, &phantom, 300, 1, 500)
 }

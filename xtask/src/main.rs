@@ -2,7 +2,9 @@
 
 #![expect(clippy::print_stdout, reason = "a tool for people at a terminal")]
 
+mod accuracy;
 mod ci;
+mod differential;
 mod generate;
 mod shell;
 mod tools;
@@ -21,6 +23,24 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Set predictions beside measurements of real GPUs
+    Accuracy {
+        /// The directory of measurements
+        #[arg(long, value_name = "DIR")]
+        truth: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+        /// Only so many rows of each set, the same each time; writes no page
+        #[arg(long, value_name = "N")]
+        sample: Option<usize>,
+        /// A Python with torch, timm, transformers, torchvision and pyarrow
+        #[arg(long, value_name = "PATH", default_value = "python3")]
+        python: PathBuf,
+        /// The phantom library, if not the one that cargo builds
+        #[arg(long, value_name = "PATH")]
+        phantom: Option<PathBuf>,
+    },
     /// Run everything that CI runs, step by step
     Ci,
     /// Build the wheel: the Python package and the native program
@@ -28,6 +48,22 @@ enum Task {
         /// Where to put it
         #[arg(long, value_name = "DIR", default_value = "dist")]
         out: PathBuf,
+    },
+    /// Play random traces on PyTorch's own allocator, on the phantom GPU, and compare the model event by event
+    Differential {
+        /// The Python whose torch is asked
+        #[arg(long, value_name = "PATH")]
+        python: PathBuf,
+        /// How many traces, over all settings
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        traces: usize,
+        #[arg(long, value_name = "N", default_value_t = 500)]
+        events: usize,
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// The phantom library, if not the one that cargo builds
+        #[arg(long, value_name = "PATH")]
+        phantom: Option<PathBuf>,
     },
     /// Write the files that are made from code: schemas, Python classes, stubs, reference pages
     Generate {
@@ -39,12 +75,28 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Accuracy { truth, json, sample, python, phantom } => {
+            accuracy::run(&accuracy::Options { truth, json, sample, python, phantom })
+        }
         Task::Ci => ci::all_steps(),
         Task::Wheel { out } => {
             let wheel = wheel::build(&out)?;
             println!("{}", wheel.display());
             Ok(())
         }
+        Task::Differential {
+            python,
+            traces,
+            events,
+            seed,
+            phantom,
+        } => differential::run(
+            &python,
+            &differential::phantom(phantom)?,
+            traces,
+            seed,
+            events,
+        ),
         Task::Generate { check } => generate::all(check),
     }
 }

@@ -34,6 +34,27 @@ pub(crate) fn python_tools() -> Result<PythonEnvironment> {
     Ok(environment)
 }
 
+/// The environment with the CUDA build of PyTorch and none of NVIDIA's packages, made once for each list.
+pub(crate) fn torch_environment() -> Result<PythonEnvironment> {
+    let torch = root().join("python/requirements-torch.txt");
+    let needs = root().join("python/requirements-torch-needs.txt");
+    let mut hasher = DefaultHasher::new();
+    for list in [&torch, &needs] {
+        let text = fs::read_to_string(list).with_context(|| list.display().to_string())?;
+        text.hash(&mut hasher);
+    }
+    let folder = cache().join(format!("torch-{:016x}", hasher.finish()));
+    let done = folder.join("installed");
+    let environment = PythonEnvironment { folder };
+    if !done.exists() {
+        environment.create()?;
+        environment.install(&["--no-deps".as_ref(), "-r".as_ref(), torch.as_os_str()])?;
+        environment.install(&["-r".as_ref(), needs.as_os_str()])?;
+        fs::write(done, "")?;
+    }
+    Ok(environment)
+}
+
 /// A new, empty environment, in place of an older one of that name.
 pub(crate) fn fresh_environment(name: &str) -> Result<PythonEnvironment> {
     let environment = PythonEnvironment {
@@ -90,6 +111,14 @@ impl PythonEnvironment {
     /// Installs one wheel and nothing else.
     pub(crate) fn install_wheel(&self, wheel: &Path) -> Result<()> {
         self.install(&["--no-index".as_ref(), wheel.as_os_str()])
+    }
+
+    /// The wheel in place of one that is there already, perhaps of the same version.
+    pub(crate) fn replace_wheel(&self, wheel: &Path) -> Result<()> {
+        let options = ["--no-index", "--force-reinstall", "--no-deps"];
+        let mut arguments: Vec<&OsStr> = options.iter().map(AsRef::as_ref).collect();
+        arguments.push(wheel.as_os_str());
+        self.install(&arguments)
     }
 }
 

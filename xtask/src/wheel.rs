@@ -13,7 +13,8 @@ use crate::tools::{PythonEnvironment, python_tools};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The oldest glibc that Rust itself supports; manylinux2014.
 const GLIBC: (u32, u32) = (2, 17);
-const MOST_BYTES: u64 = 8 << 20;
+const MOST_BYTES: u64 = 12 << 20;
+const PHANTOM: &str = "libbrimful_phantom.so";
 
 /// Builds the wheel into `out` and returns its path.
 pub(crate) fn build(out: &Path) -> Result<PathBuf> {
@@ -25,7 +26,8 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     // maturin's own folder: other flags than cargo's in the same one would rebuild pyo3 each time.
     let target_dir = cache().join("wheel-target");
     let program = build_program(&tools, &target_dir)?;
-    lay_out_data(&program)?;
+    let phantom = program.with_file_name(PHANTOM);
+    lay_out_data(&program, &phantom)?;
 
     let before = wheels_in(out);
     for old in before {
@@ -63,27 +65,32 @@ fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf
                 "--quiet",
                 "--package",
                 "brimful-cli",
+                "--package",
+                "brimful-phantom",
             ],
         )
         .args(["--target", &versioned])
         .arg("--target-dir")
         .arg(target_dir))?;
     let program = target_dir.join(TARGET).join("release/brimful");
-    let newest = newest_glibc(&fs::read(&program)?);
-    if newest > GLIBC {
-        bail!(
-            "expected a program for glibc {}.{}, found symbols of {}.{}",
-            GLIBC.0,
-            GLIBC.1,
-            newest.0,
-            newest.1
-        );
+    for built in [&program, &program.with_file_name(PHANTOM)] {
+        let newest = newest_glibc(&fs::read(built)?);
+        if newest > GLIBC {
+            bail!(
+                "expected {} for glibc {}.{}, found symbols of {}.{}",
+                built.display(),
+                GLIBC.0,
+                GLIBC.1,
+                newest.0,
+                newest.1
+            );
+        }
     }
     Ok(program)
 }
 
 /// What maturin puts beside the package: `scripts/` goes to `bin`, `data/` to the environment's root.
-fn lay_out_data(program: &Path) -> Result<()> {
+fn lay_out_data(program: &Path, phantom: &Path) -> Result<()> {
     let data = root().join("brimful.data");
     if data.exists() {
         fs::remove_dir_all(&data)?;
@@ -91,6 +98,11 @@ fn lay_out_data(program: &Path) -> Result<()> {
     let scripts = data.join("scripts");
     fs::create_dir_all(&scripts)?;
     fs::copy(program, scripts.join("brimful"))?;
+
+    // Where the program looks for it: `../lib/brimful` from its own folder.
+    let library = data.join("data/lib/brimful");
+    fs::create_dir_all(&library)?;
+    fs::copy(phantom, library.join(PHANTOM))?;
 
     let manual = data.join("data/share/man/man1");
     fs::create_dir_all(&manual)?;

@@ -1,5 +1,8 @@
 //! What may be typed. Completions, manual pages and the reference are made from these definitions.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 use brimful::units::Bytes;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -15,7 +18,7 @@ use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
     arg_required_else_help = true,
     max_term_width = 80,
     after_help = "Exit codes: 0 done, 70 a bug in brimful, 96 your turn (an argument or a file), \
-                  97 the machine stands in the way, 98 what --fail-on asks for."
+                  97 the machine stands in the way, 98 what --fail-on asks for, 99 it does not fit."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -43,6 +46,34 @@ pub enum Command {
                            brimful probe --fail-on fatal         for a job's first line: stop before it is too late"
     )]
     Probe(ProbeArguments),
+    /// Rehearse a training command on a phantom GPU: how much memory it takes, and which cards it fits
+    #[command(
+        long_about = "Rehearse a training command on a phantom GPU: how much memory it takes, and which cards it fits.\n\n\
+                      Starts your own script, unchanged, on a GPU that is not there: its memory is addresses only, its \
+                      kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer \
+                      steps the script is stopped. Needs the CUDA build of torch, no GPU and no driver.",
+        after_long_help = "Examples:\n  \
+                           brimful predict -- python train.py --batch-size 64\n  \
+                           brimful predict --gpu rtx-4090,a100-80gb -- python train.py\n  \
+                           brimful predict --gpu \"2x t4\" -- torchrun --nproc-per-node 2 train.py\n  \
+                           brimful predict --with eval,save -- python train.py\n  \
+                           brimful predict --alloc-conf expandable_segments:True --json -- python train.py\n\n\
+                           Ends with 0 if the training fits at least one of the cards, with 99 if it fits none."
+    )]
+    Predict(PredictArguments),
+    /// Replay a recorded run on another card or with other allocator settings
+    #[command(
+        long_about = "Replay a recorded run on another card or with other allocator settings.\n\n\
+                      Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot) or a trace of \
+                      `brimful predict --save-trace`, and plays its allocations and frees through an exact model of \
+                      PyTorch's allocator. Nothing in the file is run.",
+        after_long_help = "Examples:\n  \
+                           brimful replay snapshot.pickle --gpu t4\n  \
+                           brimful replay snapshot.pickle --capacity 12GiB --capacity 16GiB\n  \
+                           brimful replay run.brimtrace --gpu t4 --alloc-conf \"\" --alloc-conf expandable_segments:True\n\n\
+                           Ends with 0 if at least one replay fits, with 99 if none does."
+    )]
+    Replay(ReplayArguments),
     /// Print a completion script for a shell
     Completions(CompletionsArguments),
 }
@@ -77,6 +108,104 @@ pub struct ProbeArguments {
     /// List the recorded machines and cards
     #[arg(long, conflicts_with_all = ["as_machine", "gpu", "memory", "python", "fail_on"])]
     pub list: bool,
+}
+
+/// What `brimful predict` accepts.
+#[derive(Debug, Args)]
+pub struct PredictArguments {
+    /// Cards to answer for, such as t4,rtx-4090 or "2x a100-40gb" [default: t4,l4,a100-40gb]
+    #[arg(long, value_name = "CARDS")]
+    pub gpu: Option<String>,
+
+    /// Optimizer steps to rehearse; the second step often needs more than the first
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub steps: u32,
+
+    /// Go on after the steps until the script has evaluated or saved a checkpoint
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub with: Vec<With>,
+
+    /// The allocator's settings, as in PYTORCH_CUDA_ALLOC_CONF, in place of the environment's
+    #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
+    pub alloc_conf: Option<String>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the script's own output to this file
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Write the trace of the rehearsal to this file, for `brimful replay`
+    #[arg(long, value_name = "FILE")]
+    pub save_trace: Option<PathBuf>,
+
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    pub time_limit: u64,
+
+    /// Rehearse although this machine has an NVIDIA driver
+    #[arg(long)]
+    pub beside_driver: bool,
+
+    /// The phantom library, if not the one that came with brimful
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub phantom: Option<PathBuf>,
+
+    /// The command, as you would start the training
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What a rehearsal goes on for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum With {
+    /// An evaluation
+    Eval,
+    /// A checkpoint
+    Save,
+}
+
+impl With {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            With::Eval => "eval",
+            With::Save => "save",
+        }
+    }
+}
+
+/// What `brimful replay` accepts.
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// A memory snapshot of PyTorch, or a trace of `brimful predict --save-trace`
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Cards to replay on, such as t4,rtx-4090
+    #[arg(long, value_name = "CARDS")]
+    pub gpu: Vec<String>,
+
+    /// Bytes to replay with, such as 12GiB: all that PyTorch may hold
+    #[arg(long, value_name = "SIZE")]
+    pub capacity: Vec<Bytes>,
+
+    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF; "" is the default
+    #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
+    pub alloc_conf: Vec<String>,
+
+    /// The version of PyTorch whose rules to follow, if the record does not tell
+    #[arg(long, value_name = "VERSION")]
+    pub torch: Option<String>,
+
+    /// The device of the record, if not the one with the longest history
+    #[arg(long, value_name = "N")]
+    pub device: Option<u32>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How bad a finding must be to fail the command.

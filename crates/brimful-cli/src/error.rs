@@ -1,11 +1,15 @@
 //! What goes wrong, by whose turn it is.
 
 use std::io;
+use std::path::PathBuf;
 
 use brimful::cards::UnknownCard;
 use brimful::profiles::UnknownProfile;
 use brimful::units::ImplausibleLimit;
+use brimful_allocsim::settings::SettingsError;
+use brimful_allocsim::version::VersionError;
 use brimful_probe::PlatformUnsupported;
+use brimful_rehearse::{PredictionError, RehearsalError};
 
 use crate::exit::ExitStatus;
 
@@ -21,6 +25,34 @@ pub(crate) enum CommandError {
     #[error("expected a Python executable, found none at `{path}`")]
     NoSuchPython { path: String },
     #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    #[error("the phantom GPU (libbrimful_phantom.so) was not found; looked at {looked}")]
+    NoPhantom { looked: String },
+    #[error(transparent)]
+    Prediction(#[from] PredictionError),
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{}` cannot be written", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{}` is not a record that can be replayed: {problem}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        problem: String,
+        hint: String,
+    },
+    #[error("`{}` holds no history: there is nothing to replay", path.display())]
+    EmptyRecord { path: PathBuf },
+    #[error(transparent)]
     PlatformUnsupported(#[from] PlatformUnsupported),
     #[error("the document could not be written as JSON")]
     Json(#[from] serde_json::Error),
@@ -34,10 +66,27 @@ impl CommandError {
             CommandError::UnknownProfile(_)
             | CommandError::UnknownCard(_)
             | CommandError::ImplausibleLimit(_)
+            | CommandError::Settings(_)
+            | CommandError::Version(_)
+            | CommandError::Read { .. }
+            | CommandError::Unreadable { .. }
+            | CommandError::EmptyRecord { .. }
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
-            CommandError::PlatformUnsupported(_) | CommandError::Output(_) => {
-                ExitStatus::MachineRefuses
-            }
+            CommandError::PlatformUnsupported(_)
+            | CommandError::NoPhantom { .. }
+            | CommandError::Write { .. }
+            | CommandError::Output(_) => ExitStatus::MachineRefuses,
+            CommandError::Prediction(error) => match error {
+                PredictionError::BesideDriver
+                | PredictionError::Rehearsal(RehearsalError::Stage(_)) => {
+                    ExitStatus::MachineRefuses
+                }
+                PredictionError::NoFigures { .. }
+                | PredictionError::Rehearsal(
+                    RehearsalError::Result { .. } | RehearsalError::Snapshot(_),
+                ) => ExitStatus::InternalError,
+                _ => ExitStatus::BadInput,
+            },
             CommandError::Json(_) => ExitStatus::InternalError,
         }
     }
@@ -60,8 +109,59 @@ impl CommandError {
                 vec!["give the path of the executable itself, such as `.venv/bin/python`, or a name on PATH".into()]
             }
             CommandError::PlatformUnsupported(error) => vec![error.hint().into()],
-            CommandError::Json(_) => Vec::new(),
+            CommandError::NoPhantom { .. } => {
+                vec!["install brimful with pip, which brings the library along, or name it with --phantom PATH".into()]
+            }
+            CommandError::Prediction(error) => match error {
+                PredictionError::UnknownCard(error) => {
+                    near(&error.close).into_iter().chain([listed]).collect()
+                }
+                PredictionError::NotNvidia { .. } => vec![listed],
+                PredictionError::BesideDriver => vec![
+                    "add --beside-driver: the script then sees the phantom and never the real card"
+                        .into(),
+                ],
+                PredictionError::Rehearsal(error) => rehearsal_hints(error),
+                PredictionError::Settings(_) | PredictionError::NoFigures { .. } => Vec::new(),
+            },
+            CommandError::Unreadable { hint, .. } => vec![hint.clone()],
+            CommandError::EmptyRecord { .. } => {
+                vec!["begin to record before training, with `torch.cuda.memory._record_memory_history()`".into()]
+            }
+            CommandError::Json(_)
+            | CommandError::Settings(_)
+            | CommandError::Version(_)
+            | CommandError::Read { .. }
+            | CommandError::Write { .. } => Vec::new(),
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
         }
     }
+}
+
+fn rehearsal_hints(error: &RehearsalError) -> Vec<String> {
+    let hint = match error {
+        RehearsalError::Start { .. } => {
+            "write the command as you would start it, after `--`: `brimful predict -- python train.py`"
+        }
+        RehearsalError::TimeLimit { .. } => {
+            "give it more time with --time-limit SECONDS, or shorten what comes before the first step"
+        }
+        RehearsalError::Died { .. } => {
+            "the end of its own output stands above; it must run as far as its first steps"
+        }
+        RehearsalError::NoTorch { .. } => {
+            "the script must import torch, and Python must read PYTHONPATH (no -I, -E or -S)"
+        }
+        RehearsalError::NoCuda { .. } => {
+            "install the CUDA build of torch (the default on Linux): it needs no GPU and no driver here"
+        }
+        RehearsalError::GpuUnused { .. } => {
+            "the script must put its model on `cuda`, as it would on a machine with a card"
+        }
+        RehearsalError::Stage(_) => "look whether the temporary folder (TMPDIR) can be written",
+        RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
+            "please report this together with the version of torch"
+        }
+    };
+    vec![hint.into()]
 }

@@ -17,16 +17,19 @@ pub enum ExitStatus {
     MachineRefuses,
     /// A finding as bad as `--fail-on` asks for.
     FindingMade,
+    /// The training does not fit any of the cards asked for.
+    DoesNotFit,
 }
 
 impl ExitStatus {
     /// Every status, by code.
-    pub const ALL: [ExitStatus; 5] = [
+    pub const ALL: [ExitStatus; 6] = [
         ExitStatus::Success,
         ExitStatus::InternalError,
         ExitStatus::BadInput,
         ExitStatus::MachineRefuses,
         ExitStatus::FindingMade,
+        ExitStatus::DoesNotFit,
     ];
 
     pub const fn code(self) -> u8 {
@@ -36,6 +39,7 @@ impl ExitStatus {
             ExitStatus::BadInput => 96,
             ExitStatus::MachineRefuses => 97,
             ExitStatus::FindingMade => 98,
+            ExitStatus::DoesNotFit => 99,
         }
     }
 
@@ -54,6 +58,9 @@ impl ExitStatus {
             }
             ExitStatus::FindingMade => {
                 "`brimful probe --fail-on` made a finding as bad as asked for."
+            }
+            ExitStatus::DoesNotFit => {
+                "`brimful predict` or `brimful replay`: the training fits none of the cards asked for."
             }
         }
     }

@@ -47,6 +47,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
 fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Probe(arguments) => commands::probe(arguments, output),
+        Command::Predict(arguments) => commands::predict(arguments, output),
+        Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)
         }

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
+use brimful_rehearse::PredictionError;
 use brimful_report::text::Page;
 use clap::ColorChoice;
 
@@ -17,6 +18,9 @@ use crate::error::CommandError;
 
 /// Lines longer than this are hard to read, however wide the terminal.
 const WIDEST: usize = 80;
+
+/// Lines of a script's output that a message shows.
+const SHOWN_LINES: usize = 15;
 
 /// Standard output and error of one command.
 #[derive(Debug)]
@@ -38,6 +42,32 @@ impl Output {
             // `AutoStream` takes the color out again where it is not wanted.
             color: true,
             unicode: speaks_utf8(),
+        }
+    }
+
+    /// One line about what is going on, in place of the last one; only where somebody watches.
+    #[expect(
+        clippy::unused_self,
+        reason = "a channel of the output, like the others"
+    )]
+    pub(crate) fn status(&self, text: &str) {
+        if io::stderr().is_terminal() {
+            let line: String = text
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(WIDEST - 1)
+                .collect();
+            eprint!("\r\x1b[K{line}");
+        }
+    }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "a channel of the output, like the others"
+    )]
+    pub(crate) fn clear_status(&self) {
+        if io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
         }
     }
 
@@ -63,6 +93,23 @@ impl Output {
 
 /// Tells what went wrong and what to do next, on standard error.
 pub(crate) fn complain(error: &CommandError) {
+    if let CommandError::Prediction(PredictionError::Rehearsal(error)) = error
+        && let Some(text) = error
+            .output()
+            .map(str::trim_end)
+            .filter(|text| !text.is_empty())
+    {
+        eprintln!("the end of the script's own output:");
+        let lines: Vec<&str> = text.lines().collect();
+        for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
+            let clean: String = line
+                .chars()
+                .filter(|c| !c.is_control() || *c == '\t')
+                .collect();
+            eprintln!("  | {clean}");
+        }
+        eprintln!();
+    }
     eprintln!("error: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -5,6 +5,7 @@
 
 mod border;
 mod machine;
+mod predict;
 
 use pyo3::pymodule;
 
@@ -13,6 +14,8 @@ use pyo3::pymodule;
 mod _native {
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_text};
+    #[pymodule_export]
+    use crate::predict::predict;
 
     /// The version of brimful.
     #[pymodule_export]

@@ -26,6 +26,7 @@ pub mod allocator;
 pub mod cards;
 pub mod findings;
 pub mod kernels;
+pub mod predict;
 pub mod profiles;
 
 pub mod env_vars;

@@ -41,18 +41,24 @@ pub(crate) fn all(check: bool) -> Result<()> {
 
 /// Everything but the stub, which needs the extension built.
 fn from_types() -> Result<Vec<Generated>> {
-    let schema = brimful_report::json::probe_schema();
-    let schema = serde_json::to_value(&schema)?;
-    let mut files = vec![
-        Generated {
-            path: "schemas/probe.schema.json",
-            content: format!("{}\n", serde_json::to_string_pretty(&schema)?),
-        },
-        Generated {
-            path: "python/brimful/_documents.py",
-            content: python::documents(&schema)?,
-        },
-    ];
+    let probe = serde_json::to_value(brimful_report::json::probe_schema())?;
+    let predict = serde_json::to_value(brimful_report::json::predict_schema())?;
+    let replay = serde_json::to_value(brimful_report::json::replay_schema())?;
+    let mut files = Vec::new();
+    for (path, schema) in [
+        ("schemas/probe.schema.json", &probe),
+        ("schemas/predict.schema.json", &predict),
+        ("schemas/replay.schema.json", &replay),
+    ] {
+        files.push(Generated {
+            path,
+            content: format!("{}\n", serde_json::to_string_pretty(schema)?),
+        });
+    }
+    files.push(Generated {
+        path: "python/brimful/_documents.py",
+        content: python::documents(&[("ProbeDocument", &probe), ("PredictDocument", &predict)])?,
+    });
     files.extend(reference::pages());
     let readme = fs::read_to_string(root().join("README.md"))?;
     files.push(

@@ -6,22 +6,24 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// The module with one class per object of the schema, the ones used by others first.
-pub(super) fn documents(schema: &Value) -> Result<String> {
+pub(super) fn documents(schemas: &[(&str, &Value)]) -> Result<String> {
     let mut out = String::from(
         "\"\"\"The forms of brimful's documents. Made from the Rust types by `cargo xtask generate`: do not edit.\"\"\"\n\n\
          from __future__ import annotations\n\n\
          from dataclasses import dataclass\n\
          from typing import Any, Literal\n",
     );
-    let definitions = schema["$defs"]
-        .as_object()
-        .context("a schema has definitions")?;
-    for (name, definition) in definitions {
-        if definition.get("properties").is_some() {
-            class(&mut out, name, definition, definitions)?;
+    for (document, schema) in schemas {
+        let definitions = schema["$defs"]
+            .as_object()
+            .context("a schema has definitions")?;
+        for (name, definition) in definitions {
+            if definition.get("properties").is_some() {
+                class(&mut out, name, definition, definitions)?;
+            }
         }
+        class(&mut out, document, schema, definitions)?;
     }
-    class(&mut out, "ProbeDocument", schema, definitions)?;
     Ok(out)
 }
 

@@ -8,5 +8,7 @@
 
 mod context;
 mod kernel_agrees;
+mod predict;
 mod probe;
+mod replay;
 mod usage;

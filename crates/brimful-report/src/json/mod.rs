@@ -2,21 +2,43 @@
 
 mod from_machine;
 mod gaps;
+mod predict;
 mod probe;
+mod replay;
 
 pub use gaps::Gap;
+pub use predict::{
+    BudgetTerm, CurveColumn, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
+    PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
+};
 pub use probe::{
     AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer, Limit,
     MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument, ProcessLimits,
     ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch, WholeLimit,
 };
 
+pub use replay::{ReplayAgreement, ReplayDocument, ReplayResult};
+
 /// The JSON Schema of [`ProbeDocument`].
 pub fn probe_schema() -> schemars::Schema {
+    schema::<ProbeDocument>()
+}
+
+/// The JSON Schema of [`PredictDocument`].
+pub fn predict_schema() -> schemars::Schema {
+    schema::<PredictDocument>()
+}
+
+/// The JSON Schema of [`ReplayDocument`].
+pub fn replay_schema() -> schemars::Schema {
+    schema::<ReplayDocument>()
+}
+
+fn schema<T: schemars::JsonSchema>() -> schemars::Schema {
     schemars::generate::SchemaSettings::draft2020_12()
         .for_serialize()
         .into_generator()
-        .into_root_schema_for::<ProbeDocument>()
+        .into_root_schema_for::<T>()
 }
 
 /// One JSON document, indented, with a final newline.

@@ -50,6 +50,12 @@ impl Page {
         format!("{style}{text}{style:#}")
     }
 
+    /// The same, filled up to `width` columns.
+    pub(super) fn paint_padded(&self, role: Role, text: &str, width: usize) -> String {
+        let pad = " ".repeat(width.saturating_sub(width_of(text)));
+        format!("{}{pad}", self.paint(role, text))
+    }
+
     /// A bar of `cells` columns, `share` of it full.
     pub(super) fn bar(&self, share: f64, cells: usize) -> String {
         let share = if share.is_finite() {
@@ -166,10 +172,12 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let is_unit = ["B", "KiB", "MiB", "GiB", "TiB", "%"].iter().any(|unit| {
-            word.strip_prefix(unit)
-                .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
-        });
+        let is_unit = ["B", "KiB", "MiB", "GiB", "TiB", "%", "s"]
+            .iter()
+            .any(|unit| {
+                word.strip_prefix(unit)
+                    .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+            });
         match words.last_mut() {
             Some(last) if is_unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
                 last.push(' ');

@@ -145,7 +145,7 @@ pub(super) const CARDS: &[Card] = &[
     Card {
         id: "a100-40gb",
         name: "NVIDIA A100-SXM4-40GB",
-        aliases: &["a100", "a100-sxm4-40gb"],
+        aliases: &["a100-40", "a100", "a100-sxm4-40gb"],
         vendor: GpuVendor::Nvidia,
         architecture: "Ampere",
         compute_capability: Some(ComputeCapability::new(8, 0)),
@@ -167,7 +167,7 @@ pub(super) const CARDS: &[Card] = &[
     Card {
         id: "a100-80gb",
         name: "NVIDIA A100-SXM4-80GB",
-        aliases: &["a100-sxm4-80gb"],
+        aliases: &["a100-80", "a100-sxm4-80gb"],
         vendor: GpuVendor::Nvidia,
         architecture: "Ampere",
         compute_capability: Some(ComputeCapability::new(8, 0)),

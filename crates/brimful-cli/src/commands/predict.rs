@@ -1,0 +1,120 @@
+//! `brimful predict`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brimful::predict::Verdict;
+use brimful::units::Bytes;
+use brimful_rehearse::{Event, Progress, Question, USUAL_CARDS};
+use brimful_report::{json, text};
+
+use crate::args::PredictArguments;
+use crate::error::CommandError;
+use crate::exit::ExitStatus;
+use crate::output::Output;
+
+pub(crate) fn predict(
+    arguments: &PredictArguments,
+    output: &Output,
+) -> Result<ExitStatus, CommandError> {
+    let question = Question {
+        command: arguments.command.clone(),
+        gpu: arguments
+            .gpu
+            .clone()
+            .unwrap_or_else(|| USUAL_CARDS.to_owned()),
+        steps: arguments.steps,
+        with: arguments
+            .with
+            .iter()
+            .map(|what| what.name().to_owned())
+            .collect(),
+        alloc_conf: arguments.alloc_conf.clone(),
+        phantom: phantom_library(arguments.phantom.as_deref())?,
+        beside_driver: arguments.beside_driver,
+        time_limit: Duration::from_secs(arguments.time_limit),
+        output: arguments.output.clone(),
+    };
+    output.status("rehearsing");
+    let predicted = brimful_rehearse::predict(&question, |progress| output.status(&told(progress)));
+    output.clear_status();
+    let predicted = predicted?;
+    if let Some(path) = &arguments.save_trace {
+        std::fs::write(path, predicted.trace.to_bytes()).map_err(|source| CommandError::Write {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    let rehearsed = json::Rehearsed {
+        command: arguments
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        torch_version: predicted.torch,
+        world_size: predicted.world_size,
+        seconds: predicted.seconds,
+    };
+    let page = if arguments.json {
+        json::to_text(&json::PredictDocument::of(
+            &rehearsed,
+            &predicted.footprints,
+        ))?
+    } else {
+        text::predict(&rehearsed, &predicted.footprints, &Output::page())
+    };
+    output.print(&page)?;
+    let fits = predicted
+        .footprints
+        .iter()
+        .any(|footprint| footprint.verdict == Verdict::Fits);
+    Ok(if fits {
+        ExitStatus::Success
+    } else {
+        ExitStatus::DoesNotFit
+    })
+}
+
+fn told(progress: &Progress) -> String {
+    match &progress.event {
+        Event::Torch { torch } | Event::NoCuda { torch } => {
+            format!("rehearsing: torch {torch} is loaded")
+        }
+        Event::Cuda { .. } => "rehearsing: the model is being built".to_owned(),
+        Event::Step { step, of, bytes } => {
+            format!(
+                "rehearsing: step {step} of {of}, {} in tensors",
+                Bytes(*bytes)
+            )
+        }
+        Event::Written { .. } => "replaying".to_owned(),
+        Event::Problem { text } => text.clone(),
+    }
+}
+
+/// Beside the program, or where the wheel puts it.
+fn phantom_library(named: Option<&Path>) -> Result<PathBuf, CommandError> {
+    const NAME: &str = "libbrimful_phantom.so";
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let program = std::env::current_exe()
+        .ok()
+        .and_then(|program| program.canonicalize().ok());
+    let candidates: Vec<PathBuf> = program
+        .as_deref()
+        .and_then(Path::parent)
+        .map(|folder| vec![folder.join(NAME), folder.join("../lib/brimful").join(NAME)])
+        .unwrap_or_default();
+    candidates
+        .iter()
+        .find(|path| path.is_file())
+        .cloned()
+        .ok_or_else(|| CommandError::NoPhantom {
+            looked: candidates
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+}

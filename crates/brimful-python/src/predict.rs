@@ -1,0 +1,112 @@
+//! The footprint, for `brimful.predict()`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brimful::units::Bytes;
+use brimful_rehearse::{Event, PredictionError, Progress, Question, RehearsalError, USUAL_CARDS};
+use brimful_report::{html, json, text};
+use pyo3::prelude::*;
+
+use crate::border::{Failure, call};
+
+/// Rehearses a command and predicts its memory.
+///
+/// Returns the JSON document, the page for a terminal and the card for a notebook. `progress` is called with one line
+/// whenever there is something to tell.
+#[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "named arguments on Python's side"
+)]
+#[pyo3(signature = (*, command, shown, gpu, steps, with_, alloc_conf, phantom, beside_driver, time_limit, progress))]
+pub(crate) fn predict(
+    py: Python<'_>,
+    command: Vec<OsString>,
+    shown: Vec<String>,
+    gpu: Option<String>,
+    steps: u32,
+    with_: Vec<String>,
+    alloc_conf: Option<String>,
+    phantom: PathBuf,
+    beside_driver: bool,
+    time_limit: f64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, String, String)> {
+    call(py, move || {
+        let limit = Duration::try_from_secs_f64(time_limit).unwrap_or(Duration::MAX);
+        let question = Question {
+            command,
+            gpu: gpu.unwrap_or_else(|| USUAL_CARDS.to_owned()),
+            steps,
+            with: with_,
+            alloc_conf,
+            phantom,
+            beside_driver,
+            time_limit: limit,
+            output: None,
+        };
+        let predicted = brimful_rehearse::predict(&question, |told| {
+            if let Some(callback) = &progress {
+                // A reader that fails must not end the rehearsal.
+                let _ = Python::attach(|py| callback.call1(py, (line(told),)));
+            }
+        })?;
+        let rehearsed = json::Rehearsed {
+            command: shown,
+            torch_version: predicted.torch,
+            world_size: predicted.world_size,
+            seconds: predicted.seconds,
+        };
+        let footprints = &predicted.footprints;
+        let internal = |error: &dyn std::error::Error| Failure::Internal {
+            message: error.to_string(),
+        };
+        Ok((
+            json::to_text(&json::PredictDocument::of(&rehearsed, footprints))
+                .map_err(|error| internal(&error))?,
+            text::predict(&rehearsed, footprints, &text::Page::plain(80)),
+            html::predict(&rehearsed, footprints).map_err(|error| internal(&error))?,
+        ))
+    })
+}
+
+fn line(progress: &Progress) -> String {
+    match &progress.event {
+        Event::Torch { torch } | Event::NoCuda { torch } => format!("torch {torch} is loaded"),
+        Event::Cuda { .. } => "the model is being built".to_owned(),
+        Event::Step { step, of, bytes } => {
+            format!("step {step} of {of}, {} in tensors", Bytes(*bytes))
+        }
+        Event::Written { .. } => "replaying".to_owned(),
+        Event::Problem { text } => text.clone(),
+    }
+}
+
+impl From<PredictionError> for Failure {
+    fn from(error: PredictionError) -> Failure {
+        let message = match &error {
+            PredictionError::Rehearsal(inner) => match inner.output().map(str::trim_end) {
+                Some(output) if !output.is_empty() => {
+                    format!("{error}\n\nthe end of its own output:\n{output}")
+                }
+                _ => error.to_string(),
+            },
+            _ => error.to_string(),
+        };
+        match error {
+            PredictionError::UnknownCard(error) => error.into(),
+            PredictionError::BesideDriver => Failure::Machine {
+                message,
+                hints: vec!["pass beside_driver=True: the training then sees the phantom and never the real card".into()],
+            },
+            PredictionError::Rehearsal(RehearsalError::Stage(_)) => Failure::Machine { message, hints: Vec::new() },
+            PredictionError::Rehearsal(RehearsalError::Result { .. } | RehearsalError::Snapshot(_))
+            | PredictionError::NoFigures { .. } => Failure::Internal { message },
+            PredictionError::Rehearsal(_) | PredictionError::NotNvidia { .. } | PredictionError::Settings(_) => {
+                Failure::Input { message, hints: Vec::new() }
+            }
+        }
+    }
+}

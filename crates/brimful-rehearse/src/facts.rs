@@ -1,0 +1,57 @@
+//! What the hook writes about one process.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// One process that used the GPU. Unknown fields are ignored; the hook and this file travel together.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Facts {
+    /// `steps`: stopped after the asked steps; `end`: the script ended by itself.
+    pub reason: String,
+    /// Which of the asked cards; nothing for a script with several processes, which runs on the first one only.
+    pub variant: Option<usize>,
+    /// 0: on a card of its real size; later ones have more room.
+    pub attempt: u32,
+    pub torch: String,
+    pub rank: u32,
+    pub world_size: u32,
+    pub device: u32,
+    /// Allocations and frees so far, kind, text.
+    pub marks: Vec<(u64, String, String)>,
+    /// Address, kind, name: at the mark `tensors`.
+    pub tensors: Vec<(u64, String, String)>,
+    pub steps: u32,
+    pub evaluated: u32,
+    pub saved: u32,
+    pub compiled: bool,
+    /// Kind to how often and where.
+    pub caveats: BTreeMap<String, (u64, String)>,
+    pub problems: Vec<String>,
+    pub cudnn_benchmark: bool,
+    pub phantom: Option<PhantomReport>,
+    #[serde(default)]
+    pub peak_allocated_bytes: u64,
+    #[serde(default)]
+    pub peak_reserved_bytes: u64,
+    #[serde(default)]
+    pub ooms: u64,
+}
+
+/// What the phantom saw.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PhantomReport {
+    pub unknown_entry_points: Vec<String>,
+    pub guesses: Vec<String>,
+    pub cudnn: String,
+    pub cudnn_plans: u64,
+    pub nccl_communicators: Vec<Communicators>,
+}
+
+/// Communicators of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Communicators {
+    pub ranks: u32,
+    pub count: u32,
+}

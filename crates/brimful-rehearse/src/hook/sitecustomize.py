@@ -1,0 +1,45 @@
+"""Loaded by Python at its start because `brimful predict` put this folder first on PYTHONPATH.
+
+Steps aside for the user's own sitecustomize, then waits for torch to be imported. Nothing here may stop the script.
+"""
+
+import os
+import sys
+
+
+def _step_aside():
+    """Load the sitecustomize that Python would have found without us."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    own = sys.modules.pop("sitecustomize", None)
+    kept = list(sys.path)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError:
+        if own is not None:
+            sys.modules["sitecustomize"] = own
+    finally:
+        # The rest of the script sees the path as it would be without us.
+        added = [entry for entry in sys.path if entry not in kept]
+        sys.path[:] = added + [entry for entry in kept if os.path.abspath(entry or ".") != here]
+    return here
+
+
+def _load(folder):
+    """Load the rehearsal beside this file, under a name that nobody else uses."""
+    import importlib.util
+
+    path = os.path.join(folder, "brimful_rehearsal.py")
+    spec = importlib.util.spec_from_file_location("brimful_rehearsal", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["brimful_rehearsal"] = module
+    spec.loader.exec_module(module)
+    module.wait_for_torch()
+
+
+try:
+    _folder = _step_aside()
+    if os.environ.get("BRIMFUL_REHEARSAL"):
+        _load(_folder)
+except Exception as error:  # noqa: BLE001
+    sys.stderr.write(f"brimful: the rehearsal could not be prepared: {error!r}\n")

@@ -1,0 +1,201 @@
+//! A prediction from end to end: rehearse on every card, replay, add what lies outside of the allocator.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use brimful::cards::{self, Card, UnknownCard};
+use brimful::predict::{Footprint, Target, context, footprint};
+use brimful_allocsim::settings::{Settings, SettingsError};
+use brimful_allocsim::trace::Trace;
+use brimful_allocsim::version::TorchVersion;
+
+use crate::run::{Asked, Progress, RehearsalError, Rehearsed, rehearse};
+use crate::workload::{phantom_devices, workload};
+
+/// What is to be predicted.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub command: Vec<OsString>,
+    /// Cards with commas between them: `t4,2x a100-40gb`.
+    pub gpu: String,
+    pub steps: u32,
+    /// Of `eval` and `save`.
+    pub with: Vec<String>,
+    pub alloc_conf: Option<String>,
+    pub phantom: PathBuf,
+    pub beside_driver: bool,
+    pub time_limit: Duration,
+    pub output: Option<PathBuf>,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// One for each card, in the order asked.
+    pub footprints: Vec<Footprint>,
+    pub torch: String,
+    pub world_size: u32,
+    pub seconds: f64,
+    /// The trace of the first card's fullest process.
+    pub trace: Trace,
+}
+
+/// No answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictionError {
+    #[error(transparent)]
+    UnknownCard(#[from] UnknownCard),
+    #[error("{name} is not an NVIDIA card: the phantom stands in for those only")]
+    NotNvidia { name: &'static str },
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("this machine has an NVIDIA driver; the phantom takes its place only when asked")]
+    BesideDriver,
+    #[error(transparent)]
+    Rehearsal(#[from] RehearsalError),
+    #[error("the rehearsal on {name} brought no figures")]
+    NoFigures { name: &'static str },
+}
+
+/// What most people can get.
+pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
+
+/// A card and how many of it one machine has.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    card: &'static Card,
+    count: usize,
+}
+
+/// Rehearses, replays and answers.
+pub fn predict(
+    question: &Question,
+    mut progress: impl FnMut(&Progress),
+) -> Result<Prediction, PredictionError> {
+    let start = Instant::now();
+    let wanted = wanted(&question.gpu)?;
+    if let Some(conf) = &question.alloc_conf {
+        // Which release will read it is known later; what no release accepts is told now.
+        Settings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
+    }
+    if Path::new("/proc/driver/nvidia/version").exists() && !question.beside_driver {
+        return Err(PredictionError::BesideDriver);
+    }
+    let mut rehearsed = rehearse(&asked(question, &wanted), &mut progress)?.variants;
+    // A script of several processes runs on one kind of card at a time.
+    for at in 1..wanted.len() {
+        if rehearsed[at].is_empty()
+            && !rehearsed[0].is_empty()
+            && rehearsed[0][0].facts.variant.is_none()
+        {
+            let twin = (0..at).find(|earlier| same_kernels(&wanted[*earlier], &wanted[at]));
+            rehearsed[at] = match twin {
+                Some(twin) => rehearsed[twin].clone(),
+                None => rehearse(&asked(question, &wanted[at..=at]), &mut progress)?
+                    .variants
+                    .swap_remove(0),
+            };
+        }
+    }
+    let mut footprints = Vec::new();
+    let mut first: Option<&Rehearsed> = None;
+    for (wanted, processes) in wanted.iter().zip(&rehearsed) {
+        let (found, process) = fullest(question, wanted.card, processes)?;
+        footprints.push(found);
+        first = first.or(Some(process));
+    }
+    let first = first.ok_or(PredictionError::NoFigures {
+        name: wanted[0].card.name,
+    })?;
+    Ok(Prediction {
+        footprints,
+        torch: first.facts.torch.clone(),
+        world_size: first.facts.world_size,
+        seconds: start.elapsed().as_secs_f64(),
+        trace: first.trace.clone(),
+    })
+}
+
+fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
+    let mut wanted = Vec::new();
+    for part in list.split(',') {
+        let found = cards::find_all(part)?;
+        let Some(&card) = found.first() else { continue };
+        if card.compute_capability.is_none() {
+            return Err(PredictionError::NotNvidia { name: card.name });
+        }
+        wanted.push(Wanted {
+            card,
+            count: found.len(),
+        });
+    }
+    Ok(wanted)
+}
+
+fn same_kernels(a: &Wanted, b: &Wanted) -> bool {
+    a.count == b.count && a.card.compute_capability == b.card.compute_capability
+}
+
+fn asked(question: &Question, wanted: &[Wanted]) -> Asked {
+    Asked {
+        command: question.command.clone(),
+        phantom: question.phantom.clone(),
+        variants: wanted.iter().map(tries).collect(),
+        steps: question.steps,
+        with: question.with.clone(),
+        alloc_conf: question.alloc_conf.clone(),
+        beside_driver: question.beside_driver,
+        time_limit: question.time_limit,
+        output: question.output.clone(),
+    }
+}
+
+/// The card as it is, since what is free decides which convolution plans PyTorch can use; then, for a run that does
+/// not fit, with endless room, to tell how much is missing.
+fn tries(wanted: &Wanted) -> Vec<String> {
+    let context = context(wanted.card.multiprocessors.value, true);
+    let room = wanted
+        .card
+        .torch_visible
+        .value
+        .saturating_sub(context.likely);
+    vec![
+        phantom_devices(wanted.card, wanted.count, Some(room.get())),
+        phantom_devices(wanted.card, wanted.count, None),
+    ]
+}
+
+/// The footprint of the process that takes most.
+fn fullest<'a>(
+    question: &Question,
+    card: &'static Card,
+    processes: &'a [Rehearsed],
+) -> Result<(Footprint, &'a Rehearsed), PredictionError> {
+    let mut fullest: Option<(Footprint, &Rehearsed)> = None;
+    for process in processes {
+        let version = process
+            .facts
+            .torch
+            .parse()
+            .unwrap_or(TorchVersion::NEWEST_CHECKED);
+        let conf = question
+            .alloc_conf
+            .as_deref()
+            .unwrap_or(&process.trace.settings);
+        let target = Target {
+            name: card.name.to_owned(),
+            total: card.torch_visible.value,
+            multiprocessors: card.multiprocessors.value,
+            settings: Settings::parse(conf, version)?,
+        };
+        let found = footprint(&workload(process, question.steps), &target);
+        if fullest
+            .as_ref()
+            .is_none_or(|(most, _)| found.device.likely > most.device.likely)
+        {
+            fullest = Some((found, process));
+        }
+    }
+    fullest.ok_or(PredictionError::NoFigures { name: card.name })
+}

@@ -1,0 +1,118 @@
+//! The stage: a folder and an environment in which the phantom answers for every NVIDIA library.
+//!
+//! The folder holds the library and one link to it for each library name that PyTorch asks for. It is preloaded, and
+//! while it is loaded it opens those links, so that the loader knows it under all of their names; a later request for
+//! `libcudart.so.13` finds it loaded, whatever the requesting library's own search path says. Nothing of the machine is
+//! changed: the environment is that of one child process.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cudnn::Cudnn;
+
+/// Library names that the phantom answers to.
+const NAMES: &str = include_str!("../../brimful-phantom/sonames.txt");
+
+const LIBRARY: &str = "libbrimful_phantom.so";
+
+const SITECUSTOMIZE: &str = include_str!("hook/sitecustomize.py");
+const HOOK: &str = include_str!("hook/brimful_rehearsal.py");
+
+/// A temporary folder, removed at the end.
+#[derive(Debug)]
+pub struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Prepares the folder for the library at `phantom`.
+    pub fn new(phantom: &Path) -> io::Result<Stage> {
+        let folder = tempfile::Builder::new().prefix("brimful-").tempdir()?;
+        let libraries = folder.path().join("libraries");
+        std::fs::create_dir(&libraries)?;
+        // A copy: the links must lie beside it, and the folder of the original may be read-only.
+        std::fs::copy(phantom, libraries.join(LIBRARY))?;
+        for name in names() {
+            link(Path::new(LIBRARY), &libraries.join(name))?;
+        }
+        let hook = folder.path().join("hook");
+        std::fs::create_dir(&hook)?;
+        std::fs::write(hook.join("sitecustomize.py"), SITECUSTOMIZE)?;
+        std::fs::write(hook.join("brimful_rehearsal.py"), HOOK)?;
+        std::fs::create_dir(folder.path().join("results"))?;
+        Ok(Stage { folder })
+    }
+
+    fn libraries(&self) -> PathBuf {
+        self.folder.path().join("libraries")
+    }
+
+    /// Where the processes on the stage write.
+    pub fn results(&self) -> PathBuf {
+        self.folder.path().join("results")
+    }
+
+    /// Puts a command on the stage: the phantom is its GPU.
+    pub fn apply(&self, command: &mut Command) {
+        let libraries = self.libraries();
+        let mut preload = libraries.join(LIBRARY).into_os_string();
+        if let Some(own) = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty()) {
+            preload.push(":");
+            preload.push(own);
+        }
+        command
+            .env("LD_PRELOAD", preload)
+            // Triton looks for the driver in the system's folders unless it is told.
+            .env("TRITON_LIBCUDA_PATH", &libraries)
+            // The cards of this machine are not the cards of the stage.
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .env_remove("NVIDIA_VISIBLE_DEVICES");
+        let cudnn = Cudnn::beside(command.get_program());
+        if let Some(path) = cudnn.library {
+            command.env("BRIMFUL_PHANTOM_CUDNN", path);
+        } else if let Some(version) = cudnn.wanted_version {
+            command.env("BRIMFUL_PHANTOM_CUDNN_VERSION", version);
+        }
+    }
+
+    /// Puts a command on the stage and watches its optimizer steps.
+    pub fn apply_hook(&self, command: &mut Command) {
+        self.apply(command);
+        let hook = self.folder.path().join("hook");
+        command
+            .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
+            .env("BRIMFUL_REHEARSAL", self.results());
+    }
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    NAMES
+        .lines()
+        .map(str::trim)
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+}
+
+/// `first` in front of what the variable holds already.
+fn before(first: &OsStr, variable: &str) -> OsString {
+    let mut all = first.to_owned();
+    if let Some(own) = std::env::var_os(variable).filter(|own| !own.is_empty()) {
+        all.push(":");
+        all.push(own);
+    }
+    all
+}
+
+#[cfg(unix)]
+fn link(original: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(original, link)
+}
+
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "the phantom GPU needs Linux",
+    ))
+}

@@ -1,0 +1,72 @@
+//! From what the hook wrote to the value that predictions are made of.
+
+use brimful::cards::Card;
+use brimful::predict::{Kind, NamedTensor, Workload};
+
+use crate::Rehearsed;
+use crate::facts::Facts;
+
+/// The workload of one process; `steps` is what was asked for.
+pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
+    let facts = &process.facts;
+    let phantom = facts.phantom.clone().unwrap_or_default();
+    let uses_cudnn = phantom.cudnn_plans > 0;
+    let heuristics = uses_cudnn && phantom.cudnn.starts_with("deviceless");
+    Workload {
+        trace: process.trace.clone(),
+        tensors: facts.tensors.iter().filter_map(named).collect(),
+        steps: facts.steps,
+        world_size: facts.world_size,
+        communicators: phantom
+            .nccl_communicators
+            .iter()
+            .flat_map(|group| std::iter::repeat_n(group.ranks, group.count.min(64) as usize))
+            .collect(),
+        cudnn_heuristics: heuristics,
+        cudnn_guessed: uses_cudnn && !heuristics,
+        ended_early: facts.reason == "end" && facts.steps < steps,
+        compiled: facts.compiled,
+        cudnn_benchmark: facts.cudnn_benchmark && uses_cudnn,
+        value_dependent_shapes: count(facts, "value-dependent-shape"),
+        autotuned: count(facts, "autotune") > 0,
+        unknown_calls: phantom.unknown_entry_points,
+        guesses: phantom.guesses,
+        problems: facts.problems.clone(),
+    }
+}
+
+fn count(facts: &Facts, caveat: &str) -> u64 {
+    facts.caveats.get(caveat).map_or(0, |(count, _)| *count)
+}
+
+fn named((address, kind, name): &(u64, String, String)) -> Option<NamedTensor> {
+    let kind = match kind.as_str() {
+        "weight" | "buffer" => Kind::Weights,
+        "gradient" => Kind::Gradients,
+        "state" => Kind::OptimizerState,
+        _ => return None,
+    };
+    Some(NamedTensor {
+        address: *address,
+        kind,
+        name: name.clone(),
+    })
+}
+
+/// Bytes that no rehearsal reaches, so that it never runs out.
+const ENDLESS: u64 = 1 << 40;
+
+/// The description of `count` such cards for the phantom, with room for so many bytes or without end.
+pub fn phantom_devices(card: &Card, count: usize, room: Option<u64>) -> String {
+    let generation = card
+        .compute_capability
+        .map_or_else(|| "8.0".to_owned(), |capability| capability.to_string());
+    let one = format!(
+        "name={},memory={},room={},held=0,cc={generation},multiprocessors={}",
+        card.name.replace([',', ';', '='], " "),
+        card.torch_visible.value.get(),
+        room.unwrap_or(ENDLESS),
+        card.multiprocessors.value,
+    );
+    vec![one; count.max(1)].join(";")
+}

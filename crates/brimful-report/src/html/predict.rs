@@ -1,0 +1,164 @@
+//! The card that a notebook shows for `brimful.predict()`.
+
+use std::fmt::Write;
+
+use brimful::predict::{Footprint, Phase, Verdict};
+use brimful::units::Bytes;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value};
+use serde::Serialize;
+
+use crate::json::Rehearsed;
+use crate::text::{Page, term_name};
+
+const TEMPLATE: &str = include_str!("predict.html");
+const BAR: f64 = 200.0;
+const CURVE_WIDTH: f64 = 720.0;
+const CURVE_HEIGHT: f64 = 120.0;
+
+/// A self-contained fragment: inline styles and SVG, and the plain text for readers without either.
+pub fn predict(
+    rehearsed: &Rehearsed,
+    footprints: &[Footprint],
+) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("predict.html", TEMPLATE)?;
+    let Some(first) = footprints.first() else {
+        return Ok(String::new());
+    };
+    let highest = first
+        .curve
+        .iter()
+        .map(|point| point.reserved)
+        .max()
+        .unwrap_or_default();
+    let phases: Vec<Phase> = first
+        .phases
+        .iter()
+        .map(|peak| peak.phase)
+        .filter(|phase| *phase != Phase::Setup)
+        .collect();
+    let mut heading = vec![format!("on {}", first.gpu), "at the peak".to_owned()];
+    heading.extend(phases.iter().map(|phase| phase.name().to_owned()));
+    let card = Card {
+        title: format!(
+            "{}: {} likely, {} safe",
+            rehearsed.command.join(" "),
+            first.device.likely,
+            first.device.safe
+        ),
+        gpus: footprints.iter().map(gpu).collect(),
+        highest: highest.to_string(),
+        steps: first.steps,
+        reserved_path: path(first, highest, |point| point.reserved),
+        allocated_path: path(first, highest, |point| point.allocated),
+        heading,
+        rows: rows(first, &phases),
+        caveats: first
+            .caveats
+            .iter()
+            .map(|caveat| caveat.text.clone())
+            .collect(),
+        text: crate::text::predict(rehearsed, footprints, &Page::plain(80)),
+    };
+    environment
+        .get_template("predict.html")?
+        .render(Value::from(Serde(&card)))
+}
+
+#[derive(Debug, Serialize)]
+struct Card {
+    title: String,
+    gpus: Vec<Gpu>,
+    highest: String,
+    steps: u32,
+    reserved_path: String,
+    allocated_path: String,
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+    caveats: Vec<String>,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Gpu {
+    name: String,
+    verdict: &'static str,
+    color: &'static str,
+    words: String,
+    likely_width: f64,
+    safe_width: f64,
+}
+
+fn gpu(footprint: &Footprint) -> Gpu {
+    let width =
+        |bytes: Bytes| ((bytes.share_of(footprint.total) * BAR).min(BAR) * 10.0).round() / 10.0;
+    let left = Bytes(footprint.headroom.unsigned_abs());
+    let (verdict, color, words) = match footprint.verdict {
+        Verdict::Fits => (
+            "fits",
+            "#2a8",
+            format!("{left} left of {}", footprint.total),
+        ),
+        Verdict::Tight => (
+            "tight",
+            "#b70",
+            format!("may miss {left} of {}", footprint.total),
+        ),
+        Verdict::DoesNotFit => (
+            "does not fit",
+            "#d33",
+            format!("{left} missing of {}", footprint.total),
+        ),
+    };
+    Gpu {
+        name: footprint.gpu.clone(),
+        verdict,
+        color,
+        words,
+        likely_width: width(footprint.device.likely),
+        safe_width: width(footprint.device.safe),
+    }
+}
+
+/// The area below one line of the curve.
+fn path(
+    footprint: &Footprint,
+    highest: Bytes,
+    of: fn(&brimful::predict::CurvePoint) -> Bytes,
+) -> String {
+    let count = footprint.curve.len().max(1) as f64;
+    let mut out = format!("M0 {CURVE_HEIGHT}");
+    for (at, point) in footprint.curve.iter().enumerate() {
+        let height = CURVE_HEIGHT * (1.0 - of(point).share_of(highest));
+        let (from, to) = (
+            CURVE_WIDTH * at as f64 / count,
+            CURVE_WIDTH * (at + 1) as f64 / count,
+        );
+        let _ = write!(out, "L{from:.1} {height:.1}L{to:.1} {height:.1}");
+    }
+    let _ = write!(out, "L{CURVE_WIDTH} {CURVE_HEIGHT}Z");
+    out
+}
+
+fn rows(footprint: &Footprint, phases: &[Phase]) -> Vec<Vec<String>> {
+    let shown = |bytes: Bytes| {
+        if bytes == Bytes::ZERO {
+            "-".to_owned()
+        } else {
+            bytes.to_string()
+        }
+    };
+    let mut rows = Vec::new();
+    for term in &footprint.terms {
+        let by_phase = |phase: &Phase| {
+            let found = term.by_phase.iter().find(|(of, _)| of == phase);
+            found.map_or(Bytes::ZERO, |(_, bytes)| *bytes)
+        };
+        let mut row = vec![term_name(term.id).to_owned(), shown(term.likely)];
+        row.extend(phases.iter().map(|phase| shown(by_phase(phase))));
+        rows.push(row);
+    }
+    rows
+}

@@ -1,0 +1,268 @@
+//! The outward form of a prediction: what `brimful predict --json` prints and `brimful.predict()` returns.
+
+use brimful::predict::{DeviceBytes, Footprint, Verdict};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::json::SCHEMA_VERSION;
+
+/// What is known of a rehearsal besides its footprints.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rehearsed {
+    pub command: Vec<String>,
+    pub torch_version: String,
+    pub world_size: u32,
+    pub seconds: f64,
+}
+
+/// Predicted GPU memory of a training command.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "brimful predict")]
+pub struct PredictDocument {
+    /// The version of this document's form.
+    pub schema_version: u32,
+    /// The version of brimful that wrote it.
+    pub brimful_version: String,
+    /// What was rehearsed.
+    pub command: Vec<String>,
+    /// The PyTorch it was rehearsed with.
+    pub torch_version: String,
+    /// Optimizer steps that were made.
+    pub steps: u32,
+    /// Processes of the training, each with a GPU of its own.
+    pub world_size: u32,
+    /// How long the rehearsal and the replays took.
+    pub seconds: f64,
+    /// The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too.
+    pub peak: PredictedPeak,
+    /// The budget: what the memory is for when most is in use. Its sum is the likely use of the card.
+    pub terms: Vec<BudgetTerm>,
+    /// The fullest moment of each phase.
+    pub phases: Vec<PhaseUse>,
+    /// Every card asked for: whether it fits, and what is left.
+    pub gpus: Vec<GpuFit>,
+    /// What takes most when most is in use.
+    pub largest: Vec<LargestUse>,
+    /// The memory over the rehearsal, in equal parts of its allocations and frees.
+    pub curve: Vec<CurveColumn>,
+    /// What makes the figures weaker, heaviest first.
+    pub caveats: Vec<PredictionCaveat>,
+}
+
+/// The highest use of a card.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PredictedPeak {
+    /// The card.
+    pub gpu: String,
+    /// Bytes in tensors and scratch memory, as `torch.cuda.max_memory_allocated` would say.
+    pub allocated_bytes: u64,
+    /// Bytes that PyTorch holds, as `torch.cuda.max_memory_reserved` would say.
+    pub reserved_bytes: u64,
+    /// All of the process on the card, with the CUDA context.
+    pub device_bytes: LikelyAndSafe,
+    /// What the training is doing then.
+    pub phase: String,
+}
+
+/// A value and one that 95 of 100 runs stay below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LikelyAndSafe {
+    /// The most likely value.
+    pub likely: u64,
+    /// What 95 of 100 runs stay below.
+    pub safe: u64,
+}
+
+/// One line of the budget.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct BudgetTerm {
+    /// `weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`,
+    /// `cached` (held by PyTorch, not in use: fragmentation), `context` or `nccl`.
+    pub name: String,
+    /// Bytes when most is in use; for `cached` what is held above that at the highest.
+    pub likely_bytes: u64,
+    /// The same with the uncertainty that belongs to this term.
+    pub safe_bytes: u64,
+    /// Bytes at the fullest moment of each phase.
+    pub by_phase: Vec<PhaseBytes>,
+}
+
+/// Bytes in a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PhaseBytes {
+    /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
+    pub phase: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The fullest moment of a phase.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PhaseUse {
+    /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
+    pub phase: String,
+    /// Bytes in use.
+    pub allocated_bytes: u64,
+    /// Bytes that PyTorch holds.
+    pub reserved_bytes: u64,
+}
+
+/// Whether the training fits a card.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GpuFit {
+    /// The card.
+    pub name: String,
+    /// What PyTorch sees of its memory.
+    pub total_bytes: u64,
+    /// Whether it fits, by the safe value.
+    pub fits: bool,
+    /// `fits`, `tight` (the likely value fits, the safe one does not) or `does_not_fit`.
+    pub verdict: String,
+    /// Bytes left by the safe value; negative: bytes missing.
+    pub headroom_bytes: i64,
+    /// The highest use of the card by the process.
+    pub device_bytes: LikelyAndSafe,
+    /// Bytes that PyTorch holds at the most.
+    pub peak_reserved_bytes: u64,
+    /// Bytes in use at the most.
+    pub peak_allocated_bytes: u64,
+    /// Times that PyTorch has to give cached memory back to go on.
+    pub retries: u64,
+    /// The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`.
+    pub alloc_conf: String,
+}
+
+/// What takes much.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LargestUse {
+    /// `weights`, `gradients`, … as in the budget.
+    pub kind: String,
+    /// The tensor, or the module or phase that made it.
+    pub made_by: String,
+    /// How many allocations.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// One part of the memory curve: its highest values.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CurveColumn {
+    /// Bytes in use.
+    pub allocated_bytes: u64,
+    /// Bytes that PyTorch holds.
+    pub reserved_bytes: u64,
+    /// Steps that were complete.
+    pub step: u32,
+}
+
+/// A reason to trust the figures less.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PredictionCaveat {
+    /// A stable name, such as `value_dependent_shape`.
+    pub id: String,
+    /// What it means here.
+    pub text: String,
+}
+
+impl From<DeviceBytes> for LikelyAndSafe {
+    fn from(bytes: DeviceBytes) -> Self {
+        LikelyAndSafe {
+            likely: bytes.likely.get(),
+            safe: bytes.safe.get(),
+        }
+    }
+}
+
+impl PredictDocument {
+    /// The document of a rehearsal. `footprints` holds one for each card, the first being the one in detail; nothing
+    /// where it is empty.
+    pub fn of(rehearsed: &Rehearsed, footprints: &[Footprint]) -> Option<PredictDocument> {
+        let first = footprints.first()?;
+        Some(PredictDocument {
+            schema_version: SCHEMA_VERSION,
+            brimful_version: env!("CARGO_PKG_VERSION").into(),
+            command: rehearsed.command.clone(),
+            torch_version: rehearsed.torch_version.clone(),
+            steps: first.steps,
+            world_size: rehearsed.world_size,
+            seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
+            peak: PredictedPeak {
+                gpu: first.gpu.clone(),
+                allocated_bytes: first.peak_allocated.get(),
+                reserved_bytes: first.peak_reserved.get(),
+                device_bytes: first.device.into(),
+                phase: first.peak_phase.name().into(),
+            },
+            terms: first.terms.iter().map(term).collect(),
+            phases: first
+                .phases
+                .iter()
+                .map(|peak| PhaseUse {
+                    phase: peak.phase.name().into(),
+                    allocated_bytes: peak.allocated.get(),
+                    reserved_bytes: peak.reserved.get(),
+                })
+                .collect(),
+            gpus: footprints.iter().map(fit).collect(),
+            largest: first
+                .largest
+                .iter()
+                .map(|largest| LargestUse {
+                    kind: largest.kind.id().into(),
+                    made_by: largest.made_by.clone(),
+                    count: largest.count as u64,
+                    bytes: largest.size.get(),
+                })
+                .collect(),
+            curve: first
+                .curve
+                .iter()
+                .map(|point| CurveColumn {
+                    allocated_bytes: point.allocated.get(),
+                    reserved_bytes: point.reserved.get(),
+                    step: point.step,
+                })
+                .collect(),
+            caveats: first
+                .caveats
+                .iter()
+                .map(|caveat| PredictionCaveat {
+                    id: caveat.id.into(),
+                    text: caveat.text.clone(),
+                })
+                .collect(),
+        })
+    }
+}
+
+fn term(term: &brimful::predict::Term) -> BudgetTerm {
+    BudgetTerm {
+        name: term.id.into(),
+        likely_bytes: term.likely.get(),
+        safe_bytes: term.safe.get(),
+        by_phase: term
+            .by_phase
+            .iter()
+            .map(|(phase, bytes)| PhaseBytes {
+                phase: phase.name().into(),
+                bytes: bytes.get(),
+            })
+            .collect(),
+    }
+}
+
+fn fit(footprint: &Footprint) -> GpuFit {
+    GpuFit {
+        name: footprint.gpu.clone(),
+        total_bytes: footprint.total.get(),
+        fits: footprint.verdict == Verdict::Fits,
+        verdict: footprint.verdict.id().into(),
+        headroom_bytes: footprint.headroom,
+        device_bytes: footprint.device.into(),
+        peak_reserved_bytes: footprint.peak_reserved.get(),
+        peak_allocated_bytes: footprint.peak_allocated.get(),
+        retries: footprint.retries,
+        alloc_conf: footprint.settings.clone(),
+    }
+}

@@ -1,0 +1,339 @@
+//! The page of `brimful predict`.
+
+use std::fmt::Write;
+
+use brimful::predict::{Footprint, Phase, Verdict};
+use brimful::units::Bytes;
+
+use crate::json::Rehearsed;
+use crate::text::page::{Page, Role, width_of, wrap};
+use crate::text::table::table;
+
+/// Rows of the chart.
+const CHART_ROWS: usize = 7;
+
+/// One page: which cards it fits, what the memory is for, what takes most, how it goes over the steps.
+pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> String {
+    let Some(first) = footprints.first() else {
+        return String::new();
+    };
+    let mut out = title(rehearsed, first, page);
+    section(&mut out, page, "Does it fit", &fits(footprints, page));
+    section(
+        &mut out,
+        page,
+        &format!("Peak on {}", first.gpu),
+        &peak(first, page),
+    );
+    section(
+        &mut out,
+        page,
+        "What the memory is for",
+        &budget(first, page),
+    );
+    section(
+        &mut out,
+        page,
+        "What takes most at the peak",
+        &largest(first, page),
+    );
+    section(&mut out, page, "Memory over the steps", &chart(first, page));
+    section(
+        &mut out,
+        page,
+        "What makes these figures weaker",
+        &caveats(first, page),
+    );
+    out
+}
+
+fn section(out: &mut String, page: &Page, heading: &str, body: &str) {
+    if !body.is_empty() {
+        out.push('\n');
+        out.push_str(&page.paint(Role::Heading, heading));
+        out.push('\n');
+        out.push_str(body);
+    }
+}
+
+fn title(rehearsed: &Rehearsed, first: &Footprint, page: &Page) -> String {
+    let processes = if rehearsed.world_size > 1 {
+        format!(
+            "{}{} processes, this is the fullest",
+            page.dot(),
+            rehearsed.world_size
+        )
+    } else {
+        String::new()
+    };
+    let steps = if first.steps == 1 { "step" } else { "steps" };
+    let text = format!(
+        "{}{}torch {}{}{} {steps}{}{:.1} s{processes}",
+        rehearsed.command.join(" "),
+        page.dot(),
+        rehearsed.torch_version,
+        page.dot(),
+        first.steps,
+        page.dot(),
+        rehearsed.seconds,
+    );
+    let mut out = String::new();
+    for line in wrap(&text, page.width) {
+        out.push_str(&page.paint(Role::Strong, &line));
+        out.push('\n');
+    }
+    out
+}
+
+fn fits(footprints: &[Footprint], page: &Page) -> String {
+    let mut out = String::new();
+    let name_width = footprints
+        .iter()
+        .map(|f| width_of(&f.gpu))
+        .max()
+        .unwrap_or(0);
+    for footprint in footprints {
+        let (role, word) = match footprint.verdict {
+            Verdict::Fits => (Role::Command, "fits"),
+            Verdict::Tight => (Role::Risk, "tight"),
+            Verdict::DoesNotFit => (Role::Fatal, "does not fit"),
+        };
+        let left = Bytes(footprint.headroom.unsigned_abs());
+        let words = match footprint.verdict {
+            Verdict::Fits => format!("{left} left of {}", footprint.total),
+            Verdict::Tight => format!("may miss {left} of {}", footprint.total),
+            Verdict::DoesNotFit => format!("{left} missing of {}", footprint.total),
+        };
+        let share = footprint.device.likely.share_of(footprint.total);
+        let bar = page.bar(share, 14);
+        let retries = match footprint.retries {
+            0 => String::new(),
+            count => format!(", {count} retries"),
+        };
+        let _ = writeln!(
+            out,
+            "  {:<name_width$}  {}  {}  {words}{retries}",
+            footprint.gpu,
+            page.paint(role, &bar),
+            page.paint_padded(role, word, 12),
+        );
+    }
+    out
+}
+
+fn peak(footprint: &Footprint, page: &Page) -> String {
+    let when = format!("in the {} pass", footprint.peak_phase.name());
+    let when = match footprint.peak_phase {
+        Phase::Optimizer => "in the optimizer step",
+        Phase::Setup => "while the model is set up",
+        Phase::Evaluation => "in evaluation",
+        Phase::Save => "while a checkpoint is saved",
+        Phase::Forward | Phase::Backward => &when,
+    };
+    let rows = vec![
+        vec![
+            "in tensors (allocated)".into(),
+            footprint.peak_allocated.to_string(),
+        ],
+        vec![
+            "held by PyTorch (reserved)".into(),
+            footprint.peak_reserved.to_string(),
+        ],
+        vec![
+            "on the card, likely".into(),
+            footprint.device.likely.to_string(),
+        ],
+        vec![
+            "on the card, safe".into(),
+            footprint.device.safe.to_string(),
+        ],
+    ];
+    table(page, &[when, ""], &rows)
+}
+
+fn budget(footprint: &Footprint, page: &Page) -> String {
+    let phases: Vec<Phase> = footprint
+        .phases
+        .iter()
+        .map(|peak| peak.phase)
+        .filter(|phase| *phase != Phase::Setup)
+        .collect();
+    let mut heading = vec!["", "at the peak"];
+    heading.extend(phases.iter().map(|phase| phase.name()));
+    let mut rows = Vec::new();
+    let mut totals = vec![Bytes::ZERO; phases.len() + 1];
+    for term in &footprint.terms {
+        let mut values = vec![term.likely];
+        values.extend(phases.iter().map(|phase| {
+            term.by_phase
+                .iter()
+                .find(|(of, _)| of == phase)
+                .map_or(Bytes::ZERO, |(_, bytes)| *bytes)
+        }));
+        for (total, value) in totals.iter_mut().zip(&values) {
+            *total = total.saturating_add(*value);
+        }
+        if values.iter().all(|value| *value == Bytes::ZERO) {
+            continue;
+        }
+        let mut row = vec![term_name(term.id).to_owned()];
+        row.extend(values.iter().map(|value| in_mib(*value)));
+        rows.push(row);
+    }
+    let mut sum = vec!["all".to_owned()];
+    sum.extend(totals.iter().map(|total| in_mib(*total)));
+    rows.push(sum);
+    let mut out = page.paint(Role::Label, "  MiB, at the fullest moment of each phase");
+    out.push('\n');
+    out.push_str(&table(page, &heading, &rows));
+    out
+}
+
+fn in_mib(bytes: Bytes) -> String {
+    let mib = bytes.get() as f64 / Bytes::MIB as f64;
+    if bytes == Bytes::ZERO {
+        "-".to_owned()
+    } else if mib < 10.0 {
+        format!("{mib:.1}")
+    } else {
+        grouped(&format!("{mib:.0}"))
+    }
+}
+
+/// `12345` as `12,345`.
+fn grouped(digits: &str) -> String {
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// What a term is called on pages.
+pub(crate) fn term_name(id: &str) -> &str {
+    match id {
+        "optimizer_state" => "optimizer state",
+        "cached" => "cached, not in use",
+        "context" => "CUDA context",
+        "nccl" => "NCCL",
+        other => other,
+    }
+}
+
+fn largest(footprint: &Footprint, page: &Page) -> String {
+    let rows: Vec<Vec<String>> = footprint
+        .largest
+        .iter()
+        .map(|largest| {
+            let times = if largest.count > 1 {
+                format!(" ({} allocations)", largest.count)
+            } else {
+                String::new()
+            };
+            let name: String = largest
+                .made_by
+                .chars()
+                .filter(|c| !c.is_control())
+                .collect();
+            let room = page.width.saturating_sub(34);
+            vec![
+                format!(
+                    "{}{times}",
+                    shortened(&name, room.saturating_sub(width_of(&times)))
+                ),
+                term_name(largest.kind.id()).to_owned(),
+                largest.size.to_string(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table(page, &["made by", "for", ""], &rows)
+    }
+}
+
+/// The end of a long name says more than its beginning.
+fn shortened(name: &str, room: usize) -> String {
+    let length = name.chars().count();
+    if length <= room || room < 8 {
+        return name.to_owned();
+    }
+    let tail: String = name.chars().skip(length + 1 - room).collect();
+    format!("…{tail}")
+}
+
+/// Columns of allocated (full) and reserved (light) memory, and the card's edge where it is in sight.
+fn chart(footprint: &Footprint, page: &Page) -> String {
+    let highest = footprint
+        .curve
+        .iter()
+        .map(|point| point.reserved)
+        .max()
+        .unwrap_or_default();
+    if highest == Bytes::ZERO {
+        return String::new();
+    }
+    let (full, light) = if page.unicode {
+        ('█', '░')
+    } else {
+        ('#', '.')
+    };
+    let label_width = 10;
+    let columns = page
+        .width
+        .saturating_sub(label_width + 3)
+        .min(footprint.curve.len());
+    let mut out = String::new();
+    for row in 0..CHART_ROWS {
+        let floor = highest.get() as f64 * (CHART_ROWS - row - 1) as f64 / CHART_ROWS as f64;
+        let half = highest.get() as f64 / CHART_ROWS as f64 / 2.0;
+        let label = match row {
+            0 => highest.to_string(),
+            _ if row == CHART_ROWS / 2 => Bytes(highest.get() / 2).to_string(),
+            _ => String::new(),
+        };
+        let mut cells = String::new();
+        for column in 0..columns {
+            let at = column * footprint.curve.len() / columns;
+            let point = &footprint.curve[at];
+            cells.push(if point.allocated.get() as f64 > floor + half {
+                full
+            } else if point.reserved.get() as f64 > floor + half {
+                light
+            } else {
+                ' '
+            });
+        }
+        let bar = if page.unicode { '│' } else { '|' };
+        let _ = writeln!(out, "{label:>label_width$} {bar}{}", cells.trim_end());
+    }
+    let mut marks = String::new();
+    let mut last = 0;
+    for column in 0..columns {
+        let step = footprint.curve[column * footprint.curve.len() / columns].step;
+        if step > last && marks.chars().count() <= column {
+            let pad = column - marks.chars().count();
+            marks.push_str(&" ".repeat(pad));
+            let tick = if page.unicode { '╵' } else { '\'' };
+            let _ = write!(marks, "{tick}{step}");
+            last = step;
+        }
+    }
+    let _ = writeln!(out, "{:>label_width$}  {marks}", "steps done");
+    let legend = format!("{full} in tensors  {light} held by PyTorch, not in use");
+    out.push_str(&page.paint(Role::Label, &format!("{:>label_width$}  {legend}", "")));
+    out.push('\n');
+    out
+}
+
+fn caveats(footprint: &Footprint, page: &Page) -> String {
+    footprint
+        .caveats
+        .iter()
+        .map(|caveat| page.hang("  - ", 4, &page.commands(&caveat.text)))
+        .collect()
+}

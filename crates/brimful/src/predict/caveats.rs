@@ -1,0 +1,147 @@
+//! What makes a prediction weaker, said plainly.
+
+use brimful_allocsim::version::{Tie, TorchVersion};
+
+use super::Workload;
+use super::story::Story;
+
+/// A reason to trust the figures less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caveat {
+    pub id: &'static str,
+    pub text: String,
+}
+
+/// All that apply, the heaviest first.
+pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
+    let mut found = Vec::new();
+    let mut add = |id, text: String| found.push(Caveat { id, text });
+    if workload.steps == 0 {
+        add(
+            "no_step",
+            "no optimizer step was seen: gradients and optimizer state may be missing".into(),
+        );
+    } else if workload.steps < 2 {
+        add(
+            "one_step",
+            "only one optimizer step was made; later steps often need more".into(),
+        );
+    } else if workload.ended_early {
+        add(
+            "ended_early",
+            format!("the script ended by itself after {} steps", workload.steps),
+        );
+    }
+    if workload.value_dependent_shapes > 0 {
+        add(
+            "value_dependent_shape",
+            format!(
+                "a shape depends on values ({} times: nonzero or a boolean mask); everything is taken to be selected, which is the most it can need",
+                workload.value_dependent_shapes
+            ),
+        );
+    }
+    if workload.cudnn_guessed {
+        add(
+            "cudnn_workspaces_unknown",
+            "cuDNN's workspaces are not known: no cuDNN of version 9.8 or newer is installed beside torch; reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
+        );
+    }
+    if workload.cudnn_benchmark {
+        add(
+            "autotuned_kernels",
+            "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a card may differ from these".into(),
+        );
+    }
+    if workload.autotuned {
+        add(
+            "autotuned_kernels",
+            "torch.compile chooses kernels by timing them, which a phantom cannot".into(),
+        );
+    }
+    if !workload.unknown_calls.is_empty() {
+        add(
+            "unknown_call",
+            format!(
+                "the phantom does not know {}; it answered \"done\"",
+                workload.unknown_calls.join(", ")
+            ),
+        );
+    }
+    if !workload.guesses.is_empty() {
+        add(
+            "guessed_size",
+            format!(
+                "sizes by rule of thumb, not by NVIDIA's libraries: {}",
+                workload.guesses.join(", ")
+            ),
+        );
+    }
+    if workload.world_size > 1 {
+        add(
+            "nccl_estimated",
+            "NCCL's buffers are an estimate from public reports (0.5 to 1.6 GB for each communicator)".into(),
+        );
+    }
+    if let Some(growth) = growth(workload, story) {
+        add(
+            "still_growing",
+            format!(
+                "memory was still growing between the last two steps, by {growth} bytes: a longer rehearsal (--steps) tells more"
+            ),
+        );
+    }
+    let version: Result<TorchVersion, _> = workload.trace.torch.parse();
+    match version {
+        Ok(version) if version > TorchVersion::NEWEST_CHECKED => add(
+            "new_torch",
+            format!(
+                "torch {version} is newer than the newest release that was checked ({})",
+                TorchVersion::NEWEST_CHECKED
+            ),
+        ),
+        Ok(version) if version.tie() == Tie::LowestAddress => add(
+            "address_order",
+            format!(
+                "torch {version} prefers low addresses, which the driver chooses: reserved memory varies by about 1 %"
+            ),
+        ),
+        _ => {}
+    }
+    if let Some(problem) = workload.problems.first() {
+        add(
+            "hook_problem",
+            format!(
+                "the rehearsal met a problem of its own, figures by module may be incomplete: {problem}"
+            ),
+        );
+    }
+    found
+}
+
+/// Bytes that the end of the last step holds above the end of the step before, if any.
+fn growth(workload: &Workload, story: &Story) -> Option<u64> {
+    let [.., before, last] = story.step_ends.as_slice() else {
+        return None;
+    };
+    if story.step_ends.len() < 3 {
+        // Optimizer state appears in the first step.
+        return None;
+    }
+    let live_at = |event: usize| -> u64 {
+        workload
+            .trace
+            .allocations
+            .iter()
+            .zip(story.births.iter().zip(&story.deaths))
+            .filter(|(_, (birth, death))| {
+                birth.is_some_and(|birth| birth.event <= event)
+                    && death.is_none_or(|death| death.event > event)
+            })
+            .map(|(allocation, _)| allocation.requested)
+            .sum()
+    };
+    let (before, last) = (live_at(*before), live_at(*last));
+    // A few counters are no growth.
+    last.checked_sub(before).filter(|growth| *growth > 1 << 20)
+}

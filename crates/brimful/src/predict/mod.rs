@@ -1,0 +1,62 @@
+//! Predict: what a rehearsed training run needs on any card, term by term.
+//!
+//! A rehearsal brings a [`Workload`]: the trace of one process and what is known about it. [`footprint`] replays it
+//! for a card and adds what lies outside of PyTorch's allocator. Everything here is a function of values.
+
+mod caveats;
+mod footprint;
+mod kinds;
+mod outside;
+mod story;
+#[cfg(test)]
+mod tests;
+
+pub use caveats::{Caveat, caveats};
+pub use footprint::{
+    CurvePoint, DeviceBytes, Footprint, LargestAllocation, PhasePeak, Target, Term, Verdict,
+    footprint,
+};
+pub use kinds::Kind;
+pub use outside::{Outside, context, nccl};
+pub use story::{Phase, Story};
+
+use brimful_allocsim::trace::Trace;
+
+/// What one process of the training did on its GPU, and what is known about it.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Marks in it are `phase:…`, `module:…`, `step:…` and `tensors:`.
+    pub trace: Trace,
+    /// Addresses of tensors at the mark `tensors:`.
+    pub tensors: Vec<NamedTensor>,
+    /// Optimizer steps that were made.
+    pub steps: u32,
+    pub world_size: u32,
+    /// Ranks of each communicator.
+    pub communicators: Vec<u32>,
+    /// Convolutions and other cuDNN calls were planned with the real heuristics of the installed cuDNN.
+    pub cudnn_heuristics: bool,
+    /// Convolutions were planned without knowing cuDNN's workspaces.
+    pub cudnn_guessed: bool,
+    /// The script ended before the asked steps.
+    pub ended_early: bool,
+    pub compiled: bool,
+    pub cudnn_benchmark: bool,
+    /// `nonzero` and boolean masks met, each taken to select everything.
+    pub value_dependent_shapes: u64,
+    pub autotuned: bool,
+    /// Calls that the phantom does not know.
+    pub unknown_calls: Vec<String>,
+    /// Sizes that the phantom had to guess, such as `rnn`.
+    pub guesses: Vec<String>,
+    /// Hooks that failed; the figures by module may be incomplete.
+    pub problems: Vec<String>,
+}
+
+/// A tensor that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTensor {
+    pub address: u64,
+    pub kind: Kind,
+    pub name: String,
+}

@@ -1,0 +1,191 @@
+//! Predictions of small workloads whose figures can be told by hand.
+
+use brimful_allocsim::settings::Settings;
+use brimful_allocsim::trace::{Allocation, Trace};
+use proptest::prelude::*;
+
+use super::story::Story;
+use super::{Footprint, Kind, NamedTensor, Phase, Target, Verdict, Workload, caveats, footprint};
+use crate::units::Bytes;
+
+const MIB: u64 = 1 << 20;
+
+/// A training loop in which every kind of memory appears: `steps` steps with activations of `batch` MiB.
+fn workload(steps: u32, batch: u64) -> Workload {
+    let mut trace = Trace {
+        torch: "2.13.0".into(),
+        ..Trace::default()
+    };
+    let mut address = 0x1000_0000;
+    let mut alloc = |trace: &mut Trace, mib: u64| {
+        address += 1 << 34;
+        let number = trace.add(Allocation {
+            address,
+            requested: mib * MIB,
+            ..Allocation::default()
+        });
+        trace
+            .events
+            .push(brimful_allocsim::trace::Event::Alloc(number));
+        number
+    };
+    let weights = alloc(&mut trace, 100);
+    let mut state = None;
+    for step in 1..=steps {
+        trace.mark("phase:forward");
+        let input = alloc(&mut trace, 5);
+        trace.mark("module:layer (Linear)");
+        let scratch = alloc(&mut trace, 3);
+        let activation = alloc(&mut trace, batch);
+        trace.free(scratch);
+        trace.mark("module:");
+        let loss = alloc(&mut trace, 1);
+        trace.mark("phase:backward");
+        let gradient = alloc(&mut trace, 100);
+        trace.free(activation);
+        trace.free(loss);
+        trace.mark("phase:optimizer");
+        state.get_or_insert_with(|| alloc(&mut trace, 200));
+        trace.mark("phase:forward");
+        trace.mark(&format!("step:{step}"));
+        if step == steps {
+            trace.mark("tensors:");
+        }
+        trace.free(gradient);
+        trace.free(input);
+    }
+    let named = NamedTensor {
+        address: trace.allocations[weights as usize].address,
+        kind: Kind::Weights,
+        name: "layer.weight".into(),
+    };
+    Workload {
+        trace,
+        tensors: vec![named],
+        steps,
+        world_size: 1,
+        ..Workload::default()
+    }
+}
+
+fn target(total: Bytes) -> Target {
+    Target {
+        name: "a card".into(),
+        total,
+        multiprocessors: 40,
+        settings: Settings::default(),
+    }
+}
+
+fn likely(footprint: &Footprint, id: &str) -> u64 {
+    footprint
+        .terms
+        .iter()
+        .find(|term| term.id == id)
+        .map_or(0, |term| term.likely.get() / MIB)
+}
+
+#[test]
+fn every_kind_of_memory_is_told_by_its_life() {
+    let found = footprint(&workload(3, 400), &target(Bytes::from_gib(16)));
+    let expected = [
+        ("weights", 100),
+        ("gradients", 100),
+        ("optimizer_state", 200),
+        ("activations", 401),
+        ("temporaries", 0),
+        ("other", 5),
+    ];
+    for (id, mib) in expected {
+        assert_eq!(likely(&found, id), mib, "{id}: {:#?}", found.terms);
+    }
+    assert_eq!(found.peak_allocated, Bytes::from_mib(806));
+    assert_eq!(found.peak_phase, Phase::Backward);
+    let sum: u64 = found.terms.iter().map(|term| term.likely.get()).sum();
+    assert_eq!(sum, found.device.likely.get(), "the budget adds up");
+    assert!(found.device.safe > found.device.likely);
+    assert_eq!(found.largest[0].made_by, "layer (Linear)");
+    assert!(
+        found
+            .largest
+            .iter()
+            .any(|largest| largest.made_by == "layer.weight")
+    );
+}
+
+#[test]
+fn a_card_that_is_too_small_says_what_is_missing() {
+    let workload = workload(3, 4000);
+    let needs = footprint(&workload, &target(Bytes::from_gib(64)));
+    assert_eq!(needs.verdict, Verdict::Fits);
+    let small = footprint(&workload, &target(Bytes::from_gib(3)));
+    assert_eq!(small.verdict, Verdict::DoesNotFit);
+    assert!(small.headroom < -(1 << 30), "{}", small.headroom);
+    assert_eq!(
+        small.peak_reserved, needs.peak_reserved,
+        "the figures are those of a card without end"
+    );
+    let between = Bytes(needs.device.likely.get() + 16 * MIB);
+    assert_eq!(
+        footprint(&workload, &target(between)).verdict,
+        Verdict::Tight
+    );
+}
+
+#[test]
+fn weak_figures_say_so() {
+    let ids = |workload: &Workload| -> Vec<&'static str> {
+        caveats(workload, &Story::of(&workload.trace))
+            .iter()
+            .map(|caveat| caveat.id)
+            .collect()
+    };
+    assert!(ids(&workload(3, 10)).is_empty());
+    assert_eq!(ids(&workload(1, 10)), ["one_step"]);
+    let mut weak = workload(3, 10);
+    weak.value_dependent_shapes = 2;
+    weak.cudnn_guessed = true;
+    weak.trace.torch = "2.9.1".into();
+    assert_eq!(
+        ids(&weak),
+        [
+            "value_dependent_shape",
+            "cudnn_workspaces_unknown",
+            "address_order"
+        ]
+    );
+}
+
+#[test]
+fn a_leak_is_noticed() {
+    let mut leaking = workload(3, 10);
+    let steps: Vec<usize> = Story::of(&leaking.trace).step_ends;
+    for (kept, at) in steps.iter().enumerate() {
+        let number = leaking.trace.add(Allocation {
+            requested: 7 * MIB,
+            ..Allocation::default()
+        });
+        leaking
+            .trace
+            .events
+            .insert(at + kept - 1, brimful_allocsim::trace::Event::Alloc(number));
+    }
+    let found = caveats(&leaking, &Story::of(&leaking.trace));
+    assert_eq!(found[0].id, "still_growing");
+}
+
+proptest! {
+    #[test]
+    fn more_memory_is_never_worse(batch in 1_u64..3000, gib in 1_u64..40, more in 0_u64..20) {
+        let workload = workload(3, batch);
+        let order = |verdict| match verdict {
+            Verdict::Fits => 0,
+            Verdict::Tight => 1,
+            Verdict::DoesNotFit => 2,
+        };
+        let small = footprint(&workload, &target(Bytes::from_gib(gib)));
+        let large = footprint(&workload, &target(Bytes::from_gib(gib + more)));
+        prop_assert!(order(large.verdict) <= order(small.verdict));
+        prop_assert_eq!(small.verdict == Verdict::Fits, small.headroom >= 0);
+    }
+}

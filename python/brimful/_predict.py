@@ -1,0 +1,194 @@
+"""`brimful.predict()`: how much GPU memory a training takes, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from brimful import _native
+from brimful._documents import PredictDocument
+from brimful._errors import InputError, MachineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_LIBRARY = "libbrimful_phantom.so"
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Footprint(PredictDocument):
+    """Predicted GPU memory of a training.
+
+    The attributes are those of the document that `brimful predict --json` prints.
+    """
+
+    _json: str = field(compare=False)
+    _text: str = field(compare=False)
+    _html: str = field(compare=False)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits at least one of the cards, by the safe value."""
+        return any(gpu.fits for gpu in self.gpus)
+
+    def to_json(self) -> str:
+        """Return the document that `brimful predict --json` prints."""
+        return self._json
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same document as plain dictionaries and lists."""
+        document: dict[str, Any] = json.loads(self._json)
+        return document
+
+    def __str__(self) -> str:
+        """Return the page that `brimful predict` prints."""
+        return self._text
+
+    def __repr__(self) -> str:
+        """Return one line for a prompt."""
+        likely = _native.size_text(self.peak.device_bytes.likely)
+        safe = _native.size_text(self.peak.device_bytes.safe)
+        verdicts = ", ".join(f"{gpu.name} {gpu.verdict}" for gpu in self.gpus)
+        return f"Footprint({likely} likely, {safe} safe; {verdicts})"
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+
+def predict(  # noqa: PLR0913
+    training: Callable[[], object] | Sequence[str | os.PathLike[str]],
+    *,
+    gpu: str | None = None,
+    steps: int = 3,
+    with_: Sequence[str] = (),
+    alloc_conf: str | None = None,
+    beside_driver: bool = False,
+    time_limit: float = 900,
+) -> Footprint:
+    """Rehearse a training on a phantom GPU and predict its memory.
+
+    Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its kernels do
+    nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps it is stopped.
+    Needs the CUDA build of torch in this environment, no GPU and no driver.
+
+    Args:
+        training: A command as a list, such as ["python", "train.py"], or a function without arguments that trains. A
+            function defined in a notebook needs the package cloudpickle.
+        gpu: Cards to answer for, such as "t4,rtx-4090" or "2x a100-40gb" (see `card_names`).
+        steps: Optimizer steps to rehearse.
+        with_: Go on after the steps until the script has done these: "eval", "save".
+        alloc_conf: Settings of the allocator, as in PYTORCH_CUDA_ALLOC_CONF.
+        beside_driver: Rehearse although this machine has an NVIDIA driver.
+        time_limit: Give up after so many seconds.
+
+    Returns:
+        A frozen `Footprint`. In a notebook it shows itself as a card.
+
+    Raises:
+        InputError: A name or a setting is not known, or the training ended before its first step.
+        MachineError: The phantom cannot be used here.
+    """
+    unknown = sorted(set(with_) - {"eval", "save"})
+    if unknown:
+        raise InputError(f"expected with_ to hold eval and save, found {', '.join(unknown)}", [])
+    if callable(training):
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="brimful-") as folder:
+            command = _command_for(training, folder)
+            shown = [getattr(training, "__qualname__", repr(training)) + "()"]
+            return _predict(command, shown, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
+    if isinstance(training, (str, bytes)):
+        raise InputError("expected a list such as ['python', 'train.py'], found one text", ["split it into its words"])
+    command = [os.fspath(word) for word in training]
+    return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
+
+
+def _predict(  # noqa: PLR0913, PLR0917
+    command: list[str],
+    shown: list[str],
+    gpu: str | None,
+    steps: int,
+    with_: Sequence[str],
+    alloc_conf: str | None,
+    beside_driver: bool,  # noqa: FBT001
+    time_limit: float,
+) -> Footprint:
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    as_json, as_text, as_html = _native.predict(
+        command=command,
+        shown=shown,
+        gpu=gpu,
+        steps=steps,
+        with_=list(with_),
+        alloc_conf=alloc_conf,
+        phantom=_phantom(),
+        beside_driver=beside_driver,
+        time_limit=time_limit,
+        progress=_tell if watched else None,
+    )
+    if watched:
+        sys.stderr.write("\r\x1b[K")
+    document = PredictDocument._from_json(json.loads(as_json))  # noqa: SLF001
+    values = {name: getattr(document, name) for name in PredictDocument.__slots__}
+    return Footprint(**values, _json=as_json, _text=as_text, _html=as_html)
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"\r\x1b[Krehearsing: {line[:60]}")
+    sys.stderr.flush()
+
+
+def _phantom() -> Path:
+    """Find the library that came with this package."""
+    import importlib.metadata
+    from pathlib import Path
+
+    files = importlib.metadata.distribution("brimful").files or []
+    for file in files:
+        if file.name == _LIBRARY:
+            path = Path(os.fspath(file.locate()))
+            if path.is_file():
+                return path.resolve()
+    raise MachineError(f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"])
+
+
+_RUNNER = """\
+import pickle, sys
+from multiprocessing import spawn
+with open(sys.argv[1], "rb") as file:
+    preparation = pickle.load(file)
+    function = file.read()
+spawn.prepare(preparation)
+pickle.loads(function)()
+"""
+
+
+def _command_for(training: Callable[[], object], folder: str) -> list[str]:
+    """Write the function where a new process can load it, as multiprocessing's spawn does."""
+    import pickle
+    from multiprocessing import spawn
+    from pathlib import Path
+
+    try:
+        import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        function = cloudpickle.dumps(training)
+    except ImportError:
+        try:
+            function = pickle.dumps(training)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"expected a function that another process can load, found one that cannot be pickled: {error}",
+                ["install cloudpickle, or put the function into a module"],
+            ) from error
+    preparation = spawn.get_preparation_data("brimful-rehearsal")
+    preparation.pop("authkey", None)
+    place = Path(folder)
+    (place / "training").write_bytes(pickle.dumps(preparation) + function)
+    (place / "run.py").write_text(_RUNNER, encoding="utf-8")
+    return [sys.executable, str(place / "run.py"), str(place / "training")]
