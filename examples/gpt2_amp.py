@@ -1,4 +1,7 @@
-"""Train a GPT-2 of 124 million parameters on random tokens, in mixed precision. Nothing in here knows of brimful."""
+"""Train a GPT-2 of 124 million parameters on random tokens, in mixed precision.
+
+Nothing in here knows of brimful.
+"""
 
 import argparse
 
@@ -32,7 +35,9 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """Token and position embeddings, twelve blocks, tied head."""
 
-    def __init__(self, vocabulary: int = 50257, context: int = 1024, layers: int = 12, width: int = 768) -> None:
+    def __init__(
+        self, vocabulary: int = 50257, context: int = 1024, layers: int = 12, width: int = 768
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(context, width)

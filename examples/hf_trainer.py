@@ -1,4 +1,7 @@
-"""Fine-tune a small BERT with the Hugging Face Trainer on random sentences. Nothing in here knows of brimful."""
+"""Fine-tune a BERT with the Hugging Face Trainer on random sentences.
+
+Nothing in here knows of brimful.
+"""
 
 import tempfile
 
@@ -16,7 +19,11 @@ class Sentences(Dataset):
     def __getitem__(self, index: int) -> dict:
         generator = torch.Generator().manual_seed(index)
         tokens = torch.randint(0, 30522, (256,), generator=generator)
-        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": torch.tensor(index % 2)}
+        return {
+            "input_ids": tokens,
+            "attention_mask": torch.ones_like(tokens),
+            "labels": torch.tensor(index % 2),
+        }
 
 
 def main() -> None:

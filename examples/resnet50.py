@@ -24,7 +24,9 @@ class Bottleneck(nn.Module):
         )
         self.shortcut = nn.Identity()
         if stride != 1 or channels != out:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+            )
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -33,7 +35,12 @@ class Bottleneck(nn.Module):
 
 def resnet50(classes: int = 1000) -> nn.Sequential:
     """3, 4, 6 and 3 blocks."""
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    layers = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     channels = 64
     for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for block in range(blocks):
@@ -55,7 +62,9 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     loss_of = nn.CrossEntropyLoss()
     for step in range(arguments.steps):
-        images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size, device=device)
+        images = torch.randn(
+            arguments.batch_size, 3, arguments.image_size, arguments.image_size, device=device
+        )
         labels = torch.randint(0, 1000, (arguments.batch_size,), device=device)
         loss = loss_of(model(images), labels)
         optimizer.zero_grad()

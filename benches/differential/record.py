@@ -12,7 +12,19 @@ import warnings
 import torch
 
 MIB = 1 << 20
-ROUND_SIZES = (512, 1024, MIB, MIB + 1, 2 * MIB, 10 * MIB, 10 * MIB - 1, 20 * MIB, 64 * MIB, 128 * MIB, 200 * MIB)
+ROUND_SIZES = (
+    512,
+    1024,
+    MIB,
+    MIB + 1,
+    2 * MIB,
+    10 * MIB,
+    10 * MIB - 1,
+    20 * MIB,
+    64 * MIB,
+    128 * MIB,
+    200 * MIB,
+)
 
 
 def random_size(chance: random.Random) -> int:

@@ -71,13 +71,14 @@ def predict(  # noqa: PLR0913
 ) -> Footprint:
     """Rehearse a training on a phantom GPU and predict its memory.
 
-    Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its kernels do
-    nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps it is stopped.
+    Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its
+    kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps
+    it is stopped.
     Needs the CUDA build of torch in this environment, no GPU and no driver.
 
     Args:
-        training: A command as a list, such as ["python", "train.py"], or a function without arguments that trains. A
-            function defined in a notebook needs the package cloudpickle.
+        training: A command as a list, such as ["python", "train.py"], or a function without arguments that
+            trains. A function defined in a notebook needs the package cloudpickle.
         gpu: Cards to answer for, such as "t4,rtx-4090" or "2x a100-40gb" (see `card_names`).
         steps: Optimizer steps to rehearse.
         with_: Go on after the steps until the script has done these: "eval", "save".
@@ -103,7 +104,9 @@ def predict(  # noqa: PLR0913
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
             return _predict(command, shown, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
     if isinstance(training, (str, bytes)):
-        raise InputError("expected a list such as ['python', 'train.py'], found one text", ["split it into its words"])
+        raise InputError(
+            "expected a list such as ['python', 'train.py'], found one text", ["split it into its words"]
+        )
     command = [os.fspath(word) for word in training]
     return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
 
@@ -154,7 +157,9 @@ def _phantom() -> Path:
             path = Path(os.fspath(file.locate()))
             if path.is_file():
                 return path.resolve()
-    raise MachineError(f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"])
+    raise MachineError(
+        f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"]
+    )
 
 
 _RUNNER = """\

@@ -118,7 +118,9 @@ def test_checkpointing_keeps_less() -> None:
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        layers = nn.ModuleList(nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 1024)) for _ in range(8))
+        layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 1024)) for _ in range(8)
+        )
         layers.cuda()
         x = torch.randn(4096, 1024, device="cuda", requires_grad=True)
         for layer in layers:

@@ -12,7 +12,8 @@ import pytest
 
 PLAIN = """
     import torch
-    model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
+    from torch import nn
+    model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(100):
         x = torch.randn(BATCH, 1024, device="cuda")
@@ -26,7 +27,9 @@ PLAIN = """
 
 def brimful(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("brimful")
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=300, env=env)
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, timeout=300, env=env
+    )
 
 
 @pytest.fixture
@@ -131,13 +134,24 @@ def test_a_rehearsal_goes_on_to_evaluation_and_a_checkpoint(script, tmp_path: Pa
             torch.save(model.state_dict(), {str(tmp_path / "last.pt")!r})
     """
     document = predict(script(text), "--gpu", "t4", "--with", "eval,save")
-    assert {"evaluation", "forward", "backward", "optimizer"} <= {phase["phase"] for phase in document["phases"]}
+    assert {"evaluation", "forward", "backward", "optimizer"} <= {
+        phase["phase"] for phase in document["phases"]
+    }
 
 
 def test_the_trace_can_be_replayed(script, tmp_path: Path) -> None:  # noqa: ANN001
     trace = tmp_path / "run.brimtrace"
     document = predict(script(PLAIN), "--gpu", "t4", "--save-trace", str(trace))
-    arguments = ["--capacity", "16GiB", "--capacity", "300MiB", "--alloc-conf", "", "--alloc-conf", "expandable_segments:True"]
+    arguments = [
+        "--capacity",
+        "16GiB",
+        "--capacity",
+        "300MiB",
+        "--alloc-conf",
+        "",
+        "--alloc-conf",
+        "expandable_segments:True",
+    ]
     done = brimful("replay", str(trace), "--json", *arguments)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
@@ -148,10 +162,13 @@ def test_the_trace_can_be_replayed(script, tmp_path: Path) -> None:  # noqa: ANN
 
 def test_a_snapshot_of_torch_can_be_replayed(script, tmp_path: Path) -> None:  # noqa: ANN001
     snapshot = tmp_path / "snapshot.pickle"
-    text = PLAIN.replace("import torch\n", "import torch\n    torch.cuda.memory._record_memory_history()\n") + f"""
+    text = (
+        PLAIN.replace("import torch\n", "import torch\n    torch.cuda.memory._record_memory_history()\n")
+        + f"""
         if step == 1:
             torch.cuda.memory._dump_snapshot({str(snapshot)!r})
     """
+    )
     predict(script(text), "--gpu", "t4")
     done = brimful("replay", str(snapshot), "--torch", "2.13.0", "--json", "--capacity", "8GiB")
     assert done.returncode == 0, done.stderr
@@ -205,6 +222,8 @@ def test_a_function_is_rehearsed_in_a_process_of_its_own(script) -> None:  # noq
             assert "Tesla T4" in footprint._repr_html_()
             print(repr(footprint))
     """
-    done = subprocess.run([sys.executable, script(text)], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, script(text)], capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Footprint(")

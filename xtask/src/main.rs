@@ -75,9 +75,19 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
-        Task::Accuracy { truth, json, sample, python, phantom } => {
-            accuracy::run(&accuracy::Options { truth, json, sample, python, phantom })
-        }
+        Task::Accuracy {
+            truth,
+            json,
+            sample,
+            python,
+            phantom,
+        } => accuracy::run(&accuracy::Options {
+            truth,
+            json,
+            sample,
+            python,
+            phantom,
+        }),
         Task::Ci => ci::all_steps(),
         Task::Wheel { out } => {
             let wheel = wheel::build(&out)?;

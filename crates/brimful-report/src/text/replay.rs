@@ -32,24 +32,55 @@ pub fn replay(document: &ReplayDocument, page: &Page) -> String {
             ),
         ));
     }
-    out.push('\n');
-    let rows: Vec<Vec<String>> = document.results.iter().map(row).collect();
-    out.push_str(&table(
-        page,
-        &["settings", "card", "allocated", "reserved", "retries", ""],
-        &rows,
-    ));
-    out.push('\n');
-    out.push_str(&verdict(document, page));
+    for card in cards(document) {
+        let results: Vec<&ReplayResult> = document
+            .results
+            .iter()
+            .filter(|result| named(result) == card)
+            .collect();
+        let rows: Vec<Vec<String>> = results.iter().map(|result| row(result)).collect();
+        out.push('\n');
+        out.push_str(&page.paint(Role::Heading, &card));
+        out.push('\n');
+        out.push_str(&table(
+            page,
+            &["settings", "allocated", "reserved", "retries", ""],
+            &rows,
+        ));
+        out.push_str(&verdict(&results, page));
+    }
     out
 }
+
+/// The cards, in the order asked.
+fn cards(document: &ReplayDocument) -> Vec<String> {
+    let mut cards: Vec<String> = Vec::new();
+    for result in &document.results {
+        let card = named(result);
+        if !cards.contains(&card) {
+            cards.push(card);
+        }
+    }
+    cards
+}
+
+fn named(result: &ReplayResult) -> String {
+    let capacity = Bytes(result.capacity_bytes);
+    match &result.gpu {
+        Some(gpu) => format!("On {gpu} with {capacity}"),
+        None if result.capacity_bytes >= WITHOUT_LIMIT => "Without a limit".to_owned(),
+        None => format!("With {capacity}"),
+    }
+}
+
+/// What no card has.
+const WITHOUT_LIMIT: u64 = 1 << 45;
 
 fn shown(conf: &str) -> &str {
     if conf.is_empty() { "default" } else { conf }
 }
 
 fn row(result: &ReplayResult) -> Vec<String> {
-    let capacity = Bytes(result.capacity_bytes);
     let end = match result.oom_request_bytes {
         Some(bytes) => format!("dies of {}", Bytes(bytes)),
         None if result.oom => "out of memory".to_owned(),
@@ -57,7 +88,6 @@ fn row(result: &ReplayResult) -> Vec<String> {
     };
     vec![
         shown(&result.alloc_conf).to_owned(),
-        result.gpu.clone().unwrap_or_else(|| capacity.to_string()),
         Bytes(result.peak_allocated_bytes).to_string(),
         Bytes(result.peak_reserved_bytes).to_string(),
         result.retries.to_string(),
@@ -65,42 +95,38 @@ fn row(result: &ReplayResult) -> Vec<String> {
     ]
 }
 
-fn verdict(document: &ReplayDocument, page: &Page) -> String {
-    let mut out = String::new();
-    let mut seen = Vec::new();
-    for result in &document.results {
-        let card = result
-            .gpu
-            .clone()
-            .unwrap_or_else(|| Bytes(result.capacity_bytes).to_string());
-        if seen.contains(&card) {
-            continue;
-        }
-        let same = |other: &&ReplayResult| {
-            other.gpu == result.gpu && other.capacity_bytes == result.capacity_bytes
-        };
-        let fitting = document
-            .results
-            .iter()
-            .filter(same)
-            .find(|other| !other.oom);
-        let line = match fitting {
-            Some(fitting) => format!(
-                "{card}: the first setting that fits is {}.",
+/// The first setting that fits, and the one that holds least.
+fn verdict(results: &[&ReplayResult], page: &Page) -> String {
+    let fitting = results.iter().find(|result| !result.oom);
+    let least = results
+        .iter()
+        .filter(|result| !result.oom)
+        .min_by_key(|result| result.peak_reserved_bytes);
+    let (role, line) = match (fitting, least) {
+        (Some(fitting), Some(least)) if fitting.alloc_conf != least.alloc_conf => (
+            Role::Strong,
+            format!(
+                "The first setting that fits is {}; {} holds least.",
+                shown(&fitting.alloc_conf),
+                shown(&least.alloc_conf)
+            ),
+        ),
+        (Some(fitting), _) => (
+            Role::Strong,
+            format!(
+                "The first setting that fits is {}.",
                 shown(&fitting.alloc_conf)
             ),
-            None => format!("{card}: no setting fits; the training itself must become smaller."),
-        };
-        let role = if fitting.is_some() {
-            Role::Strong
-        } else {
-            Role::Fatal
-        };
-        for wrapped in page.hang("", 0, &line).lines() {
-            out.push_str(&page.paint(role, wrapped));
-            out.push('\n');
-        }
-        seen.push(card);
+        ),
+        (None, _) => (
+            Role::Fatal,
+            "No setting fits: the training itself must become smaller.".to_owned(),
+        ),
+    };
+    let mut out = String::new();
+    for wrapped in page.hang("  ", 2, &line).lines() {
+        out.push_str(&page.paint(role, wrapped));
+        out.push('\n');
     }
     out
 }

@@ -1,6 +1,6 @@
 //! Predict: what a rehearsed training run needs on any card, term by term.
 //!
-//! A rehearsal brings a [`Workload`]: the trace of one process and what is known about it. [`footprint`] replays it
+//! A rehearsal brings a [`Workload`]: the trace of one process and what is known about it. [`footprint()`] replays it
 //! for a card and adds what lies outside of PyTorch's allocator. Everything here is a function of values.
 
 mod caveats;
