@@ -1,7 +1,8 @@
 """How long a prediction takes, beside importing torch and building the model.
 
 python benches/predict_time.py PYTHON
-Interleaved runs of both, so that a busy machine slows both down. Needs `brimful` on PATH, or its path in BRIMFUL.
+Interleaved runs of both, so that a busy machine slows both down. Needs `brimful` on PATH, or its path in
+BRIMFUL.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Play random traces on PyTorch's real allocator and write what it did, one JSON line per trace.
 
-Runs on the phantom GPU; started by `cargo xtask differential`, which replays the same events in the model and compares.
-Arguments: SCENARIO (JSON: name, conf, capacity, streams, fraction, kind), FIRST seed, COUNT of traces, EVENTS per trace.
+Runs on the phantom GPU; started by `cargo xtask differential`, which replays the same events in the model and
+compares. Arguments: SCENARIO (JSON: conf, capacity, streams, fraction, kind), FIRST seed, COUNT of traces,
+EVENTS per trace.
 """
 
 import json

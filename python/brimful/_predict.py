@@ -188,7 +188,7 @@ def _command_for(training: Callable[[], object], folder: str) -> list[str]:
             function = pickle.dumps(training)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
-                f"expected a function that another process can load, found one that cannot be pickled: {error}",
+                f"expected a function that another process can load, found one that cannot be: {error}",
                 ["install cloudpickle, or put the function into a module"],
             ) from error
     preparation = spawn.get_preparation_data("brimful-rehearsal")

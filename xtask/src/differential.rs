@@ -1,6 +1,6 @@
 //! The model against PyTorch's own allocator, on the phantom GPU, event by event.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -279,6 +279,10 @@ fn compare(
     let output = child.stdout.take().context("no output of the recorder")?;
     let mut lines = BufReader::new(output).lines();
     lines.next().context("the recorder printed nothing")??;
+    let mut allocator = Allocator::new(Card::new(scenario.capacity, 0), settings, version);
+    if let Some(part) = scenario.fraction {
+        allocator.set_memory_fraction(part);
+    }
     let mut compared = Compared {
         torch,
         ..Compared::default()
@@ -287,11 +291,18 @@ fn compare(
         let recorded: Recorded = serde_json::from_str(&line?).context("a line of the recorder")?;
         compared.ooms += recorded.end.ooms;
         compared.retries += recorded.end.retries;
-        match replay(&recorded, scenario, &settings, version) {
+        let generation = u32::try_from(at).unwrap_or(u32::MAX / 1000);
+        match replay(&recorded, scenario, &mut allocator, generation) {
             Ok(()) => compared.exact += 1,
             Err(error) => {
                 let told = format!("seed {}: {error}", seed + at as u64);
                 compared.difference = compared.difference.or(Some(told));
+                // The next trace begins where the real allocator does, as far as that is possible.
+                allocator = Allocator::new(
+                    Card::new(scenario.capacity, 0),
+                    allocator.settings().clone(),
+                    version,
+                );
             }
         }
     }
@@ -309,17 +320,18 @@ fn torch_version(python: &Path) -> Result<String> {
     Ok(output.trim().to_owned())
 }
 
+/// Plays a trace on the model and compares after every event. What one trace leaves behind (ranges of addresses that
+/// PyTorch keeps, ages of segments) is there for the next, as in the process it came from.
 fn replay(
     recorded: &Recorded,
     scenario: &Scenario,
-    settings: &Settings,
-    version: TorchVersion,
+    allocator: &mut Allocator<Card>,
+    generation: u32,
 ) -> Result<()> {
-    let mut allocator = Allocator::new(Card::new(scenario.capacity, 0), settings.clone(), version);
-    if let Some(part) = scenario.fraction {
-        allocator.set_memory_fraction(part);
-    }
-    let mut live: HashMap<u64, Handle> = HashMap::new();
+    allocator.empty_cache();
+    allocator.reset_statistics();
+    let mut live: BTreeMap<u64, Handle> = BTreeMap::new();
+    let mut pools = Vec::new();
     let mut number = 0_u64;
     let mut capturing = false;
     for (step, event) in recorded.events.iter().enumerate() {
@@ -329,7 +341,11 @@ fn replay(
                 .and_then(serde_json::Value::as_u64)
                 .unwrap_or(0)
         };
-        let pool = |index| PoolId(u32::try_from(argument(index)).unwrap_or(0));
+        // Every trace has pools of its own.
+        let pool = |index| match u32::try_from(argument(index)).unwrap_or(0) {
+            0 => PoolId::DEFAULT,
+            own => PoolId(generation * 1000 + own),
+        };
         match event.first().and_then(serde_json::Value::as_str) {
             Some("alloc") => {
                 // On the phantom an event is complete at once; PyTorch asks at the next allocation.
@@ -369,13 +385,17 @@ fn replay(
                 } else {
                     allocator.begin_pool(pool(1));
                 }
+                pools.push(pool(1));
                 capturing = true;
             }
             Some("end") => {
                 allocator.end_pool(pool(1));
                 capturing = false;
             }
-            Some("release") => allocator.release_pool(pool(1)),
+            Some("release") => {
+                pools.retain(|kept| *kept != pool(1));
+                allocator.release_pool(pool(1));
+            }
             other => bail!("event {step}: {other:?}"),
         }
         let now = allocator.statistics();
@@ -390,7 +410,12 @@ fn replay(
             "event {step} {event:?}: allocated, active, reserved {expected:?} there, {found:?} here"
         );
         if let Some(expected) = recorded.layouts.get(&step) {
-            compare_layouts(step, expected, &allocator, settings.expandable_segments)?;
+            compare_layouts(
+                step,
+                expected,
+                allocator,
+                scenario.conf.contains("expandable_segments:True"),
+            )?;
         }
     }
     let now = allocator.statistics();
@@ -407,6 +432,12 @@ fn replay(
         "at the end: {:?} there, {found:?} here",
         recorded.end
     );
+    for handle in live.into_values() {
+        allocator.free(handle);
+    }
+    for pool in pools {
+        allocator.release_pool(pool);
+    }
     Ok(())
 }
 

@@ -31,7 +31,7 @@ enum Task {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
-        /// Only so many rows of each set, the same each time; writes no page
+        /// Only so many rows of each set, the same each time; below 100 no page is written
         #[arg(long, value_name = "N")]
         sample: Option<usize>,
         /// A Python with torch, timm, transformers, torchvision and pyarrow

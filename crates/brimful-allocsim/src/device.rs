@@ -17,6 +17,8 @@ pub trait Device {
     fn free(&mut self, address: u64, size: u64);
     /// `cuMemAddressReserve`: addresses without memory behind them, or none when there are no more.
     fn reserve(&mut self, size: u64) -> Option<u64>;
+    /// `cuMemAddressFree`.
+    fn unreserve(&mut self, address: u64, size: u64);
     /// `cuMemCreate` for all pages of `size` bytes: memory without an address. False when out of memory.
     fn create(&mut self, size: u64) -> bool;
     /// `cuMemRelease`.
@@ -30,10 +32,66 @@ pub trait Device {
 pub struct Card {
     total: u64,
     used: u64,
-    /// Freed ranges below `top`: address to length.
+    memory: Addresses,
+    /// Of ranges without memory behind them.
+    ranges: Addresses,
+}
+
+/// A range of addresses, of which the lowest that fits is taken.
+#[derive(Debug, Clone)]
+struct Addresses {
+    /// Given back, below `top`: address to length.
     holes: BTreeMap<u64, u64>,
     top: u64,
-    reserved_top: u64,
+}
+
+impl Addresses {
+    fn from(base: u64) -> Self {
+        Addresses {
+            holes: BTreeMap::new(),
+            top: base,
+        }
+    }
+
+    fn take(&mut self, size: u64) -> Option<u64> {
+        let hole = self
+            .holes
+            .iter()
+            .find(|(_, length)| **length >= size)
+            .map(|(address, length)| (*address, *length));
+        if let Some((address, length)) = hole {
+            self.holes.remove(&address);
+            if length > size {
+                self.holes.insert(address + size, length - size);
+            }
+            return Some(address);
+        }
+        let top = self.top.checked_add(size)?;
+        Some(std::mem::replace(&mut self.top, top))
+    }
+
+    fn give_back(&mut self, address: u64, size: u64) {
+        let mut start = address;
+        let mut end = address.saturating_add(size);
+        if let Some((before, length)) = self
+            .holes
+            .range(..address)
+            .next_back()
+            .map(|(address, length)| (*address, *length))
+            && before + length == start
+        {
+            self.holes.remove(&before);
+            start = before;
+        }
+        if let Some(length) = self.holes.remove(&end) {
+            end += length;
+        }
+        if end == self.top {
+            self.top = start;
+        } else {
+            self.holes.insert(start, end - start);
+        }
+    }
 }
 
 /// Where segments begin; only ties by address depend on it.
@@ -46,9 +104,8 @@ impl Card {
         Card {
             total,
             used: held,
-            holes: BTreeMap::new(),
-            top: BASE,
-            reserved_top: RESERVED_BASE,
+            memory: Addresses::from(BASE),
+            ranges: Addresses::from(RESERVED_BASE),
         }
     }
 
@@ -74,23 +131,10 @@ impl Device for Card {
 
     fn malloc(&mut self, size: u64) -> Option<u64> {
         let size = granules(size);
-        let top = self.top.checked_add(size)?;
         if !self.take(size) {
             return None;
         }
-        let hole = self
-            .holes
-            .iter()
-            .find(|(_, length)| **length >= size)
-            .map(|(a, l)| (*a, *l));
-        if let Some((address, length)) = hole {
-            self.holes.remove(&address);
-            if length > size {
-                self.holes.insert(address + size, length - size);
-            }
-            return Some(address);
-        }
-        Some(std::mem::replace(&mut self.top, top))
+        self.memory.take(size)
     }
 
     fn adopt(&mut self, address: u64, size: u64) -> bool {
@@ -100,8 +144,8 @@ impl Device for Card {
         if end >= RESERVED_BASE << 4 || !self.take(size) {
             return false;
         }
-        if end > self.top {
-            self.top = granules(end);
+        if end > self.memory.top {
+            self.memory.top = granules(end);
         }
         true
     }
@@ -109,31 +153,15 @@ impl Device for Card {
     fn free(&mut self, address: u64, size: u64) {
         let size = granules(size);
         self.used = self.used.saturating_sub(size);
-        let mut start = address;
-        let mut end = address + size;
-        if let Some((before, length)) = self
-            .holes
-            .range(..address)
-            .next_back()
-            .map(|(a, l)| (*a, *l))
-            && before + length == start
-        {
-            self.holes.remove(&before);
-            start = before;
-        }
-        if let Some(length) = self.holes.remove(&end) {
-            end += length;
-        }
-        if end == self.top {
-            self.top = start;
-        } else {
-            self.holes.insert(start, end - start);
-        }
+        self.memory.give_back(address, size);
     }
 
     fn reserve(&mut self, size: u64) -> Option<u64> {
-        let top = self.reserved_top.checked_add(granules(size))?;
-        Some(std::mem::replace(&mut self.reserved_top, top))
+        self.ranges.take(granules(size))
+    }
+
+    fn unreserve(&mut self, address: u64, size: u64) {
+        self.ranges.give_back(address, granules(size));
     }
 
     fn create(&mut self, size: u64) -> bool {
@@ -222,6 +250,8 @@ impl Device for Recorded {
         let end = self.substitute.checked_add(granules(size))?;
         Some(std::mem::replace(&mut self.substitute, end))
     }
+
+    fn unreserve(&mut self, _address: u64, _size: u64) {}
 
     fn create(&mut self, size: u64) -> bool {
         self.take(size)

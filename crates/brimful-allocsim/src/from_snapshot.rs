@@ -26,8 +26,15 @@ impl Trace {
             .traces
             .get(device as usize)
             .map_or(&[][..], Vec::as_slice);
+        let private = snapshot
+            .segments
+            .iter()
+            .filter(|segment| segment.device == device && segment.private_pool != (0, 0))
+            .map(|segment| (segment.address, (segment.total_size, segment.private_pool)))
+            .collect();
         let mut builder = Builder {
             calls,
+            private,
             ..Builder::default()
         };
         for (at, entry) in entries.iter().enumerate() {
@@ -48,6 +55,9 @@ struct Builder {
     /// Allocations that were there at the start.
     earlier: Vec<u32>,
     pools: HashMap<(u64, u64), PoolId>,
+    /// Segments of private pools at the end: address to size and pool. Most releases do not tell the pool of an
+    /// allocation, and the pools of graphs stay to the end.
+    private: BTreeMap<u64, (u64, (u64, u64))>,
     in_burst: bool,
 }
 
@@ -60,6 +70,7 @@ impl Default for Builder {
             waiting: HashMap::new(),
             earlier: Vec::new(),
             pools: HashMap::new(),
+            private: BTreeMap::new(),
             in_burst: false,
         }
     }
@@ -137,7 +148,11 @@ impl Builder {
     }
 
     fn allocation(&mut self, entry: &TraceEntry, block: u64) -> u32 {
-        let pool = self.pool(entry.private_pool);
+        let pool = self.pool(
+            entry
+                .private_pool
+                .or_else(|| self.private_at(entry.address)),
+        );
         self.trace.add(Allocation {
             address: entry.address,
             requested: entry.size,
@@ -145,6 +160,11 @@ impl Builder {
             stream: entry.stream,
             pool,
         })
+    }
+
+    fn private_at(&self, address: u64) -> Option<(u64, u64)> {
+        let (start, (size, pool)) = self.private.range(..=address).next_back()?;
+        (address - start < *size).then_some(*pool)
     }
 
     fn found_earlier(&mut self, entry: &TraceEntry) -> u32 {

@@ -3,12 +3,14 @@
 //! Device memory has no contents, and a copy from it gives zeros. That is right for losses and masks, but
 //! before the first step `DistributedDataParallel` sends the number and the shapes of its parameters through
 //! the other ranks and compares what comes back. So a small copy to a device is remembered; a collective
-//! passes it on as if every rank had sent the same; and only what came out of a collective can be read. It is
-//! forgotten after [`LAUNCHES`] further kernel launches, any of which may have overwritten it.
+//! passes it on as if every rank had sent the same; and what came out of a collective can be read. It is
+//! forgotten after [`LAUNCHES`] further kernel launches, any of which may have overwritten it. What the host
+//! itself has sent can be read back only as long as no kernel has been launched at all: Accelerate sends the
+//! shape of a batch to the device and takes it back.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::abi::lock;
 use crate::memory::is_device;
@@ -21,8 +23,6 @@ const MOST_ENTRIES: usize = 64;
 /// How many kernel launches a value outlives.
 const LAUNCHES: u64 = 64;
 
-/// Whether any collective has passed on a value, so that reading needs to look.
-static SHARED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static VALUES: Mutex<BTreeMap<u64, Value>> = Mutex::new(BTreeMap::new());
 
@@ -35,9 +35,19 @@ struct Value {
     number: u64,
     /// Whether it came out of a collective, so that reading it is meant.
     shared: bool,
+    /// Whether no kernel had been launched between the host's sending it and `born`.
+    untouched: bool,
 }
 
-fn store(at: u64, bytes: Vec<u8>, shared: bool) {
+/// What is remembered for a range.
+struct Found {
+    bytes: Vec<u8>,
+    shared: bool,
+    /// No kernel has been launched since the host sent it.
+    untouched: bool,
+}
+
+fn store(at: u64, bytes: Vec<u8>, shared: bool, untouched: bool) {
     let born = report::KERNELS.load(Ordering::Relaxed);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut values = lock(&VALUES);
@@ -50,19 +60,24 @@ fn store(at: u64, bytes: Vec<u8>, shared: bool) {
                 born,
                 number,
                 shared,
+                untouched,
             },
         );
     }
 }
 
 /// The bytes remembered for a range, which may lie inside a longer one.
-fn find(at: u64, bytes: usize) -> Option<(Vec<u8>, bool)> {
+fn find(at: u64, bytes: usize) -> Option<Found> {
     let now = report::KERNELS.load(Ordering::Relaxed);
     let values = lock(&VALUES);
     let (start, value) = values.range(..=at).next_back()?;
     let from = usize::try_from(at - start).ok()?;
     let part = value.bytes.get(from..from.checked_add(bytes)?)?;
-    (now.saturating_sub(value.born) <= LAUNCHES).then(|| (part.to_vec(), value.shared))
+    (now.saturating_sub(value.born) <= LAUNCHES).then(|| Found {
+        bytes: part.to_vec(),
+        shared: value.shared,
+        untouched: value.untouched && now == value.born,
+    })
 }
 
 /// The host sent bytes to a device.
@@ -71,7 +86,7 @@ pub(crate) fn sent(to: u64, from: u64, bytes: usize) {
     if bytes <= MOST_BYTES && from != 0 {
         // SAFETY: the source of a copy from host memory is readable for its length.
         let copy = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) }.to_vec();
-        store(to, copy, false);
+        store(to, copy, false, true);
     }
 }
 
@@ -85,8 +100,8 @@ pub(crate) fn copied(to: u64, from: u64, bytes: usize) {
     if to != from {
         forget(to, bytes);
     }
-    if let Some((value, shared)) = found {
-        store(to, value, shared);
+    if let Some(found) = found {
+        store(to, found.bytes, found.shared, found.untouched);
     }
 }
 
@@ -102,9 +117,8 @@ pub(crate) fn shared(to: u64, from: u64, bytes: usize, copies: usize) {
         None
     };
     forget(to, total);
-    if let Some((value, _)) = found {
-        store(to, value.repeat(copies), true);
-        SHARED.store(true, Ordering::Relaxed);
+    if let Some(found) = found {
+        store(to, found.bytes.repeat(copies), true, false);
     }
 }
 
@@ -126,17 +140,14 @@ pub(crate) fn received(at: u64, bytes: usize) {
         .map(|value| value.bytes.clone());
     forget(at, bytes);
     if let Some(bytes) = latest {
-        store(at, bytes, true);
-        SHARED.store(true, Ordering::Relaxed);
+        store(at, bytes, true, false);
     }
 }
 
 /// The host reads from a device, into memory already zeroed.
 pub(crate) fn read(to: u64, from: u64, bytes: usize) {
-    if !SHARED.load(Ordering::Relaxed) {
-        return;
-    }
-    if let Some((value, true)) = find(from, bytes) {
+    let found = find(from, bytes).filter(|found| found.shared || found.untouched);
+    if let Some(Found { bytes: value, .. }) = found {
         // SAFETY: the target of a copy to host memory is writable for its length, which is that of `value`.
         unsafe { (to as *mut u8).copy_from_nonoverlapping(value.as_ptr(), value.len()) };
     }
@@ -153,13 +164,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_collective_shared_can_be_read() {
+    fn what_a_collective_shared_can_be_read() {
         let device = 0x1000_0000_0000;
         let sent_bytes = [1_u8, 2, 3, 4];
         let mut got = [0_u8; 4];
         sent(device, sent_bytes.as_ptr() as u64, 4);
+        report::KERNELS.fetch_add(1, Ordering::Relaxed);
         read(got.as_mut_ptr() as u64, device, 4);
-        assert_eq!(got, [0; 4]);
+        assert_eq!(got, [0; 4], "a kernel may have written here");
         shared(device + 64, device, 4, 2);
         read(got.as_mut_ptr() as u64, device + 68, 4);
         assert_eq!(got, [1, 2, 3, 4]);

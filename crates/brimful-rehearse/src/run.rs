@@ -58,6 +58,8 @@ pub struct Rehearsal {
 pub struct Rehearsed {
     pub facts: Facts,
     pub trace: Trace,
+    /// The script ended with an error, after its first steps.
+    pub died: bool,
 }
 
 /// Something worth telling while it runs.
@@ -180,8 +182,10 @@ pub fn rehearse(
             output: text,
         });
     }
+    let died = !status.success();
     let mut variants: Vec<Vec<Rehearsed>> = asked.variants.iter().map(|_| Vec::new()).collect();
-    for process in processes {
+    for mut process in processes {
+        process.died = died && process.facts.reason == "end";
         let variant = process.facts.variant.unwrap_or(0);
         if let Some(processes) = variants.get_mut(variant) {
             processes.push(process);
@@ -352,7 +356,11 @@ fn read_results(folder: &Path) -> Result<Vec<Rehearsed>, RehearsalError> {
         }
         let bytes = bounded(&snapshot).map_err(|error| unreadable(&error))?;
         let trace = trace_of(&bytes, &facts)?;
-        processes.push(Rehearsed { facts, trace });
+        processes.push(Rehearsed {
+            facts,
+            trace,
+            died: false,
+        });
     }
     processes.sort_by_key(|process| process.facts.rank);
     Ok(processes)
@@ -376,6 +384,10 @@ fn trace_of(bytes: &[u8], facts: &Facts) -> Result<Trace, RehearsalError> {
     let snapshot = snapshot::read(bytes)?;
     let mut trace = Trace::from_snapshot(&snapshot, facts.device, EmptyCacheCalls::LeaveOut);
     trace.torch.clone_from(&facts.torch);
+    snapshot
+        .alloc_conf()
+        .unwrap_or_default()
+        .clone_into(&mut trace.settings);
     let marks: Vec<(u64, String)> = facts
         .marks
         .iter()

@@ -110,8 +110,29 @@ impl<D: Device> Allocator<D> {
         allocator
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
+    }
+
+    /// Peaks begin anew at what is used now, and counters at zero (`torch.cuda.reset_peak_memory_stats` and
+    /// `reset_accumulated_memory_stats`).
+    pub fn reset_statistics(&mut self) {
+        let now = self.statistics;
+        let anew = |gauge: Gauge| Gauge {
+            current: gauge.current,
+            peak: gauge.current,
+        };
+        self.statistics = Statistics {
+            allocated: anew(now.allocated),
+            active: anew(now.active),
+            requested: anew(now.requested),
+            reserved: anew(now.reserved),
+            ..Statistics::default()
+        };
     }
 
     pub fn device(&self) -> &D {
@@ -649,8 +670,10 @@ impl<D: Device> Allocator<D> {
             self.unmap(index);
             let block = self.arena.get(index);
             if !block.is_split() && !block.mapped {
+                let (address, size) = (block.address, block.size);
                 self.remove_unmapped(index);
                 self.arena.remove(index);
+                self.device.unreserve(address, size);
             }
         }
     }

@@ -36,6 +36,17 @@ pub struct Snapshot {
     pub other_actions: Vec<String>,
 }
 
+impl Snapshot {
+    /// The text that was set as `PYTORCH_CUDA_ALLOC_CONF`, where the file has it.
+    pub fn alloc_conf(&self) -> Option<&str> {
+        let settings = self.settings.as_ref()?;
+        let found = settings
+            .iter()
+            .find(|(name, _)| name == "PYTORCH_CUDA_ALLOC_CONF")?;
+        Some(&found.1)
+    }
+}
+
 /// Memory that was reserved in one piece, or one mapped range of an expandable segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {

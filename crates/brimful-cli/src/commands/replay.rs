@@ -144,7 +144,10 @@ fn read(arguments: &ReplayArguments) -> Result<(Trace, u32, TorchVersion), Comma
         let snapshot = snapshot::read(&bytes).map_err(|error| unreadable(&error, error.hint()))?;
         let device = arguments.device.unwrap_or_else(|| busiest(&snapshot));
         let mut trace = Trace::from_snapshot(&snapshot, device, EmptyCacheCalls::Infer);
-        trace.settings = recorded_settings(&snapshot).unwrap_or_default();
+        snapshot
+            .alloc_conf()
+            .unwrap_or_default()
+            .clone_into(&mut trace.settings);
         trace.check().map_err(|error| {
             unreadable(
                 &error,
@@ -193,14 +196,6 @@ fn busiest(snapshot: &snapshot::Snapshot) -> u32 {
     longest
         .and_then(|(device, _)| u32::try_from(device).ok())
         .unwrap_or(0)
-}
-
-fn recorded_settings(snapshot: &snapshot::Snapshot) -> Option<String> {
-    let settings = snapshot.settings.as_ref()?;
-    let text = settings
-        .iter()
-        .find(|(name, _)| name == "PYTORCH_CUDA_ALLOC_CONF")?;
-    Some(text.1.clone())
 }
 
 fn counted(trace: &Trace) -> u64 {

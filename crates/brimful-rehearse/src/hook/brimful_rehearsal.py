@@ -1,7 +1,7 @@
 """The rehearsal inside of the training process.
 
-Notes where forward, backward, optimizer and evaluation begin, which module is at work, and after the asked number of
-optimizer steps writes what PyTorch's allocator recorded and ends the process. It changes no tensor and no result.
+Notes where forward, backward, optimizer and evaluation begin, which module is at work, and after the asked
+number of optimizer steps writes what PyTorch's allocator recorded and ends the process. It changes no tensor.
 
 What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the GPU:
     PID.snapshot   the allocator's own snapshot (pickle, as torch.cuda.memory._dump_snapshot writes it)
@@ -18,17 +18,24 @@ import os
 import pickle
 import sys
 import threading
+import time
 import warnings
 
 FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
-# One list for each card to rehearse on: descriptions for the phantom, to be tried in turn until one does not run out of
-# memory. The last one has endless room.
+# One list for each card to rehearse on: descriptions for the phantom, to be tried in turn until one does not
+# run out of memory. The last one has endless room.
 VARIANTS = json.loads(os.environ.get("BRIMFUL_REHEARSAL_VARIANTS", "[]"))
 STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
 WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
 MOST_EVENTS = 20_000_000
 # A loop over this many evaluation batches shows the peak of evaluation.
 EVALUATION_BATCHES = 3
+# Programs that import torch only to start the processes that train.
+LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
+# Parts of a module's name that wrappers put in; the user never wrote them.
+WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
+# NCCL's watchdog looks for finished work ten times a second, and work holds its tensors until then.
+WATCHDOG_SECONDS = 0.25
 
 
 def wait_for_torch():
@@ -60,7 +67,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
             run(module)
             try:
                 Rehearsal(module).install()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 tell(event="problem", text=f"the rehearsal could not be set up: {error!r}")
 
         spec.loader.exec_module = exec_module
@@ -86,7 +93,7 @@ def guarded(function):
     def wrapper(self, *arguments, **named):
         try:
             return function(self, *arguments, **named)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.problem(f"{function.__name__}: {error!r}")
             return None
 
@@ -115,12 +122,16 @@ class Rehearsal:
         self.caveats = {}
         self.problems = []
         self.evaluated = 0
+        self.evaluated_after = 0  # of these, after the asked steps
         self.saved = 0
         self.compiled = False
         self.tensors = []
         self.library = None
-        self.variant = None
-        self.attempt = 0
+        # A process that another one of this rehearsal has started goes on with that one's card.
+        variant = os.environ.get("BRIMFUL_REHEARSAL_VARIANT")
+        self.variant = int(variant) if variant else None
+        self.attempt = int(os.environ.get("BRIMFUL_REHEARSAL_ATTEMPT", "0"))
+        self.waited_in_step = False
 
     def install(self):
         """Put all hooks in place."""
@@ -141,6 +152,7 @@ class Rehearsal:
         self.watch_autograd()
         self.watch_calls()
         self.assume_masks_select_everything()
+        self.assume_losses_are_finite()
         self.mend_collectives()
         if WITH:
             self.shorten_loaders()
@@ -149,12 +161,10 @@ class Rehearsal:
     # --- one process per card ---
 
     def branch_out(self):
-        """Go on once for each card, from here: importing torch takes longer than the rest of most rehearsals."""
-        if not VARIANTS or int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
+        """Go on once for each card, from here: importing torch takes longer than most rehearsals."""
+        if not VARIANTS or self.variant is not None or int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
             return
-        at_once = os.cpu_count() or 1
-        if hasattr(os, "sched_getaffinity"):
-            at_once = len(os.sched_getaffinity(0))
+        at_once = self.processes_at_once()
         running = 0
         worst = 0
         for index, descriptions in enumerate(VARIANTS):
@@ -173,6 +183,14 @@ class Rehearsal:
             worst = max(worst, os.waitstatus_to_exitcode(os.wait()[1]) & 0xFF)
             running -= 1
         os._exit(worst)
+
+    def processes_at_once(self):
+        command = getattr(sys, "orig_argv", sys.argv)[:4]
+        if any(os.path.basename(part) in LAUNCHERS for part in command):
+            return 1  # two of them would want the same port
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
     def redirect_output(self, index):
         """One copy of the script's output is enough."""
@@ -193,7 +211,7 @@ class Rehearsal:
                 self.configure(description)
                 return
             _, status = os.waitpid(child, 0)
-            if not self.died_of_memory(child, status):
+            if status == 0 or not self.died_of_memory(attempt):
                 os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
     def configure(self, description):
@@ -203,14 +221,25 @@ class Rehearsal:
         configure.argtypes = [ctypes.c_char_p]
         if configure(description.encode()) != 0:
             tell(event="problem", text=f"the phantom does not take {description!r}")
+        # What this process starts is on the same card and does not branch again.
+        os.environ["BRIMFUL_PHANTOM_DEVICES"] = description
+        os.environ["BRIMFUL_REHEARSAL_VARIANT"] = str(self.variant)
+        os.environ["BRIMFUL_REHEARSAL_ATTEMPT"] = str(self.attempt)
 
-    def died_of_memory(self, pid, status):
-        path = os.path.join(FOLDER, f"{pid}.json")
-        if status == 0 or not os.path.exists(path):
-            return False
-        with open(path, encoding="utf-8") as file:
-            died = json.load(file).get("ooms", 0) > 0
-        if died:
+    def died_of_memory(self, attempt):
+        """Whether a process of this attempt met the end of memory; what the attempt wrote is then void."""
+        died = False
+        written = []
+        for name in os.listdir(FOLDER):
+            if not name.endswith(".json"):
+                continue
+            path = os.path.join(FOLDER, name)
+            with open(path, encoding="utf-8") as file:
+                facts = json.load(file)
+            if facts["variant"] == self.variant and facts["attempt"] == attempt:
+                written.append(path)
+                died = died or facts.get("ooms", 0) > 0
+        for path in written if died else []:
             os.remove(path)
         return died
 
@@ -255,7 +284,9 @@ class Rehearsal:
     @guarded
     def start_recording(self):
         """CUDA is being initialised: the allocator is still empty."""
-        self.torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=MOST_EVENTS)
+        self.torch.cuda.memory._record_memory_history(
+            "all", context=None, stacks="python", max_entries=MOST_EVENTS
+        )
         self.recording = True
         tell(event="cuda", device=self.torch._C._cuda_getDevice())
 
@@ -269,6 +300,8 @@ class Rehearsal:
 
     @guarded
     def before_step(self, optimizer):
+        if WITH and not self.optimizers:
+            self.bring_evaluation_forward()
         self.inside_optimizer += 1
         self.set_phase("optimizer")
 
@@ -280,6 +313,8 @@ class Rehearsal:
         if self.first_optimizer is None:
             self.first_optimizer = id(optimizer)
         self.set_phase("forward")
+        self.let_collectives_end()
+        self.waited_in_step = False
         if id(optimizer) != self.first_optimizer:
             return
         self.mark("step", str(entry[1]))
@@ -307,7 +342,7 @@ class Rehearsal:
         module = self.torch.nn.modules.module
         self.handles = [
             module.register_module_forward_pre_hook(lambda module, _: self.enter(module)),
-            module.register_module_forward_hook(lambda module, *_: self.leave(module), always_call=True),
+            module.register_module_forward_hook(lambda *_: self.leave(), always_call=True),
         ]
 
     def name_of(self, module):
@@ -318,27 +353,45 @@ class Rehearsal:
 
     def learn_names(self, root):
         self.roots.append(root)
-        for name, module in root.named_modules():
-            self.names.setdefault(id(module), f"{name} ({type(module).__name__})" if name else type(module).__name__)
+        for full_name, module in root.named_modules():
+            name = self.as_written(root, full_name)
+            self.names.setdefault(
+                id(module), f"{name} ({type(module).__name__})" if name else type(module).__name__
+            )
+
+    def as_written(self, root, name):
+        """A name as the user knows it, without the parts that wrappers add."""
+        parts = [part for part in name.split(".") if part not in WRAPPERS]
+        parallel = self.torch.nn.parallel
+        if parts[:1] == ["module"] and isinstance(
+            root, (parallel.DistributedDataParallel, parallel.DataParallel)
+        ):
+            parts = parts[1:]
+        return ".".join(parts)
 
     def enter(self, module):
+        """A module, or a compiled function."""
         if threading.get_ident() != self.main_thread or self.finished:
             return
         try:
+            is_module = isinstance(module, self.torch.nn.Module)
             if not self.stack:
-                if id(module) not in self.names:
+                if is_module and id(module) not in self.names:
                     self.learn_names(module)
-                if module.training or self.torch.is_grad_enabled():
+                if self.torch.is_grad_enabled() or (is_module and module.training):
                     self.set_phase("forward")
                 else:
                     self.evaluated += 1
+                    self.evaluated_after += self.trained()
                     self.set_phase("evaluation")
-            self.stack.append(self.name_of(module))
+            self.stack.append(
+                self.name_of(module) if is_module else getattr(module, "__name__", "a function")
+            )
             self.mark("module", self.stack[-1])
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.problem(f"enter: {error!r}")
 
-    def leave(self, module):
+    def leave(self):
         if threading.get_ident() != self.main_thread or self.finished:
             return
         try:
@@ -347,14 +400,18 @@ class Rehearsal:
             self.mark("module", self.stack[-1] if self.stack else "")
             if not self.stack and self.phase == "evaluation" and WITH and self.done_with():
                 self.finish("steps")
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.problem(f"leave: {error!r}")
+
+    def trained(self):
+        """Whether the asked steps have been made."""
+        return self.optimizers.get(self.first_optimizer, [None, 0])[1] >= STEPS
 
     def done_with(self):
         """Whether everything that was asked for after the steps has been seen."""
-        trained = self.first_optimizer is not None and self.optimizers[self.first_optimizer][1] >= STEPS
-        evaluated = "eval" not in WITH or self.evaluated >= EVALUATION_BATCHES
-        return trained and evaluated and ("save" not in WITH or self.saved)
+        # An evaluation before the first step, as Lightning makes one, lacks the optimizer's state.
+        evaluated = "eval" not in WITH or self.evaluated_after >= EVALUATION_BATCHES
+        return self.trained() and evaluated and ("save" not in WITH or self.saved)
 
     # --- autograd and other calls ---
 
@@ -380,6 +437,9 @@ class Rehearsal:
     @guarded
     def before_backward(self):
         if threading.get_ident() == self.main_thread:
+            if not self.waited_in_step:
+                self.waited_in_step = True
+                self.let_collectives_end()
             self.set_phase("backward")
 
     @guarded
@@ -425,9 +485,51 @@ class Rehearsal:
                 handle.remove()
             if str(named.get("mode", "")).startswith("max-autotune"):
                 self.caveat("autotune", "torch.compile(mode='max-autotune')")
-            return compile_(*arguments, **named)
+            compiled = compile_(*arguments, **named)
+            target = arguments[0] if arguments else named.get("model")
+            return compiled if target is None else self.watch_compiled(target, compiled)
 
         torch.compile = compiling
+
+    def watch_compiled(self, target, compiled):
+        """Note calls of what was compiled from the outside, where the compiler does not look."""
+        if isinstance(compiled, self.torch.nn.Module):
+            self.watch_compiled_modules(type(compiled))
+            return compiled
+        # `Module.compile` compiles a method of the module.
+        owner = getattr(target, "__self__", target)
+        if not callable(compiled) or isinstance(compiled, type):
+            return compiled
+
+        @functools.wraps(compiled)
+        def calling(*arguments, **named):
+            if self.torch.compiler.is_compiling():
+                return compiled(*arguments, **named)
+            self.enter(owner)
+            try:
+                return compiled(*arguments, **named)
+            finally:
+                self.leave()
+
+        return calling
+
+    def watch_compiled_modules(self, kind):
+        if "_brimful_watched" in vars(kind):
+            return
+        call = kind.__call__
+
+        @functools.wraps(call)
+        def calling(module, *arguments, **named):
+            if self.torch.compiler.is_compiling():
+                return call(module, *arguments, **named)
+            self.enter(getattr(module, "_orig_mod", module))
+            try:
+                return call(module, *arguments, **named)
+            finally:
+                self.leave()
+
+        kind.__call__ = calling
+        kind._brimful_watched = True
 
     # --- what a GPU without contents cannot know ---
 
@@ -444,8 +546,30 @@ class Rehearsal:
             self.library = torch.library.Library("aten", "IMPL")
             self.library.impl("nonzero", nonzero, "CUDA")
 
+    def assume_losses_are_finite(self):
+        """What is read from the phantom is zero, so `isfinite` would say no and end a careful script.
+
+        A single value's answer is given on the processor, where "yes" can be said; PyTorch lets such a value
+        meet tensors on any device.
+        """
+        torch = self.torch
+
+        def wrap(function):
+            @functools.wraps(function)
+            def isfinite(tensor):
+                answer = function(tensor)
+                plain = type(answer) is torch.Tensor and answer.is_cuda and answer.dim() == 0
+                if not plain or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
+                    return answer
+                return torch.ones((), dtype=torch.bool, device="cpu")
+
+            return isfinite
+
+        torch.isfinite = wrap(torch.isfinite)
+        torch.Tensor.isfinite = wrap(torch.Tensor.isfinite)
+
     def mend_collectives(self):
-        """Collectives move no values here: checks that compare them are skipped, objects go through the store."""
+        """Collectives move no values here: checks of values are skipped, objects go through the store."""
         torch = self.torch
         if not getattr(torch, "distributed", None) or not torch.distributed.is_available():
             return
@@ -465,7 +589,7 @@ class Rehearsal:
             ranks = c10d.get_process_group_ranks(group or c10d._get_default_group())
             key = f"brimful/{calls['count']}/{'-'.join(map(str, ranks))}"
             store.set(f"{key}/{c10d.get_rank()}", pickle.dumps(value))
-            return ranks, [pickle.loads(store.get(f"{key}/{rank}")) for rank in ranks]  # noqa: S301
+            return ranks, [pickle.loads(store.get(f"{key}/{rank}")) for rank in ranks]
 
         def all_gather_object(object_list, obj, group=None):
             object_list[:] = exchange(obj, group)[1]
@@ -483,9 +607,40 @@ class Rehearsal:
         for function in (all_gather_object, gather_object, broadcast_object_list):
             setattr(c10d, function.__name__, function)
             setattr(torch.distributed, function.__name__, function)
+        self.separate_ports()
+
+    def separate_ports(self):
+        """A script that starts its own ranks does so once for each card at a time: each needs a port."""
+        # The package has a function of the same name, which hides the module.
+        rendezvous = sys.modules.get("torch.distributed.rendezvous")
+        create = getattr(rendezvous, "_create_c10d_store", None)
+        if create is None or not self.variant:
+            return
+
+        @functools.wraps(create)
+        def elsewhere(hostname, port, *arguments, **named):
+            return create(hostname, 1024 + (port + 1009 * self.variant) % 64000, *arguments, **named)
+
+        rendezvous._create_c10d_store = elsewhere
+
+    def world(self):
+        """This process's rank and the number of ranks."""
+        distributed = getattr(self.torch, "distributed", None)
+        if distributed and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return int(os.environ.get("RANK", "0") or "0"), int(os.environ.get("WORLD_SIZE", "1") or "1")
+
+    def let_collectives_end(self):
+        """Wait until NCCL's watchdog has let go of finished work.
+
+        On a card a pass takes long enough for that; here it is over at once, and buffers would seem to live
+        longer than they do.
+        """
+        if self.recording and self.world()[1] > 1:
+            time.sleep(WATCHDOG_SECONDS)
 
     def shorten_loaders(self):
-        """After the asked steps a training loop ends as at the end of its data, so that evaluation and saving follow."""
+        """After the asked steps a training loop ends as if its data had: evaluation and saving follow."""
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 
         following = _BaseDataLoaderIter.__next__
@@ -493,8 +648,7 @@ class Rehearsal:
 
         def shortened(iterator):
             given = getattr(iterator, "_brimful_given", 0)
-            steps = rehearsal.optimizers.get(rehearsal.first_optimizer, [None, 0])[1]
-            if steps >= STEPS:
+            if rehearsal.trained():
                 trained = getattr(iterator, "_brimful_trained", False)
                 if trained or given >= EVALUATION_BATCHES:
                     raise StopIteration
@@ -503,7 +657,53 @@ class Rehearsal:
             iterator._brimful_given = given + 1
             return following(iterator)
 
+        resetting = _BaseDataLoaderIter._reset
+
+        def reset(iterator, *arguments, **named):
+            # Persistent workers keep their iterator from one loop to the next.
+            iterator._brimful_given = 0
+            iterator._brimful_trained = False
+            return resetting(iterator, *arguments, **named)
+
         _BaseDataLoaderIter.__next__ = shortened
+        _BaseDataLoaderIter._reset = reset
+
+    @guarded
+    def bring_evaluation_forward(self):
+        """Trainers that evaluate and save after a number of steps do it after the asked ones."""
+        callbacks = sys.modules.get("transformers.trainer_callback")
+        if callbacks is not None:
+            self.hasten_transformers(callbacks.DefaultFlowCallback)
+        for name in ("lightning.pytorch", "pytorch_lightning"):
+            loops = sys.modules.get(f"{name}.loops.training_epoch_loop")
+            if loops is not None:
+                self.hasten_lightning(loops._TrainingEpochLoop)
+
+    def hasten_transformers(self, flow):
+        ending = flow.on_step_end
+
+        @functools.wraps(ending)
+        def on_step_end(callback, args, state, control, **named):
+            control = ending(callback, args, state, control, **named)
+            if self.trained() and "eval" in WITH and self.evaluated_after < EVALUATION_BATCHES:
+                strategy = getattr(args, "eval_strategy", getattr(args, "evaluation_strategy", "no"))
+                control.should_evaluate = control.should_evaluate or strategy == "steps"
+            if self.trained() and "save" in WITH and not self.saved:
+                control.should_save = control.should_save or args.save_strategy == "steps"
+            return control
+
+        flow.on_step_end = on_step_end
+
+    def hasten_lightning(self, loop):
+        should_check = loop._should_check_val_fx
+
+        @functools.wraps(should_check)
+        def check_now(epoch, *arguments, **named):
+            # It counts batches, and the shortened loader gives fewer than it has counted.
+            due = self.trained() and not self.evaluated_after and epoch._should_check_val_epoch()
+            return due or should_check(epoch, *arguments, **named)
+
+        loop._should_check_val_fx = check_now
 
     # --- the end ---
 
@@ -519,12 +719,13 @@ class Rehearsal:
         self.mark("tensors", "")
         names = {}
         for root in self.roots:
-            for name, parameter in root.named_parameters():
+            for full_name, parameter in root.named_parameters():
+                name = self.as_written(root, full_name)
                 names.setdefault(id(parameter), name)
                 self.note(parameter, "weight", name)
                 self.note(parameter.grad, "gradient", name)
             for name, buffer in root.named_buffers():
-                self.note(buffer, "buffer", name)
+                self.note(buffer, "buffer", self.as_written(root, name))
         for optimizer, _ in self.optimizers.values():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -544,6 +745,8 @@ class Rehearsal:
 
     def at_exit(self):
         if self.pid == os.getpid() and self.recording and not self.finished:
+            if not self.tensors:
+                self.note_tensors()
             self.write("end")
 
     def finish(self, reason):
@@ -559,14 +762,18 @@ class Rehearsal:
         self.finished = True
         torch = self.torch
         device = torch._C._cuda_getDevice() if self.recording else 0
+        rank, world_size = self.world()
+        for wanted, seen in (("eval", self.evaluated_after), ("save", self.saved)):
+            if wanted in WITH and not seen:
+                self.problem(f"--with {wanted}: the script did not get there within the rehearsal")
         facts = {
             "reason": reason,
             "variant": self.variant,
             "attempt": self.attempt,
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
-            "rank": int(os.environ.get("RANK", "0")),
-            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+            "rank": rank,
+            "world_size": world_size,
             "device": device,
             "marks": self.marks,
             "tensors": self.tensors,

@@ -1,6 +1,7 @@
 """Loaded by Python at its start because `brimful predict` put this folder first on PYTHONPATH.
 
-Steps aside for the user's own sitecustomize, then waits for torch to be imported. Nothing here may stop the script.
+Steps aside for the user's own sitecustomize, then waits for torch to be imported. Nothing here may stop the
+script.
 """
 
 import os
@@ -41,5 +42,5 @@ try:
     _folder = _step_aside()
     if os.environ.get("BRIMFUL_REHEARSAL"):
         _load(_folder)
-except Exception as error:  # noqa: BLE001
+except Exception as error:
     sys.stderr.write(f"brimful: the rehearsal could not be prepared: {error!r}\n")

@@ -32,6 +32,28 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             format!("the script ended by itself after {} steps", workload.steps),
         );
     }
+    if workload.died {
+        add(
+            "died",
+            "the script ended with an error after these steps; `--output FILE` keeps what it said"
+                .into(),
+        );
+    }
+    if workload.caught_ooms > 0 {
+        add(
+            "caught_oom",
+            format!(
+                "memory ran out {} times on this card and the training went on: with a convolution plan that needs less scratch memory, or by the script's own means",
+                workload.caught_ooms
+            ),
+        );
+    }
+    if workload.evaluated {
+        add(
+            "short_evaluation",
+            "only the first batches of the evaluation were rehearsed: what a script collects on the card over all of them comes on top".into(),
+        );
+    }
     if workload.value_dependent_shapes > 0 {
         add(
             "value_dependent_shape",
@@ -111,9 +133,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if let Some(problem) = workload.problems.first() {
         add(
             "hook_problem",
-            format!(
-                "the rehearsal met a problem of its own, figures by module may be incomplete: {problem}"
-            ),
+            format!("the rehearsal met a problem, figures may be incomplete: {problem}"),
         );
     }
     found

@@ -116,6 +116,8 @@ fn by_life(birth: When, death: Option<When>, size: u64, story: &Story, nameless:
         }
         Phase::Forward => match death {
             None if size >= SMALLEST_WORKSPACE && is_library_size(size) => Kind::Workspaces,
+            // The last step's activations: nothing of the script runs after it.
+            None if birth.module.is_some() => Kind::Activations,
             None => Kind::Other,
             Some(_) if same_chapter => Kind::Temporaries,
             // Not made by a module: the batch.

@@ -40,6 +40,12 @@ pub struct Workload {
     pub cudnn_guessed: bool,
     /// The script ended before the asked steps.
     pub ended_early: bool,
+    /// The script ended with an error after its first steps.
+    pub died: bool,
+    /// Requests that failed, and that the script or PyTorch went on after.
+    pub caught_ooms: u64,
+    /// An evaluation was rehearsed.
+    pub evaluated: bool,
     pub compiled: bool,
     pub cudnn_benchmark: bool,
     /// `nonzero` and boolean masks met, each taken to select everything.
