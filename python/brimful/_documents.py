@@ -727,6 +727,24 @@ class CurveColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedGpu:
+    """A card on which the script did not run."""
+
+    name: str
+    """The card."""
+    reason: str
+    """The last line that the script wrote."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> FailedGpu:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFit:
     """Whether the training fits a card."""
 
@@ -920,6 +938,8 @@ class PredictDocument:
     """The fullest moment of each phase."""
     gpus: tuple[GpuFit, ...]
     """Every card asked for: whether it fits, and what is left."""
+    failed: tuple[FailedGpu, ...]
+    """Cards on which the script died before its first step, of something else than memory."""
     largest: tuple[LargestUse, ...]
     """What takes most when most is in use."""
     curve: tuple[CurveColumn, ...]
@@ -942,6 +962,7 @@ class PredictDocument:
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
             gpus=tuple(GpuFit._from_json(item) for item in data["gpus"]),
+            failed=tuple(FailedGpu._from_json(item) for item in data["failed"]),
             largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
             curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
             caveats=tuple(PredictionCaveat._from_json(item) for item in data["caveats"]),

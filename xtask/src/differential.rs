@@ -472,9 +472,20 @@ fn compare_layouts(
             segment.0 -= own;
         }
     }
+    if let Some((there, here)) = expected
+        .iter()
+        .zip(&found)
+        .find(|(there, here)| there != here)
+    {
+        bail!(
+            "event {step}: segments differ ({} there, {} here), first {there:?} there, {here:?} here",
+            expected.len(),
+            found.len()
+        );
+    }
     ensure!(
-        expected == found,
-        "event {step}: the segments differ: {} there, {} here",
+        expected.len() == found.len(),
+        "event {step}: {} segments there, {} here",
         expected.len(),
         found.len()
     );

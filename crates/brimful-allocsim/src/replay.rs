@@ -97,15 +97,9 @@ impl<'a, D: Device> Player<'a, D> {
             return self.outcome(Some(Oom { event: None, error }));
         }
         let (mut allocated, mut reserved) = (0, 0);
-        let last_alloc = self
-            .trace
-            .events
-            .iter()
-            .rposition(|event| matches!(event, Event::Alloc(_)));
+        let fatal = self.trace.fatal_failures();
         for (at, event) in self.trace.events.iter().enumerate() {
-            // A failure that the run outlived was caught: cuDNN tries a plan with less scratch memory then.
-            let outlived = last_alloc.is_some_and(|last| at < last);
-            if matches!(event, Event::AllocFailed(_)) && outlived {
+            if matches!(event, Event::AllocFailed(_)) && fatal.binary_search(&at).is_err() {
                 continue;
             }
             if let Err(error) = self.step(*event) {

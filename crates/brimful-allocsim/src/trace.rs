@@ -107,6 +107,35 @@ impl Trace {
             .push(Event::Mark(u32::try_from(position).unwrap_or(u32::MAX)));
     }
 
+    /// The positions of requests that failed and that the run did not outlive, in order.
+    ///
+    /// A failure may be caught: cuDNN tries a plan with less scratch memory then, and some scripts a smaller batch.
+    /// The few allocations of a dying script's clean-up are not going on.
+    pub fn fatal_failures(&self) -> Vec<usize> {
+        const CLEAN_UP: u32 = 50;
+        let requested = |number: u32| {
+            self.allocations
+                .get(number as usize)
+                .map_or(0, |allocation| allocation.requested)
+        };
+        let (mut bytes, mut count) = (0_u64, 0_u32);
+        let mut fatal = Vec::new();
+        for (at, event) in self.events.iter().enumerate().rev() {
+            match *event {
+                Event::Alloc(number) => {
+                    bytes = bytes.saturating_add(requested(number));
+                    count = count.saturating_add(1);
+                }
+                Event::AllocFailed(number) if bytes < requested(number) && count <= CLEAN_UP => {
+                    fatal.push(at);
+                }
+                _ => {}
+            }
+        }
+        fatal.reverse();
+        fatal
+    }
+
     /// Inserts marks by the number of allocations and frees before them. A mark with the text `empty_cache` becomes
     /// that event instead.
     pub fn insert_marks(&mut self, marks: &[(u64, String)], empty_cache: &str) {

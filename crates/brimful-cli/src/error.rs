@@ -78,10 +78,12 @@ impl CommandError {
             | CommandError::Output(_) => ExitStatus::MachineRefuses,
             CommandError::Prediction(error) => match error {
                 PredictionError::BesideDriver
-                | PredictionError::Rehearsal(RehearsalError::Stage(_)) => {
-                    ExitStatus::MachineRefuses
-                }
-                PredictionError::NoFigures { .. }
+                | PredictionError::Rehearsal(
+                    RehearsalError::Stage(_)
+                    | RehearsalError::Phantom { .. }
+                    | RehearsalError::Output { .. },
+                ) => ExitStatus::MachineRefuses,
+                PredictionError::NoFigures
                 | PredictionError::Rehearsal(
                     RehearsalError::Result { .. } | RehearsalError::Snapshot(_),
                 ) => ExitStatus::InternalError,
@@ -121,8 +123,11 @@ impl CommandError {
                     "add --beside-driver: the script then sees the phantom and never the real card"
                         .into(),
                 ],
-                PredictionError::Rehearsal(error) => rehearsal_hints(error),
-                PredictionError::Settings(_) | PredictionError::NoFigures { .. } => Vec::new(),
+                PredictionError::Rehearsal(error) => vec![error.hint().into()],
+                PredictionError::TooMany { .. } => {
+                    vec!["name fewer, as in `--gpu \"8x t4\"`".into()]
+                }
+                PredictionError::Settings(_) | PredictionError::NoFigures => Vec::new(),
             },
             CommandError::Unreadable { hint, .. } => vec![hint.clone()],
             CommandError::EmptyRecord { .. } => {
@@ -136,32 +141,4 @@ impl CommandError {
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
         }
     }
-}
-
-fn rehearsal_hints(error: &RehearsalError) -> Vec<String> {
-    let hint = match error {
-        RehearsalError::Start { .. } => {
-            "write the command as you would start it, after `--`: `brimful predict -- python train.py`"
-        }
-        RehearsalError::TimeLimit { .. } => {
-            "give it more time with --time-limit SECONDS, or shorten what comes before the first step"
-        }
-        RehearsalError::Died { .. } => {
-            "the end of its own output stands above; it must run as far as its first steps"
-        }
-        RehearsalError::NoTorch { .. } => {
-            "the script must import torch, and Python must read PYTHONPATH (no -I, -E or -S)"
-        }
-        RehearsalError::NoCuda { .. } => {
-            "install the CUDA build of torch (the default on Linux): it needs no GPU and no driver here"
-        }
-        RehearsalError::GpuUnused { .. } => {
-            "the script must put its model on `cuda`, as it would on a machine with a card"
-        }
-        RehearsalError::Stage(_) => "look whether the temporary folder (TMPDIR) can be written",
-        RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
-            "please report this together with the version of torch"
-        }
-    };
-    vec![hint.into()]
 }

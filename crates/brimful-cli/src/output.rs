@@ -102,18 +102,14 @@ pub(crate) fn complain(error: &CommandError) {
         eprintln!("the end of the script's own output:");
         let lines: Vec<&str> = text.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
-            let clean: String = line
-                .chars()
-                .filter(|c| !c.is_control() || *c == '\t')
-                .collect();
-            eprintln!("  | {clean}");
+            eprintln!("  | {}", harmless(line));
         }
         eprintln!();
     }
-    eprintln!("error: {error}");
+    eprintln!("error: {}", harmless(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {error}");
+        eprintln!("  because: {}", harmless(&error.to_string()));
         cause = error.source();
     }
     let hints = error.hints();
@@ -121,8 +117,15 @@ pub(crate) fn complain(error: &CommandError) {
         eprintln!();
     }
     for hint in hints {
-        eprintln!("hint: {hint}");
+        eprintln!("hint: {}", harmless(&hint));
     }
+}
+
+/// What a message quotes may come from a hostile file: nothing in it may steer the terminal.
+fn harmless(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\t' | '\n'))
+        .collect()
 }
 
 /// Owns up to a bug.

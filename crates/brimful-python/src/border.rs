@@ -11,9 +11,19 @@ use pyo3::prelude::*;
 /// What goes wrong, as Python should see it: the kind, the message, and what to do next.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Input { message: String, hints: Vec<String> },
-    Machine { message: String, hints: Vec<String> },
-    Internal { message: String },
+    Input {
+        message: String,
+        hints: Vec<String>,
+    },
+    Machine {
+        message: String,
+        hints: Vec<String>,
+    },
+    Internal {
+        message: String,
+    },
+    /// An exception of Python's own, such as KeyboardInterrupt.
+    Python(PyErr),
 }
 
 /// Runs `work` without holding Python's lock; an error or a panic in it becomes one of brimful's exceptions.
@@ -39,6 +49,7 @@ fn raise(py: Python<'_>, failure: Failure) -> PyErr {
         Failure::Input { message, hints } => ("InputError", message, hints),
         Failure::Machine { message, hints } => ("MachineError", message, hints),
         Failure::Internal { message } => ("InternalError", message, Vec::new()),
+        Failure::Python(error) => return error,
     };
     let made = py
         .import("brimful._errors")

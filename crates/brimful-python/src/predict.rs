@@ -1,6 +1,7 @@
 //! The footprint, for `brimful.predict()`.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,17 +48,43 @@ pub(crate) fn predict(
             time_limit: limit,
             output: None,
         };
+        let mut interruption = None;
+        let mut looks = 0_u32;
         let predicted = brimful_rehearse::predict(&question, |told| {
-            if let Some(callback) = &progress {
-                // A reader that fails must not end the rehearsal.
-                let _ = Python::attach(|py| callback.call1(py, (line(told),)));
+            looks = looks.wrapping_add(1);
+            let line = told.and_then(line);
+            if line.is_none() && !looks.is_multiple_of(16) {
+                return ControlFlow::Continue(());
             }
-        })?;
+            let asked = Python::attach(|py| {
+                if let (Some(callback), Some(line)) = (&progress, line) {
+                    callback.call1(py, (line,))?;
+                }
+                // Ctrl-C, or a notebook's "interrupt".
+                py.check_signals()
+            });
+            match asked {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    interruption = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        let predicted = match (predicted, interruption) {
+            (_, Some(error)) => return Err(Failure::Python(error)),
+            (predicted, None) => predicted?,
+        };
         let rehearsed = json::Rehearsed {
             command: shown,
             torch_version: predicted.torch,
             world_size: predicted.world_size,
             seconds: predicted.seconds,
+            failed: predicted
+                .failed
+                .iter()
+                .map(|card| (card.name.to_owned(), card.reason.clone()))
+                .collect(),
         };
         let footprints = &predicted.footprints;
         let internal = |error: &dyn std::error::Error| Failure::Internal {
@@ -72,8 +99,8 @@ pub(crate) fn predict(
     })
 }
 
-fn line(progress: &Progress) -> String {
-    match &progress.event {
+fn line(progress: &Progress) -> Option<String> {
+    Some(match &progress.event {
         Event::Torch { torch } | Event::NoCuda { torch } => format!("torch {torch} is loaded"),
         Event::Cuda { .. } => "the model is being built".to_owned(),
         Event::Step { step, of, bytes } => {
@@ -81,7 +108,8 @@ fn line(progress: &Progress) -> String {
         }
         Event::Written { .. } => "replaying".to_owned(),
         Event::Problem { text } => text.clone(),
-    }
+        Event::Ended { .. } => return None,
+    })
 }
 
 impl From<PredictionError> for Failure {
@@ -95,18 +123,27 @@ impl From<PredictionError> for Failure {
             },
             _ => error.to_string(),
         };
+        let hints = match &error {
+            PredictionError::Rehearsal(inner) => vec![inner.hint().to_owned()],
+            _ => Vec::new(),
+        };
         match error {
             PredictionError::UnknownCard(error) => error.into(),
             PredictionError::BesideDriver => Failure::Machine {
                 message,
-                hints: vec!["pass beside_driver=True: the training then sees the phantom and never the real card".into()],
+                hints: vec![
+                    "pass beside_driver=True: the training then sees the phantom and never the real card".into(),
+                ],
             },
-            PredictionError::Rehearsal(RehearsalError::Stage(_)) => Failure::Machine { message, hints: Vec::new() },
+            PredictionError::Rehearsal(
+                RehearsalError::Stage(_) | RehearsalError::Phantom { .. } | RehearsalError::Output { .. },
+            ) => Failure::Machine { message, hints },
             PredictionError::Rehearsal(RehearsalError::Result { .. } | RehearsalError::Snapshot(_))
-            | PredictionError::NoFigures { .. } => Failure::Internal { message },
-            PredictionError::Rehearsal(_) | PredictionError::NotNvidia { .. } | PredictionError::Settings(_) => {
-                Failure::Input { message, hints: Vec::new() }
-            }
+            | PredictionError::NoFigures => Failure::Internal { message },
+            PredictionError::Rehearsal(_)
+            | PredictionError::NotNvidia { .. }
+            | PredictionError::TooMany { .. }
+            | PredictionError::Settings(_) => Failure::Input { message, hints },
         }
     }
 }

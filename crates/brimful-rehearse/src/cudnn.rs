@@ -26,7 +26,7 @@ impl Cudnn {
         let mut found = Cudnn::default();
         for folder in package_folders(&interpreter) {
             let library = folder.join("nvidia/cudnn/lib/libcudnn.so.9");
-            if library.is_file() {
+            if library.is_file() && found.library.is_none() {
                 found.library = Some(library);
             }
             if let Some(version) = wanted_version(&folder) {

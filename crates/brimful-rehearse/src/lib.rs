@@ -13,6 +13,6 @@ mod prediction;
 mod run;
 mod workload;
 
-pub use prediction::{Prediction, PredictionError, Question, USUAL_CARDS, predict};
-pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, rehearse};
+pub use prediction::{FailedCard, Prediction, PredictionError, Question, USUAL_CARDS, predict};
+pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, Variant, rehearse};
 pub use workload::{phantom_devices, workload};

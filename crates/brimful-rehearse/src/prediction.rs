@@ -1,6 +1,7 @@
 //! A prediction from end to end: rehearse on every card, replay, add what lies outside of the allocator.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,13 +33,23 @@ pub struct Question {
 /// The answer.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// One for each card, in the order asked.
+    /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
+    /// Cards on which it died before its first step, of something else than memory.
+    pub failed: Vec<FailedCard>,
     pub torch: String,
     pub world_size: u32,
     pub seconds: f64,
     /// The trace of the first card's fullest process.
     pub trace: Trace,
+}
+
+/// A card on which the script did not run.
+#[derive(Clone, Debug)]
+pub struct FailedCard {
+    pub name: &'static str,
+    /// The last line of its output.
+    pub reason: String,
 }
 
 /// No answer.
@@ -54,12 +65,19 @@ pub enum PredictionError {
     BesideDriver,
     #[error(transparent)]
     Rehearsal(#[from] RehearsalError),
-    #[error("the rehearsal on {name} brought no figures")]
-    NoFigures { name: &'static str },
+    #[error("the rehearsal brought no figures")]
+    NoFigures,
+    #[error(
+        "{count} cards in one machine are more than the phantom has; expected at most {MOST_CARDS}"
+    )]
+    TooMany { count: usize },
 }
 
 /// What most people can get.
 pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
+
+/// Devices of the phantom.
+const MOST_CARDS: usize = 16;
 
 /// A card and how many of it one machine has.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +89,7 @@ struct Wanted {
 /// Rehearses, replays and answers.
 pub fn predict(
     question: &Question,
-    mut progress: impl FnMut(&Progress),
+    mut look: impl FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Prediction, PredictionError> {
     let start = Instant::now();
     let wanted = wanted(&question.gpu)?;
@@ -82,39 +100,57 @@ pub fn predict(
     if Path::new("/proc/driver/nvidia/version").exists() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
     }
-    let mut rehearsed = rehearse(&asked(question, &wanted), &mut progress)?.variants;
-    // A script of several processes runs on one kind of card at a time.
+    let mut variants = rehearse(&asked(question, &wanted), &mut look)?.variants;
+    // Where the script has several processes it may have run on the first card only.
     for at in 1..wanted.len() {
-        if rehearsed[at].is_empty()
-            && !rehearsed[0].is_empty()
-            && rehearsed[0][0].facts.variant.is_none()
-        {
+        let first_only = variants[0]
+            .processes
+            .first()
+            .is_some_and(|process| process.facts.variant.is_none());
+        if first_only && variants[at].processes.is_empty() {
             let twin = (0..at).find(|earlier| same_kernels(&wanted[*earlier], &wanted[at]));
-            rehearsed[at] = match twin {
-                Some(twin) => rehearsed[twin].clone(),
-                None => rehearse(&asked(question, &wanted[at..=at]), &mut progress)?
+            variants[at] = match twin {
+                Some(twin) => variants[twin].clone(),
+                None => rehearse(&asked(question, &wanted[at..=at]), &mut look)?
                     .variants
                     .swap_remove(0),
             };
         }
     }
     let mut footprints = Vec::new();
+    let mut failed = Vec::new();
     let mut first: Option<&Rehearsed> = None;
-    for (wanted, processes) in wanted.iter().zip(&rehearsed) {
-        let (found, process) = fullest(question, wanted.card, processes)?;
-        footprints.push(found);
-        first = first.or(Some(process));
+    for (wanted, variant) in wanted.iter().zip(&variants) {
+        match fullest(question, wanted.card, &variant.processes)? {
+            Some((found, process)) => {
+                footprints.push(found);
+                first = first.or(Some(process));
+            }
+            None => failed.push(FailedCard {
+                name: wanted.card.name,
+                reason: last_words(&variant.output),
+            }),
+        }
     }
-    let first = first.ok_or(PredictionError::NoFigures {
-        name: wanted[0].card.name,
-    })?;
+    let first = first.ok_or(PredictionError::NoFigures)?;
     Ok(Prediction {
         footprints,
+        failed,
         torch: first.facts.torch.clone(),
         world_size: first.facts.world_size,
         seconds: start.elapsed().as_secs_f64(),
         trace: first.trace.clone(),
     })
+}
+
+/// The last line that says something: where Python's tracebacks end.
+fn last_words(output: &str) -> String {
+    let line = output.lines().rev().find(|line| !line.trim().is_empty());
+    line.unwrap_or("it said nothing")
+        .trim()
+        .chars()
+        .take(300)
+        .collect()
 }
 
 fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
@@ -124,6 +160,9 @@ fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
         let Some(&card) = found.first() else { continue };
         if card.compute_capability.is_none() {
             return Err(PredictionError::NotNvidia { name: card.name });
+        }
+        if found.len() > MOST_CARDS {
+            return Err(PredictionError::TooMany { count: found.len() });
         }
         wanted.push(Wanted {
             card,
@@ -171,7 +210,7 @@ fn fullest<'a>(
     question: &Question,
     card: &'static Card,
     processes: &'a [Rehearsed],
-) -> Result<(Footprint, &'a Rehearsed), PredictionError> {
+) -> Result<Option<(Footprint, &'a Rehearsed)>, PredictionError> {
     let mut fullest: Option<(Footprint, &Rehearsed)> = None;
     for process in processes {
         let version = process
@@ -197,5 +236,5 @@ fn fullest<'a>(
             fullest = Some((found, process));
         }
     }
-    fullest.ok_or(PredictionError::NoFigures { name: card.name })
+    Ok(fullest)
 }

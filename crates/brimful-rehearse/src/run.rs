@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
@@ -46,10 +47,19 @@ pub struct Asked {
 /// What came of it.
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// By rank, for each variant. A script of several processes has run on the first one only.
-    pub variants: Vec<Vec<Rehearsed>>,
+    /// One for each card asked for.
+    pub variants: Vec<Variant>,
     pub seconds: f64,
     /// The end of the script's own output.
+    pub output: String,
+}
+
+/// What came of one card.
+#[derive(Clone, Debug, Default)]
+pub struct Variant {
+    /// By rank; none where the script died before its first step.
+    pub processes: Vec<Rehearsed>,
+    /// The end of the script's output, where there are none.
     pub output: String,
 }
 
@@ -66,12 +76,31 @@ pub struct Rehearsed {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    Torch { torch: String },
-    NoCuda { torch: String },
-    Cuda { device: u32 },
-    Step { step: u32, of: u32, bytes: u64 },
-    Written { reason: String },
-    Problem { text: String },
+    Torch {
+        torch: String,
+    },
+    NoCuda {
+        torch: String,
+    },
+    Cuda {
+        device: u32,
+    },
+    Step {
+        step: u32,
+        of: u32,
+        bytes: u64,
+    },
+    Written {
+        reason: String,
+    },
+    /// The process of one card is over.
+    Ended {
+        variant: usize,
+        code: i32,
+    },
+    Problem {
+        text: String,
+    },
 }
 
 /// An event and the process it is from.
@@ -93,8 +122,27 @@ pub enum RehearsalError {
     },
     #[error("the rehearsal could not be prepared in the temporary folder")]
     Stage(#[source] io::Error),
-    #[error("no step was made within {} seconds", limit.as_secs())]
-    TimeLimit { limit: Duration, output: String },
+    #[error("{made} of {steps} steps were made within {} seconds", limit.as_secs())]
+    TimeLimit {
+        limit: Duration,
+        made: u32,
+        steps: u32,
+        output: String,
+    },
+    #[error("the rehearsal was interrupted")]
+    Interrupted,
+    #[error("the script's output cannot be written to `{}`", path.display())]
+    Output {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the phantom GPU cannot be read from `{}`", path.display())]
+    Phantom {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("the script ended with {status} before its first optimizer step")]
     Died { status: String, output: String },
     #[error("the script ended without importing torch in a Python that can be watched")]
@@ -110,6 +158,40 @@ pub enum RehearsalError {
 }
 
 impl RehearsalError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            RehearsalError::Start { .. } => {
+                "write the command as you would start it, after `--`: `brimful predict -- python train.py`"
+            }
+            RehearsalError::TimeLimit { made: 0, .. } => {
+                "give it more time (--time-limit SECONDS), or shorten what comes before the first step"
+            }
+            RehearsalError::TimeLimit { .. } => {
+                "give it more time (--time-limit SECONDS), or ask for fewer steps"
+            }
+            RehearsalError::Interrupted => "nothing was left running",
+            RehearsalError::Output { .. } => "name a file in a folder that can be written",
+            RehearsalError::Phantom { .. } => "it comes with the wheel: install brimful again",
+            RehearsalError::Died { .. } => {
+                "the end of its own output tells why; it must run as far as its first steps"
+            }
+            RehearsalError::NoTorch { .. } => {
+                "the script must import torch, and Python must read PYTHONPATH (no -I, -E or -S)"
+            }
+            RehearsalError::NoCuda { .. } => {
+                "install the CUDA build of torch (the default on Linux): it needs no GPU and no driver here"
+            }
+            RehearsalError::GpuUnused { .. } => {
+                "the script must put its model on `cuda`, as it would on a machine with a card"
+            }
+            RehearsalError::Stage(_) => "look whether the temporary folder (TMPDIR) can be written",
+            RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
+                "please report this together with the version of torch"
+            }
+        }
+    }
+
     /// The end of the script's own output, where it may tell more.
     pub fn output(&self) -> Option<&str> {
         match self {
@@ -123,11 +205,17 @@ impl RehearsalError {
 }
 
 /// Runs the script until it has made its steps.
+///
+/// `look` is called many times a second, with something to tell or without, and ends the rehearsal by breaking.
 pub fn rehearse(
     asked: &Asked,
-    mut progress: impl FnMut(&Progress),
+    mut look: impl FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Rehearsal, RehearsalError> {
     let start = Instant::now();
+    File::open(&asked.phantom).map_err(|source| RehearsalError::Phantom {
+        path: asked.phantom.clone(),
+        source,
+    })?;
     let stage = Stage::new(&asked.phantom).map_err(RehearsalError::Stage)?;
     let output = asked
         .output
@@ -136,108 +224,192 @@ pub fn rehearse(
     let mut child = spawn(asked, &stage, &output)?;
     let mut lines = ProgressFile::new(stage.results().join("progress"));
     let mut seen = Vec::new();
-    let status = loop {
+    let mut read = |look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>| {
         for line in lines.read() {
-            progress(&line);
+            look(Some(&line))?;
             seen.push(line.event);
         }
-        match child.0.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) => {}
+        look(None)
+    };
+    let status = loop {
+        if read(&mut look).is_break() {
+            child.end();
+            return Err(RehearsalError::Interrupted);
+        }
+        match child.process.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if start.elapsed() > asked.time_limit => break None,
+            Ok(None) => std::thread::sleep(LOOK),
             Err(error) => return Err(RehearsalError::Stage(error)),
         }
-        if start.elapsed() > asked.time_limit {
-            child.end();
-            return Err(RehearsalError::TimeLimit {
-                limit: asked.time_limit,
-                output: tail(&output),
-            });
-        }
-        std::thread::sleep(LOOK);
     };
-    for line in lines.read() {
-        progress(&line);
-        seen.push(line.event);
-    }
+    let _ = read(&mut look);
     child.end();
-    let processes = read_results(&stage.results())?;
-    let text = tail(&output);
-    if processes.is_empty() {
-        return Err(nothing_came(
-            &seen,
-            status.success(),
-            &status.to_string(),
-            text,
-        ));
-    }
-    let trained = processes.iter().any(|process| process.facts.steps > 0);
-    if !trained
-        && processes
-            .iter()
-            .all(|process| process.facts.reason == "end")
-        && !status.success()
-    {
-        return Err(RehearsalError::Died {
-            status: status.to_string(),
-            output: text,
-        });
-    }
-    let died = !status.success();
-    let mut variants: Vec<Vec<Rehearsed>> = asked.variants.iter().map(|_| Vec::new()).collect();
-    for mut process in processes {
-        process.died = died && process.facts.reason == "end";
-        let variant = process.facts.variant.unwrap_or(0);
-        if let Some(processes) = variants.get_mut(variant) {
-            processes.push(process);
-        }
-    }
+    let ended = Ended {
+        status,
+        seen,
+        output: tail(&output),
+    };
+    let variants = sort_out(asked, &ended, &stage.results())?;
     Ok(Rehearsal {
         variants,
         seconds: start.elapsed().as_secs_f64(),
-        output: text,
+        output: ended.output,
     })
 }
 
-fn nothing_came(seen: &[Event], success: bool, status: &str, output: String) -> RehearsalError {
-    let without_cuda = seen.iter().find_map(|event| match event {
-        Event::NoCuda { torch } => Some(torch.clone()),
-        _ => None,
-    });
-    match without_cuda {
-        Some(torch) => RehearsalError::NoCuda { torch },
-        None if !success => RehearsalError::Died {
-            status: status.to_owned(),
-            output,
-        },
-        None if seen
-            .iter()
-            .any(|event| matches!(event, Event::Torch { .. })) =>
-        {
-            RehearsalError::GpuUnused { output }
+/// How a script came to its end.
+struct Ended {
+    /// Nothing where the time was up.
+    status: Option<ExitStatus>,
+    seen: Vec<Event>,
+    output: String,
+}
+
+impl Ended {
+    fn success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Whether the processes of that card ended with an error; the whole script's end where nothing else is known.
+    fn failed(&self, variant: usize) -> bool {
+        let own = self.seen.iter().rev().find_map(|event| match event {
+            Event::Ended { variant: of, code } if *of == variant => Some(*code),
+            _ => None,
+        });
+        own.map_or(!self.success(), |code| code != 0)
+    }
+
+    fn steps_told(&self) -> u32 {
+        let steps = self.seen.iter().filter_map(|event| match event {
+            Event::Step { step, .. } => Some(*step),
+            _ => None,
+        });
+        steps.max().unwrap_or(0)
+    }
+
+    /// Why there are no figures.
+    fn reason(&self, asked: &Asked) -> RehearsalError {
+        let output = self.output.clone();
+        let without_cuda = self.seen.iter().find_map(|event| match event {
+            Event::NoCuda { torch } => Some(torch.clone()),
+            _ => None,
+        });
+        match (without_cuda, self.status) {
+            (Some(torch), _) => RehearsalError::NoCuda { torch },
+            (None, None) => RehearsalError::TimeLimit {
+                limit: asked.time_limit,
+                made: self.steps_told(),
+                steps: asked.steps,
+                output,
+            },
+            (None, Some(status)) if !status.success() => RehearsalError::Died {
+                status: status.to_string(),
+                output,
+            },
+            (None, Some(_)) => {
+                let torch = |event: &Event| matches!(event, Event::Torch { .. });
+                if self.seen.iter().any(torch) {
+                    RehearsalError::GpuUnused { output }
+                } else {
+                    RehearsalError::NoTorch { output }
+                }
+            }
         }
-        None => RehearsalError::NoTorch { output },
     }
 }
 
-/// A child in its own process group: nothing of it outlives us.
-struct Group(Child);
+/// What each card's processes wrote. A card on which the script died before its first step has none.
+fn sort_out(asked: &Asked, ended: &Ended, results: &Path) -> Result<Vec<Variant>, RehearsalError> {
+    let processes = read_results(results)?;
+    let mut variants: Vec<Variant> = asked.variants.iter().map(|_| Variant::default()).collect();
+    for process in processes {
+        let variant = process.facts.variant.unwrap_or(0);
+        if let Some(variant) = variants.get_mut(variant) {
+            variant.processes.push(process);
+        }
+    }
+    for (number, variant) in variants.iter_mut().enumerate() {
+        let died = ended.failed(number);
+        for process in &mut variant.processes {
+            process.died = died && process.facts.reason == "end";
+        }
+        let trained = |process: &Rehearsed| process.facts.steps > 0 || !process.died;
+        if !variant.processes.iter().any(trained) {
+            variant.processes.clear();
+            let own = if number == 0 {
+                "output".to_owned()
+            } else {
+                format!("output-{number}")
+            };
+            variant.output = tail(&results.join(own));
+        }
+    }
+    if variants.iter().all(|variant| variant.processes.is_empty()) {
+        return Err(ended.reason(asked));
+    }
+    Ok(variants)
+}
+
+/// A child with all that it starts: nothing of it outlives us.
+struct Group {
+    process: Child,
+    /// In the environment of every process of this rehearsal, and of no other.
+    mark: Vec<u8>,
+    ended: bool,
+}
 
 impl Group {
-    #[cfg(unix)]
+    /// Ends the process group, and what has left it: a launcher's workers have sessions of their own.
     fn end(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        #[cfg(unix)]
+        self.kill_all();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    #[cfg(unix)]
+    fn kill_all(&self) {
+        use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+        if let Some(group) = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw)
+        {
             // Most often it is gone already.
             let _ = kill_process_group(group, Signal::KILL);
         }
-        let _ = self.0.wait();
+        // Twice: one may have started another in the meantime.
+        for _ in 0..2 {
+            for pid in marked_processes(&self.mark)
+                .into_iter()
+                .filter_map(Pid::from_raw)
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
     }
+}
 
-    #[cfg(not(unix))]
-    fn end(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Processes whose environment holds `mark`.
+#[cfg(unix)]
+fn marked_processes(mark: &[u8]) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == mark)
+        {
+            found.push(pid);
+        }
     }
+    found
 }
 
 impl Drop for Group {
@@ -274,8 +446,12 @@ fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, Rehearsal
             .env("PYTORCH_CUDA_ALLOC_CONF", conf)
             .env_remove("PYTORCH_ALLOC_CONF");
     }
-    let file = File::create(output).map_err(RehearsalError::Stage)?;
-    let second = file.try_clone().map_err(RehearsalError::Stage)?;
+    let unwritable = |source| RehearsalError::Output {
+        path: output.to_owned(),
+        source,
+    };
+    let file = File::create(output).map_err(unwritable)?;
+    let second = file.try_clone().map_err(unwritable)?;
     command.stdin(Stdio::null()).stdout(file).stderr(second);
     #[cfg(unix)]
     {
@@ -286,7 +462,13 @@ fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, Rehearsal
         program: program.to_string_lossy().into_owned(),
         source,
     })?;
-    Ok(Group(child))
+    let mut mark = b"BRIMFUL_REHEARSAL=".to_vec();
+    mark.extend_from_slice(stage.results().as_os_str().as_encoded_bytes());
+    Ok(Group {
+        process: child,
+        mark,
+        ended: false,
+    })
 }
 
 /// Lines that several processes append.

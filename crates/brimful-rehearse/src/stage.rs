@@ -19,6 +19,7 @@ const LIBRARY: &str = "libbrimful_phantom.so";
 
 const SITECUSTOMIZE: &str = include_str!("hook/sitecustomize.py");
 const HOOK: &str = include_str!("hook/brimful_rehearsal.py");
+const AUTOTUNE: &str = include_str!("hook/brimful_autotune.py");
 
 /// A temporary folder, removed at the end.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct Stage {
 impl Stage {
     /// Prepares the folder for the library at `phantom`.
     pub fn new(phantom: &Path) -> io::Result<Stage> {
-        let folder = tempfile::Builder::new().prefix("brimful-").tempdir()?;
+        let folder = temporary_folder()?;
         let libraries = folder.path().join("libraries");
         std::fs::create_dir(&libraries)?;
         // A copy: the links must lie beside it, and the folder of the original may be read-only.
@@ -41,6 +42,7 @@ impl Stage {
         std::fs::create_dir(&hook)?;
         std::fs::write(hook.join("sitecustomize.py"), SITECUSTOMIZE)?;
         std::fs::write(hook.join("brimful_rehearsal.py"), HOOK)?;
+        std::fs::write(hook.join("brimful_autotune.py"), AUTOTUNE)?;
         std::fs::create_dir(folder.path().join("results"))?;
         Ok(Stage { folder })
     }
@@ -85,6 +87,37 @@ impl Stage {
             .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
             .env("BRIMFUL_REHEARSAL", self.results());
     }
+}
+
+/// LD_PRELOAD is cut at blanks and colons, so the folder's path may have neither.
+fn temporary_folder() -> io::Result<tempfile::TempDir> {
+    let usable = |path: &Path| {
+        !path
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .any(|byte| matches!(byte, b' ' | b':' | b'\t' | b'\n'))
+    };
+    let places = [
+        std::env::temp_dir(),
+        "/tmp".into(),
+        "/var/tmp".into(),
+        "/dev/shm".into(),
+    ];
+    let mut failed = io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the path of the temporary folder has a blank or a colon",
+    );
+    for place in places.iter().filter(|place| usable(place)) {
+        match tempfile::Builder::new()
+            .prefix("brimful-")
+            .tempdir_in(place)
+        {
+            Ok(folder) => return Ok(folder),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 fn names() -> impl Iterator<Item = &'static str> {

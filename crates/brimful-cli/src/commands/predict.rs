@@ -1,6 +1,9 @@
 //! `brimful predict`.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
@@ -36,8 +39,20 @@ pub(crate) fn predict(
         output: arguments.output.clone(),
     };
     output.status("rehearsing");
-    let predicted = brimful_rehearse::predict(&question, |progress| output.status(&told(progress)));
+    let stop = Interruption::watch();
+    let predicted = brimful_rehearse::predict(&question, |progress| {
+        if let Some(line) = progress.and_then(told) {
+            output.status(&line);
+        }
+        if stop.asked() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
     output.clear_status();
+    // Everything that was started has ended by now.
+    stop.obey();
     let predicted = predicted?;
     if let Some(path) = &arguments.save_trace {
         std::fs::write(path, predicted.trace.to_bytes()).map_err(|source| CommandError::Write {
@@ -54,6 +69,11 @@ pub(crate) fn predict(
         torch_version: predicted.torch,
         world_size: predicted.world_size,
         seconds: predicted.seconds,
+        failed: predicted
+            .failed
+            .iter()
+            .map(|card| (card.name.to_owned(), card.reason.clone()))
+            .collect(),
     };
     let page = if arguments.json {
         json::to_text(&json::PredictDocument::of(
@@ -75,8 +95,8 @@ pub(crate) fn predict(
     })
 }
 
-fn told(progress: &Progress) -> String {
-    match &progress.event {
+fn told(progress: &Progress) -> Option<String> {
+    Some(match &progress.event {
         Event::Torch { torch } | Event::NoCuda { torch } => {
             format!("rehearsing: torch {torch} is loaded")
         }
@@ -89,6 +109,43 @@ fn told(progress: &Progress) -> String {
         }
         Event::Written { .. } => "replaying".to_owned(),
         Event::Problem { text } => text.clone(),
+        Event::Ended { .. } => return None,
+    })
+}
+
+/// Ctrl-C and its like, put off until the rehearsal has been taken down.
+struct Interruption(Vec<(i32, Arc<AtomicBool>)>);
+
+impl Interruption {
+    fn watch() -> Self {
+        let signals = [
+            signal_hook::consts::SIGINT,
+            signal_hook::consts::SIGTERM,
+            signal_hook::consts::SIGHUP,
+        ];
+        let mut flags = Vec::new();
+        for signal in signals {
+            let flag = Arc::new(AtomicBool::new(false));
+            if signal_hook::flag::register(signal, Arc::clone(&flag)).is_ok() {
+                flags.push((signal, flag));
+            }
+        }
+        Interruption(flags)
+    }
+
+    fn asked(&self) -> bool {
+        self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
+    }
+
+    /// Ends as the signal would have ended us.
+    fn obey(&self) {
+        for (signal, _) in self
+            .0
+            .iter()
+            .filter(|(_, flag)| flag.load(Ordering::Relaxed))
+        {
+            let _ = signal_hook::low_level::emulate_default_handler(*signal);
+        }
     }
 }
 

@@ -178,6 +178,16 @@ fn bounded(path: &Path) -> Result<Vec<u8>, CommandError> {
         source,
     };
     let file = std::fs::File::open(path).map_err(failed)?;
+    if !file
+        .metadata()
+        .is_ok_and(|facts| facts.is_file() && facts.len() < LARGEST_FILE)
+    {
+        let problem = "expected a file of less than 8 GiB";
+        return Err(failed(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            problem,
+        )));
+    }
     let mut bytes = Vec::new();
     file.take(LARGEST_FILE)
         .read_to_end(&mut bytes)

@@ -8,7 +8,7 @@ mod replay;
 
 pub use gaps::Gap;
 pub use predict::{
-    BudgetTerm, CurveColumn, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
+    BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
     PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
 };
 pub use probe::{

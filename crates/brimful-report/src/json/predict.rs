@@ -13,6 +13,8 @@ pub struct Rehearsed {
     pub torch_version: String,
     pub world_size: u32,
     pub seconds: f64,
+    /// Cards on which the script died before its first step, of something else than memory, with its last words.
+    pub failed: Vec<(String, String)>,
 }
 
 /// Predicted GPU memory of a training command.
@@ -41,6 +43,8 @@ pub struct PredictDocument {
     pub phases: Vec<PhaseUse>,
     /// Every card asked for: whether it fits, and what is left.
     pub gpus: Vec<GpuFit>,
+    /// Cards on which the script died before its first step, of something else than memory.
+    pub failed: Vec<FailedGpu>,
     /// What takes most when most is in use.
     pub largest: Vec<LargestUse>,
     /// The memory over the rehearsal, in equal parts of its allocations and frees.
@@ -132,6 +136,15 @@ pub struct GpuFit {
     pub alloc_conf: String,
 }
 
+/// A card on which the script did not run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FailedGpu {
+    /// The card.
+    pub name: String,
+    /// The last line that the script wrote.
+    pub reason: String,
+}
+
 /// What takes much.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LargestUse {
@@ -205,6 +218,14 @@ impl PredictDocument {
                 })
                 .collect(),
             gpus: footprints.iter().map(fit).collect(),
+            failed: rehearsed
+                .failed
+                .iter()
+                .map(|(name, reason)| FailedGpu {
+                    name: name.clone(),
+                    reason: reason.clone(),
+                })
+                .collect(),
             largest: first
                 .largest
                 .iter()

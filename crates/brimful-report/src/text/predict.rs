@@ -18,7 +18,15 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
         return String::new();
     };
     let mut out = title(rehearsed, first, page);
-    section(&mut out, page, "Does it fit", &fits(footprints, page));
+    let mut verdicts = fits(footprints, page);
+    for (name, reason) in &rehearsed.failed {
+        verdicts.push_str(&page.hang(
+            "  ",
+            2,
+            &format!("{name}: the script died before its first step: {reason}"),
+        ));
+    }
+    section(&mut out, page, "Does it fit", &verdicts);
     section(
         &mut out,
         page,
@@ -87,38 +95,68 @@ fn title(rehearsed: &Rehearsed, first: &Footprint, page: &Page) -> String {
 
 fn fits(footprints: &[Footprint], page: &Page) -> String {
     let mut out = String::new();
+    let rows: Vec<(Role, &str, String)> = footprints.iter().map(verdict).collect();
     let name_width = footprints
         .iter()
         .map(|f| width_of(&f.gpu))
         .max()
         .unwrap_or(0);
-    for footprint in footprints {
-        let (role, word) = match footprint.verdict {
-            Verdict::Fits => (Role::Command, "fits"),
-            Verdict::Tight => (Role::Risk, "tight"),
-            Verdict::DoesNotFit => (Role::Fatal, "does not fit"),
-        };
-        let left = Bytes(footprint.headroom.unsigned_abs());
-        let words = match footprint.verdict {
-            Verdict::Fits => format!("{left} left of {}", footprint.total),
-            Verdict::Tight => format!("may miss {left} of {}", footprint.total),
-            Verdict::DoesNotFit => format!("{left} missing of {}", footprint.total),
-        };
+    let words_width = rows
+        .iter()
+        .map(|(_, _, words)| width_of(words))
+        .max()
+        .unwrap_or(0);
+    // What is left of the line after the name, the verdict and the words.
+    let cells = page
+        .width
+        .saturating_sub(name_width + 12 + words_width + 8)
+        .min(14);
+    for (footprint, (role, word, words)) in footprints.iter().zip(&rows) {
         let share = footprint.device.likely.share_of(footprint.total);
-        let bar = page.bar(share, 14);
-        let retries = match footprint.retries {
-            0 => String::new(),
-            count => format!(", {count} retries"),
-        };
-        let _ = writeln!(
-            out,
-            "  {:<name_width$}  {}  {}  {words}{retries}",
-            footprint.gpu,
-            page.paint(role, &bar),
-            page.paint_padded(role, word, 12),
-        );
+        let verdict = page.paint_padded(*role, word, 12);
+        if cells >= 6 {
+            let bar = page.paint(*role, &page.bar(share, cells));
+            let _ = writeln!(
+                out,
+                "  {:<name_width$}  {bar}  {verdict}  {words}",
+                footprint.gpu
+            );
+        } else {
+            let bar = page.paint(*role, &page.bar(share, 14));
+            let _ = writeln!(
+                out,
+                "  {}\n    {bar}  {verdict}\n    {words}",
+                footprint.gpu
+            );
+        }
     }
     out
+}
+
+fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
+    let left = Bytes(footprint.headroom.unsigned_abs());
+    let retries = match footprint.retries {
+        0 => String::new(),
+        count => format!(", {count} retries"),
+    };
+    let total = footprint.total;
+    match footprint.verdict {
+        Verdict::Fits => (
+            Role::Command,
+            "fits",
+            format!("{left} left of {total}{retries}"),
+        ),
+        Verdict::Tight => (
+            Role::Risk,
+            "tight",
+            format!("may miss {left} of {total}{retries}"),
+        ),
+        Verdict::DoesNotFit => (
+            Role::Fatal,
+            "does not fit",
+            format!("{left} missing of {total}{retries}"),
+        ),
+    }
 }
 
 fn peak(footprint: &Footprint, page: &Page) -> String {

@@ -4,6 +4,12 @@ use crate::text::page::{Page, Role, width_of};
 
 /// A table with a heading line. Columns are two blanks apart; cells may not hold color.
 pub(super) fn table(page: &Page, heading: &[&str], rows: &[Vec<String>]) -> String {
+    // Names and settings may come from a hostile file.
+    let harmless = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(harmless).collect())
+        .collect();
     let columns = heading.len();
     let width = |column: usize| {
         rows.iter()
@@ -32,7 +38,7 @@ pub(super) fn table(page: &Page, heading: &[&str], rows: &[Vec<String>]) -> Stri
     let heading: Vec<String> = heading.iter().map(|cell| (*cell).to_owned()).collect();
     let mut out = page.paint(Role::Label, &line(&heading));
     out.push('\n');
-    for row in rows {
+    for row in &rows {
         out.push_str(&line(row));
         out.push('\n');
     }

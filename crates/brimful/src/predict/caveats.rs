@@ -66,7 +66,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.cudnn_guessed {
         add(
             "cudnn_workspaces_unknown",
-            "cuDNN's workspaces are not known: no cuDNN of version 9.8 or newer is installed beside torch; reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
+            "cuDNN's workspaces are not known: no cuDNN of version 9.8 or newer was found beside torch (one behind a wrapper script is not); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
         );
     }
     if workload.cudnn_benchmark {

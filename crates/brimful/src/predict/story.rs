@@ -92,12 +92,17 @@ impl Story {
         for &number in trace.initial.iter().flat_map(|segment| &segment.live) {
             set(&mut story.births, number, now);
         }
+        let fatal = trace.fatal_failures();
         for (at, event) in trace.events.iter().enumerate() {
             now.event = at;
             match *event {
                 Event::Alloc(number) => set(&mut story.births, number, now),
                 Event::Free(number) | Event::FreeRequested(number) => {
                     set(&mut story.deaths, number, now);
+                }
+                // It is played where the card has room for it.
+                Event::AllocFailed(number) if fatal.binary_search(&at).is_ok() => {
+                    set(&mut story.births, number, now);
                 }
                 Event::Mark(label) => story.mark(&mut now, label, trace),
                 _ => {}

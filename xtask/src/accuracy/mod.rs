@@ -1,0 +1,498 @@
+//! Predictions against measurements of real GPUs: `cargo xtask accuracy --truth DIR`.
+//!
+//! DIR holds tables of measured training runs. Each row's script is rebuilt (`benches/accuracy/`), runs on the phantom
+//! as the card it was measured on, and the allocator's counters are set beside the measurement. What was chosen by
+//! looking at data (a script's unknown details, the context of a software stack) was chosen on one half of the models,
+//! by a hash of the name; the other half is what is reported.
+
+mod report;
+mod score;
+mod sets;
+mod snapshots;
+mod table;
+mod workers;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use brimful::predict::{Target, Workload, context, footprint};
+use brimful::units::Bytes;
+use brimful_allocsim::settings::Settings;
+use brimful_allocsim::trace::Trace;
+use brimful_rehearse::stage::Stage;
+use serde::Serialize;
+
+use score::{Errors, errors, quantile};
+use sets::{LeftOut, Role, Row, Truth};
+use workers::{Answer, Workers};
+
+/// What to compare.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub truth: PathBuf,
+    pub json: bool,
+    pub sample: Option<usize>,
+    pub python: PathBuf,
+    pub phantom: Option<PathBuf>,
+}
+
+/// Models from which a stack's context is taken: the smallest of the calibration half, never scored.
+const CONTEXT_MODELS: usize = 5;
+/// A sample of so many rows per set is worth a page.
+const PAGE_SAMPLE: usize = 100;
+/// More convolutions than this that look at more than one place make a model convolutional. A vision transformer has
+/// one to four, to cut the image into patches; hybrids count as convolutional.
+const FEW_CONVOLUTIONS: u64 = 8;
+
+/// FNV-1a with a finisher: the same on every machine.
+pub(crate) fn hash(text: &str) -> u64 {
+    let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
+        hash ^= hash >> 33;
+        hash = hash.wrapping_mul(factor);
+    }
+    hash ^ (hash >> 33)
+}
+
+/// The half of the models on which choices may be made.
+fn is_for_calibration(model: &str) -> bool {
+    hash(model).is_multiple_of(2)
+}
+
+/// A row with its prediction.
+struct Scored {
+    row: Row,
+    group: &'static str,
+    answer: Answer,
+    predicted: f64,
+    safe: f64,
+    /// Taken for the context of its stack.
+    for_context: bool,
+}
+
+impl Scored {
+    fn error(&self) -> f64 {
+        self.predicted / self.row.measured - 1.0
+    }
+
+    fn says_out_of_memory(&self) -> bool {
+        self.answer.oom || self.predicted > self.row.card as f64
+    }
+
+    fn counts(&self, role: Role) -> bool {
+        self.row.role == role && !self.for_context && !self.answer.oom
+    }
+}
+
+/// The figures of one group of rows.
+#[derive(Debug, Serialize)]
+struct Group {
+    name: &'static str,
+    /// Scored rows of models that no choice was made on.
+    test_half: Option<Errors>,
+    /// All scored rows but those of the context.
+    all: Option<Errors>,
+    /// All of them and the odd ones.
+    with_odd: Option<Errors>,
+    /// Other estimates of the rows of the test half, and of all.
+    others: BTreeMap<&'static str, [Option<Errors>; 2]>,
+    safe: Option<Safe>,
+    out_of_memory: OutOfMemory,
+    worst: Vec<(String, f64)>,
+}
+
+/// How the safe value does.
+#[derive(Debug, Serialize)]
+struct Safe {
+    rows: usize,
+    /// Share of the test half whose measurement is above the safe value.
+    exceeded: f64,
+    /// Median distance of the safe value above the measurement.
+    median_above: f64,
+    margin: f64,
+    /// The margin that 97 of 100 rows of the calibration half need.
+    margin_needed_in_calibration_half: f64,
+}
+
+/// Yes or no.
+#[derive(Debug, Default, Serialize)]
+struct OutOfMemory {
+    died_by_record: usize,
+    died_by_record_foretold: usize,
+    died_by_inference: usize,
+    died_by_inference_foretold: usize,
+    ran: usize,
+    ran_but_called_impossible: usize,
+}
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+struct Findings {
+    versions: String,
+    sample: Option<usize>,
+    contexts_mib: BTreeMap<&'static str, u64>,
+    replays: Option<snapshots::Replays>,
+    rebuilt: Vec<snapshots::Rebuilt>,
+    groups: Vec<Group>,
+    left_out: Vec<(String, String, usize)>,
+    seconds_per_row: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if !options.truth.is_dir() {
+        bail!(
+            "expected a directory of ground truth, found nothing at {}",
+            options.truth.display()
+        );
+    }
+    let truth = options.truth.canonicalize()?;
+    let library = crate::differential::phantom(options.phantom.clone())?;
+    let stage = Stage::new(&library).context("the phantom cannot be staged")?;
+    let versions = versions(&options.python, &stage)?;
+    let library_hash = hash(&String::from_utf8_lossy(&std::fs::read(&library)?));
+    let (rows, mut left_out) = sets::all(&truth)?;
+    let (rows, for_context) = chosen(rows, options.sample);
+    let mut workers = Workers::new(
+        &options.python,
+        &stage,
+        &format!("{versions} {library_hash}"),
+    )?;
+    let jobs: Vec<_> = rows.iter().map(|row| row.job.clone()).collect();
+    let answers = workers.answers(&jobs)?;
+    let seconds =
+        answers.iter().map(|answer| answer.seconds).sum::<f64>() / answers.len().max(1) as f64;
+    let (scored, contexts) = scored(rows, &for_context, answers, &mut left_out);
+    let findings = Findings {
+        versions,
+        sample: options.sample,
+        contexts_mib: contexts
+            .into_iter()
+            .map(|(set, bytes)| (set, bytes >> 20))
+            .collect(),
+        replays: snapshots::replays(&truth, &options.python)?,
+        rebuilt: snapshots::rebuilt(&truth, &options.python, &stage)?,
+        groups: groups(&scored),
+        left_out: left_out
+            .into_iter()
+            .map(|((set, reason), count)| (set.to_owned(), reason, count))
+            .collect(),
+        seconds_per_row: seconds,
+    };
+    let page = report::page(&findings);
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&findings)?);
+    } else {
+        println!("{page}");
+    }
+    // A small sample is for a look only.
+    if options.sample.is_none_or(|sample| sample >= PAGE_SAMPLE) {
+        std::fs::write(crate::shell::root().join("docs/accuracy.md"), page)?;
+    }
+    Ok(())
+}
+
+/// The versions that decide the answers; an error if something is missing.
+fn versions(python: &Path, stage: &Stage) -> Result<String> {
+    let script = "import importlib.metadata as m\n\
+        names = ['torch', 'timm', 'transformers', 'torchvision', 'pyarrow']\n\
+        found = {d.metadata['Name'].lower(): d.version for d in m.distributions() if d.metadata['Name']}\n\
+        missing = [n for n in names if n not in found]\n\
+        assert not missing, 'missing packages: ' + ', '.join(missing)\n\
+        cudnn = [f'cuDNN {v}' for n, v in found.items() if n.startswith('nvidia-cudnn')]\n\
+        print(', '.join([f'{n} {found[n]}' for n in names[:4]] + (cudnn or ['no cuDNN'])))";
+    let mut command = crate::shell::program(python, &["-c", script]);
+    stage.apply(&mut command);
+    let output = crate::shell::read(&mut command).context(
+        "expected a Python with torch, timm, transformers, torchvision and pyarrow; name one with `--python`",
+    )?;
+    Ok(output.trim().to_owned())
+}
+
+/// The rows to run, and for each whether it is one for the context of its stack.
+fn chosen(mut rows: Vec<Row>, sample: Option<usize>) -> (Vec<Row>, Vec<bool>) {
+    rows.sort_by_key(|row| hash(&format!("{} {}", row.set, row.label)));
+    let mut for_context = vec![false; rows.len()];
+    for set in ["timm", "mlp"] {
+        let mut candidates: Vec<usize> = (0..rows.len())
+            .filter(|at| {
+                let row = &rows[*at];
+                row.set == set && row.role == Role::Scored && is_for_calibration(&row.model)
+            })
+            .collect();
+        candidates.sort_by_key(|at| (rows[*at].size, rows[*at].label.clone()));
+        let mut models: Vec<&str> = Vec::new();
+        for at in candidates {
+            if models.len() < CONTEXT_MODELS && !models.contains(&rows[at].model.as_str()) {
+                models.push(&rows[at].model);
+                for_context[at] = true;
+            }
+        }
+    }
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    let keep: Vec<bool> = rows
+        .iter()
+        .zip(&for_context)
+        .map(|(row, for_context)| {
+            // timm's rows are two groups.
+            let most = sample.map_or(usize::MAX, |sample| {
+                if row.set == "timm" {
+                    2 * sample
+                } else {
+                    sample
+                }
+            });
+            let count = taken.entry(row.set).or_default();
+            let keep = *count < most;
+            *count += usize::from(keep && !for_context);
+            keep || *for_context
+        })
+        .collect();
+    let kept = rows
+        .into_iter()
+        .zip(for_context)
+        .zip(keep)
+        .filter(|(_, keep)| *keep)
+        .map(|(row, _)| row);
+    kept.unzip()
+}
+
+/// The margin that the product adds to reserved memory, asked from it by a run that reserves a known amount.
+fn margin(cudnn: bool, benchmark: bool) -> f64 {
+    let mut trace = Trace::default();
+    trace.alloc(10 << 30, 0);
+    let workload = Workload {
+        trace,
+        cudnn_heuristics: cudnn,
+        cudnn_benchmark: cudnn && benchmark,
+        steps: 1,
+        ..Workload::default()
+    };
+    let target = Target {
+        name: "any".to_owned(),
+        total: Bytes(1 << 40),
+        multiprocessors: 108,
+        settings: Settings::default(),
+    };
+    let found = footprint(&workload, &target);
+    let outside = context(108, cudnn).safe;
+    let spare = found
+        .device
+        .safe
+        .get()
+        .saturating_sub(found.peak_reserved.get() + outside.get());
+    spare as f64 / found.peak_reserved.get() as f64
+}
+
+/// Answers as predictions: the context of each stack is taken from its five small models.
+fn scored(
+    rows: Vec<Row>,
+    for_context: &[bool],
+    answers: Vec<Answer>,
+    left_out: &mut LeftOut,
+) -> (Vec<Scored>, BTreeMap<&'static str, u64>) {
+    let mut differences: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+    for ((row, answer), for_context) in rows.iter().zip(&answers).zip(for_context) {
+        if *for_context && answer.skip.is_none() && !answer.oom {
+            differences
+                .entry(row.set)
+                .or_default()
+                .push(row.measured - answer.reserved_bytes as f64);
+        }
+    }
+    let contexts: BTreeMap<_, _> = differences
+        .iter()
+        .map(|(set, found)| (*set, quantile(found, 0.5)))
+        .collect();
+    let slack = context(108, true);
+    let slack = (slack.safe.get() - slack.likely.get()) as f64;
+    let margins = [
+        margin(false, false),
+        margin(true, false),
+        margin(true, true),
+    ];
+    let mut scored = Vec::new();
+    for ((row, answer), for_context) in rows.into_iter().zip(answers).zip(for_context) {
+        let group = match row.set {
+            "timm" if answer.kernels_over_one > FEW_CONVOLUTIONS => "timm cnn",
+            "timm" => "timm transformer",
+            other => other,
+        };
+        if let Some(reason) = &answer.skip {
+            let reason = reason.split(':').next().unwrap_or_default().trim();
+            *left_out.entry((row.set, reason.to_owned())).or_default() += 1;
+            continue;
+        }
+        let margin = match (answer.kernels_over_one > 0, row.benchmark) {
+            (false, _) => margins[0],
+            (true, false) => margins[1],
+            (true, true) => margins[2],
+        };
+        let outside = contexts.get(row.set).copied().unwrap_or(0.0);
+        let reserved = answer.reserved_bytes as f64;
+        let (predicted, safe) = match row.truth {
+            Truth::Device | Truth::Growth => (
+                reserved + outside,
+                reserved * (1.0 + margin) + outside + slack,
+            ),
+            Truth::AllocatedNow => (answer.allocated_now_bytes as f64, f64::MAX),
+        };
+        scored.push(Scored {
+            row,
+            group,
+            answer,
+            predicted,
+            safe,
+            for_context: *for_context,
+        });
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a byte count"
+    )]
+    let contexts = contexts
+        .into_iter()
+        .map(|(set, bytes)| (set, bytes.max(0.0) as u64))
+        .collect();
+    (scored, contexts)
+}
+
+fn groups(scored: &[Scored]) -> Vec<Group> {
+    let mut names: Vec<&'static str> = scored.iter().map(|one| one.group).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+        .into_iter()
+        .map(|name| {
+            group(
+                name,
+                &scored
+                    .iter()
+                    .filter(|one| one.group == name)
+                    .collect::<Vec<_>>(),
+            )
+        })
+        .collect()
+}
+
+fn group(name: &'static str, rows: &[&Scored]) -> Group {
+    let test = |one: &&&Scored| !is_for_calibration(&one.row.model);
+    let good = || rows.iter().filter(|one| one.counts(Role::Scored));
+    let summed = |rows: &mut dyn Iterator<Item = &&Scored>| {
+        errors(rows.map(|one| (one.row.model.as_str(), one.error())))
+    };
+    let mut others: BTreeMap<&'static str, [Option<Errors>; 2]> = BTreeMap::new();
+    for (other, _) in rows.iter().flat_map(|one| &one.row.others) {
+        let estimates = |test_only: bool| {
+            let rows = good().filter(|one| !test_only || test(one));
+            errors(rows.filter_map(|one| {
+                let (_, estimate) = one.row.others.iter().find(|(name, _)| name == other)?;
+                Some((one.row.model.as_str(), estimate / one.row.measured - 1.0))
+            }))
+        };
+        others
+            .entry(other)
+            .or_insert_with(|| [estimates(true), estimates(false)]);
+    }
+    let mut worst: Vec<(String, f64)> = good()
+        .map(|one| (one.row.label.clone(), one.error()))
+        .collect();
+    worst.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    worst.truncate(6);
+    Group {
+        name,
+        test_half: summed(&mut good().filter(test)),
+        all: summed(&mut good()),
+        with_odd: summed(
+            &mut rows
+                .iter()
+                .filter(|one| one.counts(Role::Scored) || one.counts(Role::Odd)),
+        ),
+        others,
+        safe: safe(rows),
+        out_of_memory: out_of_memory(rows),
+        worst,
+    }
+}
+
+fn safe(rows: &[&Scored]) -> Option<Safe> {
+    let good = |calibration: bool| {
+        rows.iter().filter(move |one| {
+            one.counts(Role::Scored)
+                && matches!(one.row.truth, Truth::Device | Truth::Growth)
+                && is_for_calibration(&one.row.model) == calibration
+        })
+    };
+    let above: Vec<f64> = good(false)
+        .map(|one| one.safe / one.row.measured - 1.0)
+        .collect();
+    let shares = |one: &&&Scored| {
+        // The part of the slack that belongs to the context is kept.
+        let reserved = one.answer.reserved_bytes as f64;
+        (one.row.measured - one.predicted - (one.safe - one.predicted - reserved * margin_of(one)))
+            / reserved
+    };
+    let needed: Vec<f64> = good(true).map(|one| shares(&one)).collect();
+    Some(Safe {
+        rows: above.len(),
+        exceeded: above.iter().filter(|above| **above < 0.0).count() as f64
+            / above.len().max(1) as f64,
+        median_above: quantile(&above, 0.5),
+        margin: good(false).map(|one| margin_of(one)).next()?,
+        margin_needed_in_calibration_half: quantile(&needed, 0.97),
+    })
+}
+
+fn margin_of(one: &Scored) -> f64 {
+    margin(one.answer.kernels_over_one > 0, one.row.benchmark)
+}
+
+fn out_of_memory(rows: &[&Scored]) -> OutOfMemory {
+    let mut found = OutOfMemory::default();
+    for one in rows {
+        let said = usize::from(one.says_out_of_memory());
+        match one.row.role {
+            Role::DiedByRecord => {
+                found.died_by_record += 1;
+                found.died_by_record_foretold += said;
+            }
+            Role::DiedByInference => {
+                found.died_by_inference += 1;
+                found.died_by_inference_foretold += said;
+            }
+            Role::Scored | Role::Odd => {
+                found.ran += 1;
+                found.ran_but_called_impossible += said;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_halves_are_halves() {
+        let names = (0..1000).map(|number| format!("model_{number}"));
+        let calibration = names.filter(|name| is_for_calibration(name)).count();
+        assert!((450..550).contains(&calibration), "{calibration}");
+    }
+
+    #[test]
+    fn the_margin_is_the_products() {
+        let (plain, heuristics, benchmark) = (
+            margin(false, false),
+            margin(true, false),
+            margin(true, true),
+        );
+        assert!(
+            plain > 0.0 && plain < heuristics && heuristics <= benchmark,
+            "{plain} {heuristics} {benchmark}"
+        );
+    }
+}
