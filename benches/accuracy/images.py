@@ -8,7 +8,7 @@ from quick import Skip, unfilled
 from torch import nn
 
 sys.path.append(str(Path(__file__).parents[2] / "crates/brimful-rehearse/src/hook"))
-import brimful_autotune as autotune  # noqa: E402
+import brimful_autotune as autotune
 
 
 def kernels_over_one(model: nn.Module) -> int:

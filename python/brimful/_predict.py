@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LIBRARY = "libbrimful_phantom.so"
+_MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -93,9 +94,7 @@ def predict(  # noqa: PLR0913
         InputError: A name or a setting is not known, or the training ended before its first step.
         MachineError: The phantom cannot be used here.
     """
-    unknown = sorted(set(with_) - {"eval", "save"})
-    if unknown:
-        raise InputError(f"expected with_ to hold eval and save, found {', '.join(unknown)}", [])
+    _check(steps, with_, time_limit)
     if callable(training):
         import tempfile
 
@@ -111,6 +110,23 @@ def predict(  # noqa: PLR0913
     return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
 
 
+def _check(steps: int, with_: Sequence[str], time_limit: float) -> None:
+    """Refuse what the rehearsal could only misunderstand."""
+    if "BRIMFUL_REHEARSAL" in os.environ:
+        raise InputError(
+            "expected predict() outside of a rehearsal, found a training that calls predict() itself",
+            ['put the call of predict() under `if __name__ == "__main__":`'],
+        )
+    unknown = sorted(set(with_) - {"eval", "save"})
+    if unknown:
+        raise InputError(f"expected with_ to hold eval and save, found {', '.join(unknown)}", [])
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= _MOST_STEPS:
+        raise InputError(f"expected steps to be a whole number from 1 to {_MOST_STEPS}, found {steps!r}", [])
+    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if not number or not 0 < time_limit < float("inf"):
+        raise InputError(f"expected time_limit to be a number of seconds above 0, found {time_limit!r}", [])
+
+
 def _predict(  # noqa: PLR0913, PLR0917
     command: list[str],
     shown: list[str],
@@ -122,20 +138,24 @@ def _predict(  # noqa: PLR0913, PLR0917
     time_limit: float,
 ) -> Footprint:
     watched = sys.stderr is not None and sys.stderr.isatty()
-    as_json, as_text, as_html = _native.predict(
-        command=command,
-        shown=shown,
-        gpu=gpu,
-        steps=steps,
-        with_=list(with_),
-        alloc_conf=alloc_conf,
-        phantom=_phantom(),
-        beside_driver=beside_driver,
-        time_limit=time_limit,
-        progress=_tell if watched else None,
-    )
-    if watched:
-        sys.stderr.write("\r\x1b[K")
+    phantom = _phantom()
+    try:
+        as_json, as_text, as_html = _native.predict(
+            command=command,
+            shown=shown,
+            gpu=gpu,
+            steps=steps,
+            with_=list(with_),
+            alloc_conf=alloc_conf,
+            phantom=phantom,
+            beside_driver=beside_driver,
+            time_limit=time_limit,
+            progress=_tell if watched else None,
+        )
+    finally:
+        if watched:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
     document = PredictDocument._from_json(json.loads(as_json))  # noqa: SLF001
     values = {name: getattr(document, name) for name in PredictDocument.__slots__}
     return Footprint(**values, _json=as_json, _text=as_text, _html=as_html)
@@ -151,7 +171,18 @@ def _phantom() -> Path:
     import importlib.metadata
     from pathlib import Path
 
-    files = importlib.metadata.distribution("brimful").files or []
+    if sys.platform != "linux":
+        raise MachineError(
+            f"expected Linux, where the phantom GPU can run, found {sys.platform}",
+            ["run it on Linux: a container, WSL or a machine in the cloud will do, with or without a GPU"],
+        )
+    try:
+        files = importlib.metadata.distribution("brimful").files or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MachineError(
+            "expected brimful to be installed, found only its source on the path",
+            ["install it: pip install brimful"],
+        ) from error
     for file in files:
         if file.name == _LIBRARY:
             path = Path(os.fspath(file.locate()))
@@ -164,11 +195,16 @@ def _phantom() -> Path:
 
 _RUNNER = """\
 import pickle, sys
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 with open(sys.argv[1], "rb") as file:
     preparation = pickle.load(file)
     function = file.read()
-spawn.prepare(preparation)
+# A script that starts processes while it is loaded lacks its guard: multiprocessing tells it so.
+process.current_process()._inheriting = True
+try:
+    spawn.prepare(preparation)
+finally:
+    del process.current_process()._inheriting
 pickle.loads(function)()
 """
 

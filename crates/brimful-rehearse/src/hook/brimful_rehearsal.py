@@ -6,6 +6,7 @@ number of optimizer steps writes what PyTorch's allocator recorded and ends the 
 What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the GPU:
     PID.snapshot   the allocator's own snapshot (pickle, as torch.cuda.memory._dump_snapshot writes it)
     PID.json       marks, names of tensors, figures to check against
+                   (PID-DEVICE for each device if it used several)
     progress       one JSON line per thing worth telling, from all processes
 """
 
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 
 FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
 # One list for each card to rehearse on: descriptions for the phantom, to be tried in turn until one does not
@@ -86,6 +88,18 @@ def tell(**facts):
         pass
 
 
+def phantom_is_loaded():
+    import ctypes
+
+    return hasattr(ctypes.CDLL(None), "brimful_phantom_configure")
+
+
+def exit_code(status):
+    """As a shell has it: 128 and the signal for a process that one has ended."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
 def guarded(function):
     """A mistake in here must not reach the script."""
 
@@ -100,23 +114,52 @@ def guarded(function):
     return wrapper
 
 
+class Known:
+    """What is known of objects, by identity, without keeping them alive."""
+
+    def __init__(self):
+        self.entries = {}  # id -> (reference, what is known)
+
+    def get(self, thing):
+        entry = self.entries.get(id(thing))
+        return entry[1] if entry is not None and entry[0]() is thing else None
+
+    def set(self, thing, known):
+        key = id(thing)
+        self.entries[key] = (weakref.ref(thing, functools.partial(self.forget, key)), known)
+        return known
+
+    def forget(self, key, reference):
+        # A new object may already have the id of the one that died.
+        if key in self.entries and self.entries[key][0] is reference:
+            del self.entries[key]
+
+    def living(self):
+        things = [reference() for reference, _ in list(self.entries.values())]
+        return [thing for thing in things if thing is not None]
+
+    def values(self):
+        return [known for _, known in list(self.entries.values())]
+
+
 class Rehearsal:
     """One training process under observation."""
 
     def __init__(self, torch):
         self.torch = torch
         self.pid = os.getpid()
-        self.marks = []  # [events so far, kind, text]
-        self.offset = 0
-        self.last_count = 0
+        self.marks = []  # [events so far on each of `devices`, kind, text]
+        self.devices = []  # those in use, in the order of their first use
+        self.unused = []
+        self.before_reset = {}  # device -> events and OOMs that the script has reset to zero
         self.phase = "setup"
         self.inside_optimizer = 0
-        self.names = {}  # id of a module -> its name
-        self.roots = []
+        self.names = Known()  # names of modules
+        self.roots = Known()
         self.stack = []  # names of the modules at work (main thread)
         self.main_thread = threading.get_ident()
-        self.optimizers = {}  # id -> [optimizer, steps]
-        self.first_optimizer = None
+        self.optimizers = Known()  # [steps since the counted one stepped, their marks]
+        self.counted = None  # the steps of the optimizer that decides when the rehearsal ends
         self.recording = False
         self.finished = False
         self.caveats = {}
@@ -127,6 +170,8 @@ class Rehearsal:
         self.compiled = False
         self.tensors = []
         self.library = None
+        self.autotune = None
+        self.record_history = torch.cuda.memory._record_memory_history
         # A process that another one of this rehearsal has started goes on with that one's card.
         variant = os.environ.get("BRIMFUL_REHEARSAL_VARIANT")
         self.variant = int(variant) if variant else None
@@ -138,25 +183,33 @@ class Rehearsal:
         if not self.torch.version.cuda:
             tell(event="no-cuda", torch=self.torch.__version__)
             return
+        if not phantom_is_loaded():
+            self.give_up()
         self.branch_out()
         if not self.torch.cuda.is_available():
-            # Training on the processor instead would take long and tell nothing.
-            tell(event="problem", text="torch finds no GPU: the phantom did not load")
-            sys.stderr.write("brimful: torch finds no GPU although the phantom should be one\n")
-            sys.stderr.flush()
-            os._exit(97)
+            self.give_up()
         tell(event="torch", torch=self.torch.__version__)
         self.torch.cuda._lazy_call(self.start_recording)
+        self.keep_recording()
+        self.keep_counting()
         self.watch_optimizers()
         self.watch_modules()
         self.watch_autograd()
         self.watch_calls()
+        self.choose_convolutions()
         self.assume_masks_select_everything()
         self.assume_losses_are_finite()
         self.mend_collectives()
         if WITH:
             self.shorten_loaders()
         atexit.register(self.at_exit)
+
+    def give_up(self):
+        """Training on the processor instead would take long and tell nothing."""
+        tell(event="problem", text="torch finds no GPU: the phantom did not load")
+        sys.stderr.write("brimful: torch finds no GPU although the phantom should be one\n")
+        sys.stderr.flush()
+        os._exit(97)
 
     # --- one process per card ---
 
@@ -165,24 +218,41 @@ class Rehearsal:
         if not VARIANTS or self.variant is not None or int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
             return
         at_once = self.processes_at_once()
-        running = 0
+        running = {}  # process -> which card
         worst = 0
         for index, descriptions in enumerate(VARIANTS):
-            if running >= at_once:
-                worst = max(worst, os.waitstatus_to_exitcode(os.wait()[1]) & 0xFF)
-                running -= 1
-            if os.fork() == 0:
+            if len(running) >= at_once:
+                worst = max(worst, self.wait_for_one(running))
+            child = os.fork()
+            if child == 0:
                 self.variant = index
                 if index > 0:
                     self.redirect_output(index)
                 self.try_in_turn(descriptions)
                 self.pid = os.getpid()
                 return
-            running += 1
+            running[child] = index
         while running:
-            worst = max(worst, os.waitstatus_to_exitcode(os.wait()[1]) & 0xFF)
-            running -= 1
+            worst = max(worst, self.wait_for_one(running))
         os._exit(worst)
+
+    def wait_for_one(self, running):
+        """The exit code of the next of these processes to end.
+
+        The process may have children that are not ours, so it must not wait for any child.
+        """
+        while True:
+            for child, index in running.items():
+                try:
+                    ended, status = os.waitpid(child, os.WNOHANG)
+                except ChildProcessError:  # where SIGCHLD is ignored nobody learns how it ended
+                    ended, status = child, 0
+                if ended:
+                    del running[child]
+                    code = exit_code(status)
+                    tell(event="ended", variant=index, code=code)
+                    return code
+            time.sleep(0.005)
 
     def processes_at_once(self):
         command = getattr(sys, "orig_argv", sys.argv)[:4]
@@ -212,7 +282,7 @@ class Rehearsal:
                 return
             _, status = os.waitpid(child, 0)
             if status == 0 or not self.died_of_memory(attempt):
-                os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+                os._exit(exit_code(status))
 
     def configure(self, description):
         import ctypes
@@ -245,26 +315,36 @@ class Rehearsal:
 
     # --- marks ---
 
-    def count(self):
-        """Allocations and frees so far on the current device."""
+    def counts(self):
+        """Allocations and frees so far, on each device in use."""
         if not self.recording:
-            return 0
-        allocation = self.torch._C._cuda_memoryStats(self.torch._C._cuda_getDevice())["allocation"]["all"]
-        count = allocation["allocated"] + allocation["freed"] + self.offset
-        if count < self.last_count:  # the script reset the statistics
-            self.offset += self.last_count - count
-            count = self.last_count
-        self.last_count = count
-        return count
+            return ()
+        for device in [unused for unused in self.unused if self.torch._C._cuda_hasPrimaryContext(unused)]:
+            self.unused.remove(device)
+            self.devices.append(device)
+        return tuple([self.count(device) for device in self.devices])
+
+    def count(self, device):
+        allocation = self.torch._C._cuda_memoryStats(device)["allocation"]["all"]
+        return allocation["allocated"] + allocation["freed"] + self.before_reset.get(device, (0, 0))[0]
+
+    def marks_of(self, device):
+        """The marks as one device saw them; it has no events before its first use."""
+        if device not in self.devices:
+            return [[0, kind, text] for _, kind, text in self.marks]
+        place = self.devices.index(device)
+        return [
+            [counts[place] if place < len(counts) else 0, kind, text] for counts, kind, text in self.marks
+        ]
 
     def mark(self, kind, text):
         """Note where in the trace we are."""
-        count = self.count()
+        counts = self.counts()
         marks = self.marks
-        if kind == "module" and marks and marks[-1][:2] == [count, kind]:
+        if kind == "module" and marks and marks[-1][:2] == [counts, kind]:
             marks[-1][2] = text
         else:
-            marks.append([count, kind, text])
+            marks.append([counts, kind, text])
 
     def set_phase(self, phase):
         if phase != self.phase:
@@ -284,11 +364,40 @@ class Rehearsal:
     @guarded
     def start_recording(self):
         """CUDA is being initialised: the allocator is still empty."""
-        self.torch.cuda.memory._record_memory_history(
-            "all", context=None, stacks="python", max_entries=MOST_EVENTS
-        )
+        self.record_history("all", context=None, stacks="python", max_entries=MOST_EVENTS)
+        self.unused = list(range(self.torch._C._cuda_getDeviceCount()))
         self.recording = True
         tell(event="cuda", device=self.torch._C._cuda_getDevice())
+
+    def keep_recording(self):
+        """The script's own recording would end ours; its snapshots show what ours holds."""
+        record = self.record_history
+
+        @functools.wraps(record)
+        def recording_already(*_, **__):
+            return None
+
+        self.torch.cuda.memory._record_memory_history = recording_already
+
+    def keep_counting(self):
+        """Marks are counts since the start, also when the script resets the statistics."""
+        torch = self.torch
+        reset = torch.cuda.memory.reset_accumulated_memory_stats
+
+        @functools.wraps(reset)
+        def resetting(device=None):
+            if self.recording:
+                self.remember_before_reset(device)
+            return reset(device)
+
+        torch.cuda.memory.reset_accumulated_memory_stats = resetting
+        torch.cuda.reset_accumulated_memory_stats = resetting
+
+    @guarded
+    def remember_before_reset(self, device):
+        device = self.torch.cuda._utils._get_device_index(device, optional=True)
+        ooms = self.torch._C._cuda_memoryStats(device)["num_ooms"] + self.before_reset.get(device, (0, 0))[1]
+        self.before_reset[device] = (self.count(device), ooms)
 
     # --- optimizer ---
 
@@ -300,7 +409,7 @@ class Rehearsal:
 
     @guarded
     def before_step(self, optimizer):
-        if WITH and not self.optimizers:
+        if WITH and self.counted is None:
             self.bring_evaluation_forward()
         self.inside_optimizer += 1
         self.set_phase("optimizer")
@@ -308,27 +417,48 @@ class Rehearsal:
     @guarded
     def after_step(self, optimizer):
         self.inside_optimizer = max(0, self.inside_optimizer - 1)
-        entry = self.optimizers.setdefault(id(optimizer), [optimizer, 0])
-        entry[1] += 1
-        if self.first_optimizer is None:
-            self.first_optimizer = id(optimizer)
         self.set_phase("forward")
         self.let_collectives_end()
         self.waited_in_step = False
-        if id(optimizer) != self.first_optimizer:
+        if not self.count_step(optimizer):
             return
-        self.mark("step", str(entry[1]))
-        tell(event="step", step=entry[1], of=STEPS, bytes=self.allocated())
-        if entry[1] == STEPS:
+        steps = self.steps()
+        self.mark("step", str(steps))
+        tell(event="step", step=steps, of=STEPS, bytes=self.allocated())
+        if steps in (1, 2, STEPS):
+            # A function that trains for fewer steps has let go of its model when the script ends.
             self.note_tensors()
-            if not WITH:
-                self.finish("steps")
-        elif entry[1] > STEPS and self.loaders_are_long():
+        if (steps >= STEPS and not WITH) or self.loaders_are_long():
             self.finish("steps")
+
+    def count_step(self, optimizer):
+        """Count a step; whether it is one of the optimizer that decides.
+
+        That is the first one, until another one has made all asked steps without it: what came before was a
+        search for a learning rate, or a stage of its own.
+        """
+        own = self.optimizers.get(optimizer) or self.optimizers.set(optimizer, [0, []])
+        own[0] += 1
+        if self.counted is None or (own[0] >= STEPS and not self.trained()):
+            self.counted = own
+        if own is not self.counted:
+            self.mark("other step", str(own[0]))
+            own[1].append(self.marks[-1])
+            return False
+        for mark in own[1]:
+            mark[1] = "step"
+        for other in self.optimizers.values():
+            if other is not own:
+                other[:] = [0, []]
+        own[1] = []
+        return True
+
+    def steps(self):
+        return self.counted[0] if self.counted else 0
 
     def loaders_are_long(self):
         """With `--with`, training ends when the shortened loader does; a loop that goes on is stopped."""
-        return self.optimizers[self.first_optimizer][1] >= STEPS + 2
+        return self.steps() >= STEPS + 2
 
     def allocated(self):
         if not self.recording:
@@ -346,18 +476,15 @@ class Rehearsal:
         ]
 
     def name_of(self, module):
-        name = self.names.get(id(module))
-        if name is None:
-            name = type(module).__name__
-        return name
+        return self.names.get(module) or type(module).__name__
 
     def learn_names(self, root):
-        self.roots.append(root)
+        self.roots.set(root, "")
         for full_name, module in root.named_modules():
             name = self.as_written(root, full_name)
-            self.names.setdefault(
-                id(module), f"{name} ({type(module).__name__})" if name else type(module).__name__
-            )
+            kind = type(module).__name__
+            if self.names.get(module) is None:
+                self.names.set(module, f"{name} ({kind})" if name else kind)
 
     def as_written(self, root, name):
         """A name as the user knows it, without the parts that wrappers add."""
@@ -376,7 +503,7 @@ class Rehearsal:
         try:
             is_module = isinstance(module, self.torch.nn.Module)
             if not self.stack:
-                if is_module and id(module) not in self.names:
+                if is_module and self.names.get(module) is None:
                     self.learn_names(module)
                 if self.torch.is_grad_enabled() or (is_module and module.training):
                     self.set_phase("forward")
@@ -405,7 +532,7 @@ class Rehearsal:
 
     def trained(self):
         """Whether the asked steps have been made."""
-        return self.optimizers.get(self.first_optimizer, [None, 0])[1] >= STEPS
+        return self.steps() >= STEPS
 
     def done_with(self):
         """Whether everything that was asked for after the steps has been seen."""
@@ -533,6 +660,15 @@ class Rehearsal:
 
     # --- what a GPU without contents cannot know ---
 
+    @guarded
+    def choose_convolutions(self):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "brimful_autotune.py")
+        spec = importlib.util.spec_from_file_location("brimful_autotune", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.autotune = module.Autotune()
+        self.autotune.install()
+
     def assume_masks_select_everything(self):
         """The phantom holds no values: a mask selects all elements, which is the most memory it can take."""
         torch = self.torch
@@ -550,7 +686,7 @@ class Rehearsal:
         """What is read from the phantom is zero, so `isfinite` would say no and end a careful script.
 
         A single value's answer is given on the processor, where "yes" can be said; PyTorch lets such a value
-        meet tensors on any device.
+        meet tensors on any device. So is that of `isfinite(values).all()`.
         """
         torch = self.torch
 
@@ -558,15 +694,39 @@ class Rehearsal:
             @functools.wraps(function)
             def isfinite(tensor):
                 answer = function(tensor)
-                plain = type(answer) is torch.Tensor and answer.is_cuda and answer.dim() == 0
+                plain = type(answer) is torch.Tensor and answer.is_cuda
                 if not plain or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
                     return answer
-                return torch.ones((), dtype=torch.bool, device="cpu")
+                if answer.dim() == 0:
+                    return torch.ones((), dtype=torch.bool, device="cpu")
+                answer._brimful_finite = True  # for `all`, below
+                return answer
 
             return isfinite
 
+        def wrap_all(function):
+            @functools.wraps(function)
+            def all_(*arguments, **named):
+                answer = function(*arguments, **named)
+                if torch.compiler.is_compiling() or named or len(arguments) != 1:
+                    return answer
+                if not getattr(arguments[0], "_brimful_finite", False):
+                    return answer
+                return torch.ones((), dtype=torch.bool, device="cpu")
+
+            return all_
+
         torch.isfinite = wrap(torch.isfinite)
         torch.Tensor.isfinite = wrap(torch.Tensor.isfinite)
+        torch.all = wrap_all(torch.all)
+        torch.Tensor.all = wrap_all(torch.Tensor.all)
+        self.tell_script_compiler(torch.isfinite, "aten::isfinite")
+        self.tell_script_compiler(torch.all, "aten::all")
+
+    @guarded
+    def tell_script_compiler(self, function, operator):
+        """`torch.jit.script` knows operators by the identity of their functions."""
+        self.torch.jit._builtins._register_builtin(function, operator)
 
     def mend_collectives(self):
         """Collectives move no values here: checks of values are skipped, objects go through the store."""
@@ -580,14 +740,14 @@ class Rehearsal:
                 setattr(ddp, name, lambda *_, **__: True)
         import torch.distributed.distributed_c10d as c10d
 
-        calls = {"count": 0}
+        calls = {}  # ranks of a group -> exchanges so far: a rank counts only those that it is part of
 
         def exchange(value, group):
             """Every rank's value, by the store of the default group."""
-            calls["count"] += 1
             store = c10d._get_default_store()
             ranks = c10d.get_process_group_ranks(group or c10d._get_default_group())
-            key = f"brimful/{calls['count']}/{'-'.join(map(str, ranks))}"
+            calls[tuple(ranks)] = calls.get(tuple(ranks), 0) + 1
+            key = f"brimful/{calls[tuple(ranks)]}/{'-'.join(map(str, ranks))}"
             store.set(f"{key}/{c10d.get_rank()}", pickle.dumps(value))
             return ranks, [pickle.loads(store.get(f"{key}/{rank}")) for rank in ranks]
 
@@ -616,6 +776,8 @@ class Rehearsal:
         create = getattr(rendezvous, "_create_c10d_store", None)
         if create is None or not self.variant:
             return
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            return  # torchrun's agent has opened the store, and its ranks must join that one
 
         @functools.wraps(create)
         def elsewhere(hostname, port, *arguments, **named):
@@ -714,11 +876,19 @@ class Rehearsal:
         return local.untyped_storage().data_ptr()
 
     @guarded
-    def note_tensors(self):
+    def note_tensors(self, at_end=False):
         """Which address is which weight, gradient and optimizer state, at this moment."""
+        before, self.tensors = self.tensors, []
+        self.note_all()
+        if at_end and len(self.tensors) < len(before):  # the script has let go of some
+            self.tensors = before
+            return
+        self.marks = [mark for mark in self.marks if mark[1] != "tensors"]
         self.mark("tensors", "")
+
+    def note_all(self):
         names = {}
-        for root in self.roots:
+        for root in self.roots.living():
             for full_name, parameter in root.named_parameters():
                 name = self.as_written(root, full_name)
                 names.setdefault(id(parameter), name)
@@ -726,7 +896,7 @@ class Rehearsal:
                 self.note(parameter.grad, "gradient", name)
             for name, buffer in root.named_buffers():
                 self.note(buffer, "buffer", self.as_written(root, name))
-        for optimizer, _ in self.optimizers.values():
+        for optimizer in self.optimizers.living():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     name = names.get(id(parameter), "a parameter")
@@ -745,8 +915,8 @@ class Rehearsal:
 
     def at_exit(self):
         if self.pid == os.getpid() and self.recording and not self.finished:
-            if not self.tensors:
-                self.note_tensors()
+            if not self.trained():
+                self.note_tensors(at_end=True)
             self.write("end")
 
     def finish(self, reason):
@@ -760,48 +930,63 @@ class Rehearsal:
 
     def write(self, reason):
         self.finished = True
-        torch = self.torch
-        device = torch._C._cuda_getDevice() if self.recording else 0
-        rank, world_size = self.world()
         for wanted, seen in (("eval", self.evaluated_after), ("save", self.saved)):
             if wanted in WITH and not seen:
                 self.problem(f"--with {wanted}: the script did not get there within the rehearsal")
-        facts = {
+        self.counts()  # finds devices that came into use after the last mark
+        devices = [device for device in self.devices if self.count(device)]
+        if not devices:
+            devices = [self.torch._C._cuda_getDevice() if self.recording else 0]
+        snapshot = None
+        if self.recording:
+            snapshot = pickle.dumps(self.torch._C._cuda_memorySnapshot(None), protocol=4)
+        common = self.facts(reason)
+        for device in devices:
+            stem = f"{self.pid}-{device}" if len(devices) > 1 else f"{self.pid}"
+            if snapshot is not None:
+                self.put(f"{stem}.snapshot", snapshot)
+            self.put(f"{stem}.json", json.dumps({**common, **self.facts_of(device)}).encode())
+        tell(event="written", reason=reason)
+
+    def put(self, name, contents):
+        """Write a file that appears when it is whole."""
+        path = os.path.join(FOLDER, name)
+        with open(path + ".part", "wb") as file:
+            file.write(contents)
+        os.replace(path + ".part", path)
+
+    def facts(self, reason):
+        """What holds for the process."""
+        rank, world_size = self.world()
+        return {
             "reason": reason,
             "variant": self.variant,
             "attempt": self.attempt,
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
+            "torch": self.torch.__version__,
+            "cuda": self.torch.version.cuda,
             "rank": rank,
             "world_size": world_size,
-            "device": device,
-            "marks": self.marks,
             "tensors": self.tensors,
-            "steps": self.optimizers[self.first_optimizer][1] if self.first_optimizer else 0,
+            "steps": self.steps(),
             "evaluated": self.evaluated,
             "saved": self.saved,
             "compiled": self.compiled,
             "caveats": {kind: [count, text] for kind, (count, text) in self.caveats.items()},
             "problems": self.problems,
-            "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+            "cudnn_benchmark": self.autotune is not None and self.autotune.ever_wanted,
             "phantom": self.phantom_report(),
         }
+
+    def facts_of(self, device):
+        """What holds for one of its devices."""
+        facts = {"device": device, "marks": self.marks_of(device)}
         if self.recording:
-            stats = torch.cuda.memory_stats(device)
+            stats = self.torch.cuda.memory_stats(device)
             facts["peak_allocated_bytes"] = stats["allocated_bytes.all.peak"]
             facts["peak_reserved_bytes"] = stats["reserved_bytes.all.peak"]
             facts["retries"] = stats["num_alloc_retries"]
-            facts["ooms"] = stats["num_ooms"]
-            snapshot = torch._C._cuda_memorySnapshot(None)
-            path = os.path.join(FOLDER, f"{self.pid}.snapshot")
-            with open(path + ".part", "wb") as file:
-                pickle.dump(snapshot, file, protocol=4)
-            os.replace(path + ".part", path)
-        path = os.path.join(FOLDER, f"{self.pid}.json")
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(facts, file)
-        os.replace(path + ".part", path)
-        tell(event="written", reason=reason)
+            facts["ooms"] = stats["num_ooms"] + self.before_reset.get(device, (0, 0))[1]
+        return facts
 
     def phantom_report(self):
         """What the phantom itself saw: guesses, unknown calls, communicators."""
