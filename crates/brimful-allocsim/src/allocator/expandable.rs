@@ -75,7 +75,7 @@ impl<D: Device> Allocator<D> {
             page,
             size,
         });
-        let age = self.age_of_part(0);
+        let age = self.age_of_segment();
         let block = Block {
             mapped: false,
             expandable: segment,

@@ -453,11 +453,7 @@ impl<D: Device> Allocator<D> {
     }
 
     fn add_segment(&mut self, pool: u32, stream: u64, address: u64, size: u64) -> Index {
-        let age = if self.tie == Tie::LowestAddress {
-            0
-        } else {
-            self.next_number()
-        };
+        let age = self.age_of_segment();
         self.arena.add(Block {
             age,
             ..unused_block(pool, stream, address, size)
@@ -467,6 +463,15 @@ impl<D: Device> Allocator<D> {
     fn next_number(&mut self) -> u64 {
         self.numbers_given += 1;
         self.numbers_given
+    }
+
+    /// The age of a new segment or range of addresses.
+    fn age_of_segment(&mut self) -> u64 {
+        if self.tie == Tie::LowestAddress {
+            0
+        } else {
+            self.next_number()
+        }
     }
 
     /// The age of a block that is split off from one of `age`.
