@@ -6,11 +6,12 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from brimful import _native
 from brimful._documents import PredictDocument
 from brimful._errors import InputError, MachineError
+from brimful._shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ _MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Footprint(PredictDocument):
+class Footprint(Shown, PredictDocument):
     """Predicted GPU memory of a training.
 
     The attributes are those of the document that `brimful predict --json` prints.
@@ -36,28 +37,12 @@ class Footprint(PredictDocument):
         """Whether it fits at least one of the cards, by the safe value."""
         return any(gpu.fits for gpu in self.gpus)
 
-    def to_json(self) -> str:
-        """Return the document that `brimful predict --json` prints."""
-        return self._json
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the same document as plain dictionaries and lists."""
-        document: dict[str, Any] = json.loads(self._json)
-        return document
-
-    def __str__(self) -> str:
-        """Return the page that `brimful predict` prints."""
-        return self._text
-
     def __repr__(self) -> str:
         """Return one line for a prompt."""
         likely = _native.size_text(self.peak.device_bytes.likely)
         safe = _native.size_text(self.peak.device_bytes.safe)
         verdicts = ", ".join(f"{gpu.name} {gpu.verdict}" for gpu in self.gpus)
         return f"Footprint({likely} likely, {safe} safe; {verdicts})"
-
-    def _repr_html_(self) -> str:
-        return self._html
 
 
 def predict(  # noqa: PLR0913

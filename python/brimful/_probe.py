@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, field
-from typing import Any
 
 from brimful import _native
 from brimful._documents import ProbeDocument
+from brimful._shown import Shown
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Machine(ProbeDocument):
+class Machine(Shown, ProbeDocument):
     """The facts of one machine.
 
     A fact that could not be learned is None, and `gaps` says why.
@@ -31,19 +31,6 @@ class Machine(ProbeDocument):
     _text: str = field(compare=False)
     _html: str = field(compare=False)
 
-    def to_json(self) -> str:
-        """Return the document that `brimful probe --json` prints."""
-        return self._json
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the same document as plain dictionaries and lists."""
-        document: dict[str, Any] = json.loads(self._json)
-        return document
-
-    def __str__(self) -> str:
-        """Return the page that `brimful probe` prints."""
-        return self._text
-
     def __repr__(self) -> str:
         """Return one line for a prompt."""
         name = self.subject.profile or self.platform.name
@@ -54,9 +41,6 @@ class Machine(ProbeDocument):
         gpus = "GPUs not known" if unknown else _count(len(self.gpus), "GPU")
         findings = _count(len(self.findings), "finding")
         return f"Machine({name}: headroom {headroom} of {brim}, {gpus}, {findings})"
-
-    def _repr_html_(self) -> str:
-        return self._html
 
 
 def probe(

@@ -7,7 +7,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::shell::{cache, cargo, read, root, run};
-use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
+use crate::tools::{
+    PythonEnvironment, cargo_deny, fresh_environment, python_tools, torch_environment,
+};
 use crate::{differential, generate, wheel};
 
 /// One step: its name and what it does.
@@ -237,28 +239,7 @@ fn python_tests() -> Result<()> {
     let requirements = root().join("python/requirements-test.txt");
     environment.install(&["-r".as_ref(), requirements.as_os_str()])?;
     environment.install_wheel(&built_wheel()?)?;
-    let tests = root().join("python/tests");
-    run(environment
-        .python(&[
-            "-m",
-            "pytest",
-            "--import-mode=importlib",
-            "-p",
-            "no:cacheprovider",
-            "--quiet",
-            "-c",
-        ])
-        .arg(root().join("pyproject.toml"))
-        .arg(&tests)
-        .env(
-            "PATH",
-            format!(
-                "{}:{}",
-                environment.bin().display(),
-                std::env::var("PATH").unwrap_or_default()
-            ),
-        )
-        .current_dir(std::env::temp_dir()))?;
+    pytest(&environment, "python/tests")?;
     run(environment
         .python(&[
             "-m",
@@ -270,6 +251,31 @@ fn python_tests() -> Result<()> {
             "--pyargs",
             "brimful",
         ])
+        .current_dir(std::env::temp_dir()))
+}
+
+/// Runs the tests of one folder against what is installed in the environment.
+fn pytest(environment: &PythonEnvironment, folder: &str) -> Result<()> {
+    run(environment
+        .python(&[
+            "-m",
+            "pytest",
+            "--import-mode=importlib",
+            "-p",
+            "no:cacheprovider",
+            "--quiet",
+            "-c",
+        ])
+        .arg(root().join("pyproject.toml"))
+        .arg(root().join(folder))
+        .env(
+            "PATH",
+            format!(
+                "{}:{}",
+                environment.bin().display(),
+                std::env::var("PATH").unwrap_or_default()
+            ),
+        )
         .current_dir(std::env::temp_dir()))
 }
 
@@ -297,19 +303,7 @@ fn python_types() -> Result<()> {
 fn torch_tests() -> Result<()> {
     let environment = torch_environment()?;
     environment.replace_wheel(&built_wheel()?)?;
-    run(environment
-        .python(&[
-            "-m",
-            "pytest",
-            "--import-mode=importlib",
-            "-p",
-            "no:cacheprovider",
-            "--quiet",
-            "-c",
-        ])
-        .arg(root().join("pyproject.toml"))
-        .arg(root().join("python/torch_tests"))
-        .current_dir(std::env::temp_dir()))
+    pytest(&environment, "python/torch_tests")
 }
 
 /// A seeded part of what `cargo xtask differential` does.

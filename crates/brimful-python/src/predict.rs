@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brimful::units::Bytes;
-use brimful_rehearse::{Event, PredictionError, Progress, Question, RehearsalError, USUAL_CARDS};
+use brimful_rehearse::{PredictionError, Question, RehearsalError, USUAL_CARDS};
 use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
@@ -52,7 +51,7 @@ pub(crate) fn predict(
         let mut looks = 0_u32;
         let predicted = brimful_rehearse::predict(&question, |told| {
             looks = looks.wrapping_add(1);
-            let line = told.and_then(line);
+            let line = told.and_then(|told| told.event.line());
             if line.is_none() && !looks.is_multiple_of(16) {
                 return ControlFlow::Continue(());
             }
@@ -96,19 +95,6 @@ pub(crate) fn predict(
             text::predict(&rehearsed, footprints, &text::Page::plain(80)),
             html::predict(&rehearsed, footprints).map_err(|error| internal(&error))?,
         ))
-    })
-}
-
-fn line(progress: &Progress) -> Option<String> {
-    Some(match &progress.event {
-        Event::Torch { torch } | Event::NoCuda { torch } => format!("torch {torch} is loaded"),
-        Event::Cuda { .. } => "the model is being built".to_owned(),
-        Event::Step { step, of, bytes } => {
-            format!("step {step} of {of}, {} in tensors", Bytes(*bytes))
-        }
-        Event::Written { .. } => "replaying".to_owned(),
-        Event::Problem { text } => text.clone(),
-        Event::Ended { .. } => return None,
     })
 }
 

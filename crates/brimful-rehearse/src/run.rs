@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use brimful::units::Bytes;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::snapshot::{self, SnapshotError};
 use brimful_allocsim::trace::Trace;
@@ -101,6 +102,22 @@ pub enum Event {
     Problem {
         text: String,
     },
+}
+
+impl Event {
+    /// One line for somebody who waits; nothing where there is nothing to tell.
+    pub fn line(&self) -> Option<String> {
+        Some(match self {
+            Event::Torch { torch } | Event::NoCuda { torch } => format!("torch {torch} is loaded"),
+            Event::Cuda { .. } => "the model is being built".to_owned(),
+            Event::Step { step, of, bytes } => {
+                format!("step {step} of {of}, {} in tensors", Bytes(*bytes))
+            }
+            Event::Written { .. } => "replaying".to_owned(),
+            Event::Problem { text } => text.clone(),
+            Event::Ended { .. } => return None,
+        })
+    }
 }
 
 /// An event and the process it is from.

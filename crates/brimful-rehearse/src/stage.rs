@@ -17,9 +17,28 @@ const NAMES: &str = include_str!("../../brimful-phantom/sonames.txt");
 
 const LIBRARY: &str = "libbrimful_phantom.so";
 
-const SITECUSTOMIZE: &str = include_str!("hook/sitecustomize.py");
-const HOOK: &str = include_str!("hook/brimful_rehearsal.py");
-const AUTOTUNE: &str = include_str!("hook/brimful_autotune.py");
+/// The Python that runs inside of the script.
+const HOOK: &[(&str, &str)] = &[
+    ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
+    (
+        "brimful_autotune.py",
+        include_str!("hook/brimful_autotune.py"),
+    ),
+    (
+        "brimful_branches.py",
+        include_str!("hook/brimful_branches.py"),
+    ),
+    ("brimful_common.py", include_str!("hook/brimful_common.py")),
+    ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
+    (
+        "brimful_rehearsal.py",
+        include_str!("hook/brimful_rehearsal.py"),
+    ),
+    (
+        "brimful_substitutes.py",
+        include_str!("hook/brimful_substitutes.py"),
+    ),
+];
 
 /// A temporary folder, removed at the end.
 #[derive(Debug)]
@@ -40,9 +59,9 @@ impl Stage {
         }
         let hook = folder.path().join("hook");
         std::fs::create_dir(&hook)?;
-        std::fs::write(hook.join("sitecustomize.py"), SITECUSTOMIZE)?;
-        std::fs::write(hook.join("brimful_rehearsal.py"), HOOK)?;
-        std::fs::write(hook.join("brimful_autotune.py"), AUTOTUNE)?;
+        for (name, text) in HOOK {
+            std::fs::write(hook.join(name), text)?;
+        }
         std::fs::create_dir(folder.path().join("results"))?;
         Ok(Stage { folder })
     }

@@ -27,7 +27,7 @@ pub const ALL: &[EnvVar] = &[
     },
     EnvVar {
         name: "PATH",
-        read_by: "`brimful probe`",
+        read_by: "`brimful probe`, `brimful predict`",
         purpose: "Where the Python that would run the job is looked for.",
     },
     EnvVar {
@@ -42,7 +42,7 @@ pub const ALL: &[EnvVar] = &[
     },
     EnvVar {
         name: "HOME",
-        read_by: "`brimful probe`",
+        read_by: "`brimful probe`, `brimful predict`",
         purpose: "The user's own package folder, unless `PYTHONNOUSERSITE` is set.",
     },
     EnvVar {
@@ -62,7 +62,7 @@ pub const ALL: &[EnvVar] = &[
     },
     EnvVar {
         name: "PYTORCH_CUDA_ALLOC_CONF",
-        read_by: "`brimful probe`",
+        read_by: "`brimful probe`, the rehearsed script",
         purpose: "Settings of torch's allocator; also `PYTORCH_ALLOC_CONF` and `PYTORCH_HIP_ALLOC_CONF`.",
     },
     EnvVar {
@@ -100,5 +100,20 @@ pub const ALL: &[EnvVar] = &[
         name: "container",
         read_by: "`brimful probe`",
         purpose: "Podman and LXC name themselves here.",
+    },
+    EnvVar {
+        name: "TMPDIR",
+        read_by: "`brimful predict`",
+        purpose: "Where a rehearsal is staged, and taken down again; a path with a blank or a colon is passed over.",
+    },
+    EnvVar {
+        name: "LD_PRELOAD",
+        read_by: "`brimful predict`",
+        purpose: "Kept for the script, after the phantom GPU; `PYTHONPATH` likewise, after the rehearsal's hook.",
+    },
+    EnvVar {
+        name: "BRIMFUL_PHANTOM_DEVICES",
+        read_by: "the phantom GPU",
+        purpose: "The cards it shows. `brimful predict` sets this and the other variables that begin with `BRIMFUL_PHANTOM` or `BRIMFUL_REHEARSAL` for the script; nobody else needs to.",
     },
 ];

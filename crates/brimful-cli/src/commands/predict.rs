@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
-use brimful::units::Bytes;
-use brimful_rehearse::{Event, Progress, Question, USUAL_CARDS};
+use brimful_rehearse::{Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
@@ -41,8 +40,8 @@ pub(crate) fn predict(
     output.status("rehearsing");
     let stop = Interruption::watch();
     let predicted = brimful_rehearse::predict(&question, |progress| {
-        if let Some(line) = progress.and_then(told) {
-            output.status(&line);
+        if let Some(line) = progress.and_then(|told| told.event.line()) {
+            output.status(&format!("rehearsing: {line}"));
         }
         if stop.asked() {
             ControlFlow::Break(())
@@ -92,24 +91,6 @@ pub(crate) fn predict(
         ExitStatus::Success
     } else {
         ExitStatus::DoesNotFit
-    })
-}
-
-fn told(progress: &Progress) -> Option<String> {
-    Some(match &progress.event {
-        Event::Torch { torch } | Event::NoCuda { torch } => {
-            format!("rehearsing: torch {torch} is loaded")
-        }
-        Event::Cuda { .. } => "rehearsing: the model is being built".to_owned(),
-        Event::Step { step, of, bytes } => {
-            format!(
-                "rehearsing: step {step} of {of}, {} in tensors",
-                Bytes(*bytes)
-            )
-        }
-        Event::Written { .. } => "replaying".to_owned(),
-        Event::Problem { text } => text.clone(),
-        Event::Ended { .. } => return None,
     })
 }
 

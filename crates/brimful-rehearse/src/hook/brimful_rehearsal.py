@@ -2,6 +2,8 @@
 
 Notes where forward, backward, optimizer and evaluation begin, which module is at work, and after the asked
 number of optimizer steps writes what PyTorch's allocator recorded and ends the process. It changes no tensor.
+Its parts: one process per card (`brimful_branches`), what a phantom cannot know (`brimful_substitutes`),
+on to evaluation and saving (`brimful_onward`).
 
 What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the GPU:
     PID.snapshot   the allocator's own snapshot (pickle, as torch.cuda.memory._dump_snapshot writes it)
@@ -19,25 +21,15 @@ import os
 import pickle
 import sys
 import threading
-import time
-import warnings
-import weakref
 
-FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
-# One list for each card to rehearse on: descriptions for the phantom, to be tried in turn until one does not
-# run out of memory. The last one has endless room.
-VARIANTS = json.loads(os.environ.get("BRIMFUL_REHEARSAL_VARIANTS", "[]"))
-STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
-WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
+from brimful_branches import Branches
+from brimful_common import EVALUATION_BATCHES, FOLDER, STEPS, WITH, Known, guarded, phantom_is_loaded, tell
+from brimful_onward import Onward
+from brimful_substitutes import Substitutes
+
 MOST_EVENTS = 20_000_000
-# A loop over this many evaluation batches shows the peak of evaluation.
-EVALUATION_BATCHES = 3
-# Programs that import torch only to start the processes that train.
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 # Parts of a module's name that wrappers put in; the user never wrote them.
 WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
-# NCCL's watchdog looks for finished work ten times a second, and work holds its tensors until then.
-WATCHDOG_SECONDS = 0.25
 
 
 def wait_for_torch():
@@ -76,73 +68,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def tell(**facts):
-    """Append one line for the waiting program."""
-    facts["pid"] = os.getpid()
-    line = (json.dumps(facts) + "\n").encode()
-    try:
-        handle = os.open(os.path.join(FOLDER, "progress"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(handle, line)
-        os.close(handle)
-    except OSError:
-        pass
-
-
-def phantom_is_loaded():
-    import ctypes
-
-    return hasattr(ctypes.CDLL(None), "brimful_phantom_configure")
-
-
-def exit_code(status):
-    """As a shell has it: 128 and the signal for a process that one has ended."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
-def guarded(function):
-    """A mistake in here must not reach the script."""
-
-    @functools.wraps(function)
-    def wrapper(self, *arguments, **named):
-        try:
-            return function(self, *arguments, **named)
-        except Exception as error:
-            self.problem(f"{function.__name__}: {error!r}")
-            return None
-
-    return wrapper
-
-
-class Known:
-    """What is known of objects, by identity, without keeping them alive."""
-
-    def __init__(self):
-        self.entries = {}  # id -> (reference, what is known)
-
-    def get(self, thing):
-        entry = self.entries.get(id(thing))
-        return entry[1] if entry is not None and entry[0]() is thing else None
-
-    def set(self, thing, known):
-        key = id(thing)
-        self.entries[key] = (weakref.ref(thing, functools.partial(self.forget, key)), known)
-        return known
-
-    def forget(self, key, reference):
-        # A new object may already have the id of the one that died.
-        if key in self.entries and self.entries[key][0] is reference:
-            del self.entries[key]
-
-    def living(self):
-        things = [reference() for reference, _ in list(self.entries.values())]
-        return [thing for thing in things if thing is not None]
-
-    def values(self):
-        return [known for _, known in list(self.entries.values())]
-
-
-class Rehearsal:
+class Rehearsal(Branches, Substitutes, Onward):
     """One training process under observation."""
 
     def __init__(self, torch):
@@ -210,108 +136,6 @@ class Rehearsal:
         sys.stderr.write("brimful: torch finds no GPU although the phantom should be one\n")
         sys.stderr.flush()
         os._exit(97)
-
-    # --- one process per card ---
-
-    def branch_out(self):
-        """Go on once for each card, from here: importing torch takes longer than most rehearsals."""
-        if not VARIANTS or self.variant is not None or int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
-            return
-        at_once = self.processes_at_once()
-        running = {}  # process -> which card
-        worst = 0
-        for index, descriptions in enumerate(VARIANTS):
-            if len(running) >= at_once:
-                worst = max(worst, self.wait_for_one(running))
-            child = os.fork()
-            if child == 0:
-                self.variant = index
-                if index > 0:
-                    self.redirect_output(index)
-                self.try_in_turn(descriptions)
-                self.pid = os.getpid()
-                return
-            running[child] = index
-        while running:
-            worst = max(worst, self.wait_for_one(running))
-        os._exit(worst)
-
-    def wait_for_one(self, running):
-        """The exit code of the next of these processes to end.
-
-        The process may have children that are not ours, so it must not wait for any child.
-        """
-        while True:
-            for child, index in running.items():
-                try:
-                    ended, status = os.waitpid(child, os.WNOHANG)
-                except ChildProcessError:  # where SIGCHLD is ignored nobody learns how it ended
-                    ended, status = child, 0
-                if ended:
-                    del running[child]
-                    code = exit_code(status)
-                    tell(event="ended", variant=index, code=code)
-                    return code
-            time.sleep(0.005)
-
-    def processes_at_once(self):
-        command = getattr(sys, "orig_argv", sys.argv)[:4]
-        if any(os.path.basename(part) in LAUNCHERS for part in command):
-            return 1  # two of them would want the same port
-        if hasattr(os, "sched_getaffinity"):
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
-
-    def redirect_output(self, index):
-        """One copy of the script's output is enough."""
-        handle = os.open(os.path.join(FOLDER, f"output-{index}"), os.O_WRONLY | os.O_CREAT, 0o600)
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        os.close(handle)
-
-    def try_in_turn(self, descriptions):
-        """Go on with the first description on which the script does not die of memory."""
-        for attempt, description in enumerate(descriptions):
-            self.attempt = attempt
-            if attempt == len(descriptions) - 1:
-                self.configure(description)
-                return
-            child = os.fork()
-            if child == 0:
-                self.configure(description)
-                return
-            _, status = os.waitpid(child, 0)
-            if status == 0 or not self.died_of_memory(attempt):
-                os._exit(exit_code(status))
-
-    def configure(self, description):
-        import ctypes
-
-        configure = ctypes.CDLL(None).brimful_phantom_configure
-        configure.argtypes = [ctypes.c_char_p]
-        if configure(description.encode()) != 0:
-            tell(event="problem", text=f"the phantom does not take {description!r}")
-        # What this process starts is on the same card and does not branch again.
-        os.environ["BRIMFUL_PHANTOM_DEVICES"] = description
-        os.environ["BRIMFUL_REHEARSAL_VARIANT"] = str(self.variant)
-        os.environ["BRIMFUL_REHEARSAL_ATTEMPT"] = str(self.attempt)
-
-    def died_of_memory(self, attempt):
-        """Whether a process of this attempt met the end of memory; what the attempt wrote is then void."""
-        died = False
-        written = []
-        for name in os.listdir(FOLDER):
-            if not name.endswith(".json"):
-                continue
-            path = os.path.join(FOLDER, name)
-            with open(path, encoding="utf-8") as file:
-                facts = json.load(file)
-            if facts["variant"] == self.variant and facts["attempt"] == attempt:
-                written.append(path)
-                died = died or facts.get("ooms", 0) > 0
-        for path in written if died else []:
-            os.remove(path)
-        return died
 
     # --- marks ---
 
@@ -657,215 +481,6 @@ class Rehearsal:
 
         kind.__call__ = calling
         kind._brimful_watched = True
-
-    # --- what a GPU without contents cannot know ---
-
-    @guarded
-    def choose_convolutions(self):
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "brimful_autotune.py")
-        spec = importlib.util.spec_from_file_location("brimful_autotune", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        self.autotune = module.Autotune()
-        self.autotune.install()
-
-    def assume_masks_select_everything(self):
-        """The phantom holds no values: a mask selects all elements, which is the most memory it can take."""
-        torch = self.torch
-
-        def nonzero(tensor):
-            self.caveat("value-dependent-shape", "nonzero, or a boolean mask as an index")
-            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.library = torch.library.Library("aten", "IMPL")
-            self.library.impl("nonzero", nonzero, "CUDA")
-
-    def assume_losses_are_finite(self):
-        """What is read from the phantom is zero, so `isfinite` would say no and end a careful script.
-
-        A single value's answer is given on the processor, where "yes" can be said; PyTorch lets such a value
-        meet tensors on any device. So is that of `isfinite(values).all()`.
-        """
-        torch = self.torch
-
-        def wrap(function):
-            @functools.wraps(function)
-            def isfinite(tensor):
-                answer = function(tensor)
-                plain = type(answer) is torch.Tensor and answer.is_cuda
-                if not plain or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
-                    return answer
-                if answer.dim() == 0:
-                    return torch.ones((), dtype=torch.bool, device="cpu")
-                answer._brimful_finite = True  # for `all`, below
-                return answer
-
-            return isfinite
-
-        def wrap_all(function):
-            @functools.wraps(function)
-            def all_(*arguments, **named):
-                answer = function(*arguments, **named)
-                if torch.compiler.is_compiling() or named or len(arguments) != 1:
-                    return answer
-                if not getattr(arguments[0], "_brimful_finite", False):
-                    return answer
-                return torch.ones((), dtype=torch.bool, device="cpu")
-
-            return all_
-
-        torch.isfinite = wrap(torch.isfinite)
-        torch.Tensor.isfinite = wrap(torch.Tensor.isfinite)
-        torch.all = wrap_all(torch.all)
-        torch.Tensor.all = wrap_all(torch.Tensor.all)
-        self.tell_script_compiler(torch.isfinite, "aten::isfinite")
-        self.tell_script_compiler(torch.all, "aten::all")
-
-    @guarded
-    def tell_script_compiler(self, function, operator):
-        """`torch.jit.script` knows operators by the identity of their functions."""
-        self.torch.jit._builtins._register_builtin(function, operator)
-
-    def mend_collectives(self):
-        """Collectives move no values here: checks of values are skipped, objects go through the store."""
-        torch = self.torch
-        if not getattr(torch, "distributed", None) or not torch.distributed.is_available():
-            return
-        import torch.nn.parallel.distributed as ddp
-
-        for name in ("_verify_param_shape_across_processes", "_verify_params_across_processes"):
-            if hasattr(ddp, name):
-                setattr(ddp, name, lambda *_, **__: True)
-        import torch.distributed.distributed_c10d as c10d
-
-        calls = {}  # ranks of a group -> exchanges so far: a rank counts only those that it is part of
-
-        def exchange(value, group):
-            """Every rank's value, by the store of the default group."""
-            store = c10d._get_default_store()
-            ranks = c10d.get_process_group_ranks(group or c10d._get_default_group())
-            calls[tuple(ranks)] = calls.get(tuple(ranks), 0) + 1
-            key = f"brimful/{calls[tuple(ranks)]}/{'-'.join(map(str, ranks))}"
-            store.set(f"{key}/{c10d.get_rank()}", pickle.dumps(value))
-            return ranks, [pickle.loads(store.get(f"{key}/{rank}")) for rank in ranks]
-
-        def all_gather_object(object_list, obj, group=None):
-            object_list[:] = exchange(obj, group)[1]
-
-        def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
-            values = exchange(obj, group)[1]
-            if object_gather_list is not None:
-                object_gather_list[:] = values
-
-        def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
-            ranks, values = exchange(list(object_list), group)
-            source = ranks[group_src] if group_src is not None else (src or 0)
-            object_list[:] = values[ranks.index(source)]
-
-        for function in (all_gather_object, gather_object, broadcast_object_list):
-            setattr(c10d, function.__name__, function)
-            setattr(torch.distributed, function.__name__, function)
-        self.separate_ports()
-
-    def separate_ports(self):
-        """A script that starts its own ranks does so once for each card at a time: each needs a port."""
-        # The package has a function of the same name, which hides the module.
-        rendezvous = sys.modules.get("torch.distributed.rendezvous")
-        create = getattr(rendezvous, "_create_c10d_store", None)
-        if create is None or not self.variant:
-            return
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            return  # torchrun's agent has opened the store, and its ranks must join that one
-
-        @functools.wraps(create)
-        def elsewhere(hostname, port, *arguments, **named):
-            return create(hostname, 1024 + (port + 1009 * self.variant) % 64000, *arguments, **named)
-
-        rendezvous._create_c10d_store = elsewhere
-
-    def world(self):
-        """This process's rank and the number of ranks."""
-        distributed = getattr(self.torch, "distributed", None)
-        if distributed and distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        return int(os.environ.get("RANK", "0") or "0"), int(os.environ.get("WORLD_SIZE", "1") or "1")
-
-    def let_collectives_end(self):
-        """Wait until NCCL's watchdog has let go of finished work.
-
-        On a card a pass takes long enough for that; here it is over at once, and buffers would seem to live
-        longer than they do.
-        """
-        if self.recording and self.world()[1] > 1:
-            time.sleep(WATCHDOG_SECONDS)
-
-    def shorten_loaders(self):
-        """After the asked steps a training loop ends as if its data had: evaluation and saving follow."""
-        from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-        following = _BaseDataLoaderIter.__next__
-        rehearsal = self
-
-        def shortened(iterator):
-            given = getattr(iterator, "_brimful_given", 0)
-            if rehearsal.trained():
-                trained = getattr(iterator, "_brimful_trained", False)
-                if trained or given >= EVALUATION_BATCHES:
-                    raise StopIteration
-            else:
-                iterator._brimful_trained = True
-            iterator._brimful_given = given + 1
-            return following(iterator)
-
-        resetting = _BaseDataLoaderIter._reset
-
-        def reset(iterator, *arguments, **named):
-            # Persistent workers keep their iterator from one loop to the next.
-            iterator._brimful_given = 0
-            iterator._brimful_trained = False
-            return resetting(iterator, *arguments, **named)
-
-        _BaseDataLoaderIter.__next__ = shortened
-        _BaseDataLoaderIter._reset = reset
-
-    @guarded
-    def bring_evaluation_forward(self):
-        """Trainers that evaluate and save after a number of steps do it after the asked ones."""
-        callbacks = sys.modules.get("transformers.trainer_callback")
-        if callbacks is not None:
-            self.hasten_transformers(callbacks.DefaultFlowCallback)
-        for name in ("lightning.pytorch", "pytorch_lightning"):
-            loops = sys.modules.get(f"{name}.loops.training_epoch_loop")
-            if loops is not None:
-                self.hasten_lightning(loops._TrainingEpochLoop)
-
-    def hasten_transformers(self, flow):
-        ending = flow.on_step_end
-
-        @functools.wraps(ending)
-        def on_step_end(callback, args, state, control, **named):
-            control = ending(callback, args, state, control, **named)
-            if self.trained() and "eval" in WITH and self.evaluated_after < EVALUATION_BATCHES:
-                strategy = getattr(args, "eval_strategy", getattr(args, "evaluation_strategy", "no"))
-                control.should_evaluate = control.should_evaluate or strategy == "steps"
-            if self.trained() and "save" in WITH and not self.saved:
-                control.should_save = control.should_save or args.save_strategy == "steps"
-            return control
-
-        flow.on_step_end = on_step_end
-
-    def hasten_lightning(self, loop):
-        should_check = loop._should_check_val_fx
-
-        @functools.wraps(should_check)
-        def check_now(epoch, *arguments, **named):
-            # It counts batches, and the shortened loader gives fewer than it has counted.
-            due = self.trained() and not self.evaluated_after and epoch._should_check_val_epoch()
-            return due or should_check(epoch, *arguments, **named)
-
-        loop._should_check_val_fx = check_now
 
     # --- the end ---
 

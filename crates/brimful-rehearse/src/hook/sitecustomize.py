@@ -26,16 +26,25 @@ def _step_aside():
     return here
 
 
+# Each needs those before it. They are loaded by path: their folder is on nobody's search path.
+_PARTS = (
+    "brimful_common",
+    "brimful_branches",
+    "brimful_substitutes",
+    "brimful_onward",
+    "brimful_rehearsal",
+)
+
+
 def _load(folder):
-    """Load the rehearsal beside this file, under a name that nobody else uses."""
+    """Load the rehearsal beside this file, under names that nobody else uses."""
     import importlib.util
 
-    path = os.path.join(folder, "brimful_rehearsal.py")
-    spec = importlib.util.spec_from_file_location("brimful_rehearsal", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["brimful_rehearsal"] = module
-    spec.loader.exec_module(module)
-    module.wait_for_torch()
+    for name in _PARTS:
+        spec = importlib.util.spec_from_file_location(name, os.path.join(folder, f"{name}.py"))
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    sys.modules["brimful_rehearsal"].wait_for_torch()
 
 
 try:

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
 use crate::json::Rehearsed;
-use crate::text::{Page, term_name};
+use crate::text::{Page, term_name, verdict_words};
 
 const TEMPLATE: &str = include_str!("predict.html");
 const BAR: f64 = 200.0;
@@ -94,23 +94,11 @@ struct Gpu {
 fn gpu(footprint: &Footprint) -> Gpu {
     let width =
         |bytes: Bytes| ((bytes.share_of(footprint.total) * BAR).min(BAR) * 10.0).round() / 10.0;
-    let left = Bytes(footprint.headroom.unsigned_abs());
-    let (verdict, color, words) = match footprint.verdict {
-        Verdict::Fits => (
-            "fits",
-            "#2a8",
-            format!("{left} left of {}", footprint.total),
-        ),
-        Verdict::Tight => (
-            "tight",
-            "#b70",
-            format!("may miss {left} of {}", footprint.total),
-        ),
-        Verdict::DoesNotFit => (
-            "does not fit",
-            "#d33",
-            format!("{left} missing of {}", footprint.total),
-        ),
+    let (verdict, words) = verdict_words(footprint);
+    let color = match footprint.verdict {
+        Verdict::Fits => "#2a8",
+        Verdict::Tight => "#b70",
+        Verdict::DoesNotFit => "#d33",
     };
     Gpu {
         name: footprint.gpu.clone(),

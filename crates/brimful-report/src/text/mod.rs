@@ -8,6 +8,6 @@ mod table;
 
 pub use page::Page;
 pub use predict::predict;
-pub(crate) use predict::term_name;
+pub(crate) use predict::{term_name, verdict_words};
 pub use probe::probe;
 pub use replay::replay;

@@ -84,6 +84,16 @@ impl Page {
         format!("{}{}", on.repeat(full), off.repeat(cells - full))
     }
 
+    /// A heading and what stands below it; nothing where there is nothing to say.
+    pub(super) fn section(&self, out: &mut String, heading: &str, body: &str) {
+        if !body.is_empty() {
+            out.push('\n');
+            out.push_str(&self.paint(Role::Heading, heading));
+            out.push('\n');
+            out.push_str(body);
+        }
+    }
+
     /// Separates parts of a line.
     pub(super) fn dot(&self) -> &'static str {
         if self.unicode { " · " } else { ", " }

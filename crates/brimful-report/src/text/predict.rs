@@ -26,42 +26,25 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
             &format!("{name}: the script died before its first step: {reason}"),
         ));
     }
-    section(&mut out, page, "Does it fit", &verdicts);
-    section(
+    page.section(&mut out, "Does it fit", &verdicts);
+    page.section(
         &mut out,
-        page,
         &format!("Peak on {}", first.gpu),
         &peak(first, page),
     );
-    section(
+    page.section(&mut out, "What the memory is for", &budget(first, page));
+    page.section(
         &mut out,
-        page,
-        "What the memory is for",
-        &budget(first, page),
-    );
-    section(
-        &mut out,
-        page,
         "What takes most at the peak",
         &largest(first, page),
     );
-    section(&mut out, page, "Memory over the steps", &chart(first, page));
-    section(
+    page.section(&mut out, "Memory over the steps", &chart(first, page));
+    page.section(
         &mut out,
-        page,
         "What makes these figures weaker",
         &caveats(first, page),
     );
     out
-}
-
-fn section(out: &mut String, page: &Page, heading: &str, body: &str) {
-    if !body.is_empty() {
-        out.push('\n');
-        out.push_str(&page.paint(Role::Heading, heading));
-        out.push('\n');
-        out.push_str(body);
-    }
 }
 
 fn title(rehearsed: &Rehearsed, first: &Footprint, page: &Page) -> String {
@@ -134,28 +117,26 @@ fn fits(footprints: &[Footprint], page: &Page) -> String {
 }
 
 fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
-    let left = Bytes(footprint.headroom.unsigned_abs());
+    let (word, words) = verdict_words(footprint);
+    let role = match footprint.verdict {
+        Verdict::Fits => Role::Command,
+        Verdict::Tight => Role::Risk,
+        Verdict::DoesNotFit => Role::Fatal,
+    };
     let retries = match footprint.retries {
         0 => String::new(),
         count => format!(", {count} retries"),
     };
-    let total = footprint.total;
+    (role, word, format!("{words}{retries}"))
+}
+
+/// The verdict, and what is left or missing.
+pub(crate) fn verdict_words(footprint: &Footprint) -> (&'static str, String) {
+    let (left, total) = (Bytes(footprint.headroom.unsigned_abs()), footprint.total);
     match footprint.verdict {
-        Verdict::Fits => (
-            Role::Command,
-            "fits",
-            format!("{left} left of {total}{retries}"),
-        ),
-        Verdict::Tight => (
-            Role::Risk,
-            "tight",
-            format!("may miss {left} of {total}{retries}"),
-        ),
-        Verdict::DoesNotFit => (
-            Role::Fatal,
-            "does not fit",
-            format!("{left} missing of {total}{retries}"),
-        ),
+        Verdict::Fits => ("fits", format!("{left} left of {total}")),
+        Verdict::Tight => ("tight", format!("may miss {left} of {total}")),
+        Verdict::DoesNotFit => ("does not fit", format!("{left} missing of {total}")),
     }
 }
 

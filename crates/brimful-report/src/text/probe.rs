@@ -21,30 +21,16 @@ const COLUMN: usize = 14;
 pub fn probe(machine: &Machine, page: &Page) -> String {
     let mut out = String::new();
     out.push_str(&title(machine, page));
-    section(&mut out, page, "Host memory", &host(machine, page));
-    section(&mut out, page, "Shared memory", &shm(machine, page));
-    section(&mut out, page, "Processors", &cpus(machine, page));
-    section(&mut out, page, "GPUs", &gpus(machine, page));
-    section(&mut out, page, "Python", &python(machine, page));
-    section(
-        &mut out,
-        page,
-        "Process limits",
-        &process_limits(machine, page),
-    );
+    page.section(&mut out, "Host memory", &host(machine, page));
+    page.section(&mut out, "Shared memory", &shm(machine, page));
+    page.section(&mut out, "Processors", &cpus(machine, page));
+    page.section(&mut out, "GPUs", &gpus(machine, page));
+    page.section(&mut out, "Python", &python(machine, page));
+    page.section(&mut out, "Process limits", &process_limits(machine, page));
     out.push_str(&bites(machine, page));
     out.push_str(&gaps(machine, page));
-    section(&mut out, page, "Sources", &sources(machine, page));
+    page.section(&mut out, "Sources", &sources(machine, page));
     out
-}
-
-fn section(out: &mut String, page: &Page, heading: &str, body: &str) {
-    if !body.is_empty() {
-        out.push('\n');
-        out.push_str(&page.paint(Role::Heading, heading));
-        out.push('\n');
-        out.push_str(body);
-    }
 }
 
 /// A labelled line, wrapped below its own text.
@@ -473,9 +459,8 @@ fn gaps(machine: &Machine, page: &Page) -> String {
         body.push_str(&page.hang("  ", 2, &format!("{reason}: {shown}")));
     }
     let mut out = String::new();
-    section(
+    page.section(
         &mut out,
-        page,
         &format!("Not known ({}; --json lists each)", document.gaps.len()),
         &body,
     );

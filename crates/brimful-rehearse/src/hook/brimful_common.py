@@ -1,0 +1,78 @@
+"""What the parts of the rehearsal share: what was asked, and how to tell."""
+
+import functools
+import json
+import os
+import weakref
+
+FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
+STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
+WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
+# A loop over this many evaluation batches shows the peak of evaluation.
+EVALUATION_BATCHES = 3
+
+
+def tell(**facts):
+    """Append one line for the waiting program."""
+    facts["pid"] = os.getpid()
+    line = (json.dumps(facts) + "\n").encode()
+    try:
+        handle = os.open(os.path.join(FOLDER, "progress"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(handle, line)
+        os.close(handle)
+    except OSError:
+        pass
+
+
+def phantom_is_loaded():
+    import ctypes
+
+    return hasattr(ctypes.CDLL(None), "brimful_phantom_configure")
+
+
+def exit_code(status):
+    """As a shell has it: 128 and the signal for a process that one has ended."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def guarded(function):
+    """A mistake in here must not reach the script."""
+
+    @functools.wraps(function)
+    def wrapper(self, *arguments, **named):
+        try:
+            return function(self, *arguments, **named)
+        except Exception as error:
+            self.problem(f"{function.__name__}: {error!r}")
+            return None
+
+    return wrapper
+
+
+class Known:
+    """What is known of objects, by identity, without keeping them alive."""
+
+    def __init__(self):
+        self.entries = {}  # id -> (reference, what is known)
+
+    def get(self, thing):
+        entry = self.entries.get(id(thing))
+        return entry[1] if entry is not None and entry[0]() is thing else None
+
+    def set(self, thing, known):
+        key = id(thing)
+        self.entries[key] = (weakref.ref(thing, functools.partial(self.forget, key)), known)
+        return known
+
+    def forget(self, key, reference):
+        # A new object may already have the id of the one that died.
+        if key in self.entries and self.entries[key][0] is reference:
+            del self.entries[key]
+
+    def living(self):
+        things = [reference() for reference, _ in list(self.entries.values())]
+        return [thing for thing in things if thing is not None]
+
+    def values(self):
+        return [known for _, known in list(self.entries.values())]
