@@ -59,6 +59,7 @@ pub(crate) fn replay(
         brimful_version: env!("CARGO_PKG_VERSION").into(),
         file: arguments.file.display().to_string(),
         torch_version: version.to_string(),
+        torch_version_assumed: trace.torch.is_empty(),
         device,
         events: counted(&trace),
         agreement: compared(&trace, version),

@@ -15,6 +15,8 @@ pub struct ReplayDocument {
     pub file: String,
     /// The PyTorch whose rules were followed.
     pub torch_version: String,
+    /// Whether that is a guess: the record names no version and none was given.
+    pub torch_version_assumed: bool,
     /// The device of the record.
     pub device: u32,
     /// Allocations and frees of the record.

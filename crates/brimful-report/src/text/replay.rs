@@ -8,19 +8,20 @@ use crate::text::table::table;
 
 /// A table of replays, and which setting is the first that fits.
 pub fn replay(document: &ReplayDocument, page: &Page) -> String {
-    let mut out = page.hang(
-        "",
-        0,
-        &format!(
-            "{}{}torch {}{}{} events on device {}",
-            document.file,
-            page.dot(),
-            document.torch_version,
-            page.dot(),
-            document.events,
-            document.device
-        ),
+    let assumed = if document.torch_version_assumed {
+        " (assumed; `--torch` names another)"
+    } else {
+        ""
+    };
+    let title = format!(
+        "{}{dot}torch {}{assumed}{dot}{} events on device {}",
+        document.file,
+        document.torch_version,
+        document.events,
+        document.device,
+        dot = page.dot(),
     );
+    let mut out = page.hang("", 0, &page.commands(&title));
     if let Some(agreement) = &document.agreement {
         let share = agreement.same_address as f64 / (agreement.allocations.max(1)) as f64 * 100.0;
         out.push_str(&page.hang(
