@@ -24,10 +24,13 @@ pub mod machine;
 
 pub mod allocator;
 pub mod cards;
+pub mod explain;
 pub mod findings;
 pub mod kernels;
 pub mod predict;
 pub mod profiles;
+pub mod record;
+pub mod watch;
 
 pub mod env_vars;
 pub mod suggest;

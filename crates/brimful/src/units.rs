@@ -3,10 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A number of bytes.
 ///
 /// Shown to people in binary units with at most two decimals: `12.67 GiB`, `64 MiB`, `512 B`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Bytes(pub u64);
 
 impl Bytes {

@@ -1,0 +1,18 @@
+//! Why did it die: from evidence to a verdict.
+//!
+//! Evidence in order of weight: what the kernel counted, how the process ended, what was sampled, what PyTorch's
+//! allocator held, and last what was printed. A verdict names one cause of a closed list, says how sure it is, shows
+//! what it rests on, and what to do about it, cheapest first. It says "cannot tell" rather than guess.
+
+pub mod rules;
+
+mod evidence;
+mod verdict;
+
+pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
+pub use verdict::{Cause, Confidence, Proof, Remedy, Source, Verdict};
+
+/// Why an attempt ended.
+pub fn explain(_evidence: &Evidence) -> Verdict {
+    Verdict::cannot_tell()
+}

@@ -1,0 +1,1 @@
+//! Causes of death, one file each.

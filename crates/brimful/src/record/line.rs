@@ -1,0 +1,262 @@
+//! The lines of a record.
+
+use serde::{Deserialize, Serialize};
+
+use crate::explain::Verdict;
+use crate::units::Bytes;
+use crate::watch::{Action, Alarm, Sample};
+
+/// One line of a run record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// The first line of every record.
+    Run(RunLine),
+    Attempt(AttemptLine),
+    /// Something brimful could not do. The training goes on.
+    Gap(GapLine),
+    Sample(Sample),
+    Alarm(Alarm),
+    Action(ActionLine),
+    /// What the hook inside a process noticed.
+    Hook(HookLine),
+    /// The end of what the training printed, as far as it is kept.
+    Output(OutputLine),
+    /// The attempt is over.
+    End(Box<EndLine>),
+    Verdict(VerdictLine),
+    /// A line of a newer brimful.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What was started, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunLine {
+    pub schema_version: u32,
+    pub id: String,
+    pub brimful_version: String,
+    /// Milliseconds since 1970.
+    pub started_at_unix_ms: u64,
+    pub command: Vec<String>,
+    /// The folder it was started in.
+    pub folder: String,
+    pub host_name: String,
+    /// brimful's own process.
+    pub supervisor_pid: u32,
+}
+
+/// One launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttemptLine {
+    /// From 1.
+    pub number: u32,
+    pub started_at_unix_ms: u64,
+    pub pid: u32,
+    /// How the job is held together: `cgroup_v2`, `cgroup_v1`, `systemd_scope` or `process_tree`.
+    pub containment: String,
+    /// The job's own control group, where it has one.
+    pub cgroup: Option<String>,
+    /// Bytes of the nearest limit that kills, and who sets it.
+    #[serde(rename = "limit_bytes")]
+    pub limit: Option<Bytes>,
+    pub limit_set_by: Option<String>,
+    /// The most open files a process of the job may have.
+    pub open_files_limit: Option<u64>,
+    /// The most address space a process of the job may have.
+    #[serde(rename = "address_space_limit_bytes")]
+    pub address_space_limit: Option<Bytes>,
+    pub hook: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GapLine {
+    pub at_ms: u64,
+    /// What could not be done, and why.
+    pub message: String,
+}
+
+/// An action of the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionLine {
+    pub at_ms: u64,
+    pub action: Action,
+    pub dry_run: bool,
+    /// What was done in the end, such as "SIGUSR1 to process 4711".
+    pub done: String,
+}
+
+/// What the hook inside a process noticed, as it wrote it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum HookLine {
+    /// torch was imported.
+    Torch {
+        at_ms: u64,
+        pid: u32,
+        version: String,
+        #[serde(default)]
+        cuda: Option<String>,
+    },
+    /// A DataLoader was made into an iterator.
+    Loader(LoaderLine),
+    /// PyTorch raised an out-of-memory error.
+    CudaOom(GpuProof),
+    /// An exception ended the process.
+    Exception {
+        at_ms: u64,
+        pid: u32,
+        type_name: String,
+        message: String,
+    },
+}
+
+/// A DataLoader as its user made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoaderLine {
+    pub at_ms: u64,
+    pub pid: u32,
+    /// Which loader of its process, in the order of their making, from 0.
+    pub loader: u32,
+    pub n_workers: u32,
+    pub batch_size: Option<u32>,
+    pub prefetch_factor: Option<u32>,
+    pub pin_memory: bool,
+    pub persistent_workers: bool,
+    /// `fork`, `spawn` or `forkserver`.
+    pub start_method: Option<String>,
+    /// The class of the dataset, such as `my.data.Pairs`.
+    pub dataset: String,
+    pub n_samples: Option<u64>,
+    /// Processes of the workers, by number.
+    pub worker_pids: Vec<u32>,
+}
+
+/// What a process knew of its card when PyTorch ran out of its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuProof {
+    pub at_ms: u64,
+    pub pid: u32,
+    pub device: u32,
+    pub message: String,
+    #[serde(rename = "allocated_bytes")]
+    pub allocated: Bytes,
+    #[serde(rename = "reserved_bytes")]
+    pub reserved: Bytes,
+    #[serde(rename = "free_bytes")]
+    pub free: Option<Bytes>,
+    #[serde(rename = "total_bytes")]
+    pub total: Option<Bytes>,
+    pub retries: u64,
+    /// The allocator's snapshot, a file beside the record.
+    pub snapshot: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputLine {
+    pub at_ms: u64,
+    pub stream: Stream,
+    /// The last of it, control characters and all.
+    pub tail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+    /// Both in one, as on a terminal.
+    Both,
+}
+
+/// How an attempt ended. A value, never an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// With exit code 0.
+    Finished,
+    /// With another exit code.
+    Failed { code: i32 },
+    /// By a signal that brimful did not send.
+    Killed { signal: i32 },
+    /// Because brimful asked for it.
+    StoppedByUs {
+        detector: String,
+        message: String,
+        signal: Option<i32>,
+    },
+    /// Because the user asked for it: Ctrl-C, or a signal to brimful that was passed on.
+    StoppedByUser { signal: i32 },
+    /// It could not be started.
+    NotStarted { error: String },
+}
+
+/// What the kernel counted from the start of an attempt to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelCounts {
+    /// Processes of the job's own group that the kernel killed for want of memory; `None` where it has no own group.
+    pub oom_kills: Option<u64>,
+    /// Kills of whole groups.
+    pub oom_group_kills: Option<u64>,
+    /// The same in the group that brimful itself is in, or the machine: others may be among them.
+    pub oom_kills_around: Option<u64>,
+    /// Times the limit was hit and memory had to be reclaimed.
+    pub limit_hits: Option<u64>,
+    /// Lines of the kernel's log about it, where they may be read.
+    pub log: Vec<String>,
+}
+
+/// The highest figures of an attempt, exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peaks {
+    #[serde(rename = "host_used_bytes")]
+    pub host_used: Option<Bytes>,
+    pub host_used_at_ms: Option<u64>,
+    #[serde(rename = "host_headroom_bytes")]
+    pub least_headroom: Option<Bytes>,
+    #[serde(rename = "shm_used_bytes")]
+    pub shm_used: Option<Bytes>,
+    /// By card, as the driver counts.
+    #[serde(rename = "gpu_used_bytes")]
+    pub gpu_used: Vec<(u32, Bytes)>,
+}
+
+/// The attempt is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndLine {
+    pub at_ms: u64,
+    pub outcome: Outcome,
+    pub kernel: KernelCounts,
+    pub peaks: Peaks,
+    /// The last sample before the end, in full.
+    pub last: Option<Sample>,
+    /// Processes that the training left behind and brimful ended.
+    #[serde(default)]
+    pub n_left_behind: u32,
+    /// Other signals that ended processes of the job whose parent brimful had become: pid and signal.
+    #[serde(default)]
+    pub orphans: Vec<(u32, i32)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerdictLine {
+    pub at_ms: u64,
+    pub verdict: Verdict,
+}
+
+impl Line {
+    /// The line as it stands in the file, with its end.
+    pub fn to_json(&self) -> String {
+        let mut text =
+            serde_json::to_string(self).expect("maps have text keys and numbers are finite");
+        text.push('\n');
+        text
+    }
+}

@@ -1,0 +1,160 @@
+//! Fewer samples for a long run: old ones are merged, and no peak is lost.
+
+use crate::record::line::Line;
+use crate::watch::Sample;
+
+/// Two neighbouring samples as one: the highest figures of both, at the time of the higher use of host memory.
+pub fn merged(a: &Sample, b: &Sample) -> Sample {
+    let use_of = |sample: &Sample| sample.host.map(|host| host.used);
+    let (higher, lower) = if use_of(b) >= use_of(a) {
+        (b, a)
+    } else {
+        (a, b)
+    };
+    let mut sample = higher.clone();
+    if let (Some(shm), Some(other)) = (&mut sample.shm, &lower.shm) {
+        shm.used = shm.used.max(other.used);
+    }
+    sample.shm = sample.shm.or(lower.shm);
+    if let (Some(stall), Some(other)) = (&mut sample.stall, &lower.stall) {
+        stall.some_percent = stall.some_percent.max(other.some_percent);
+        stall.full_percent = stall.full_percent.max(other.full_percent);
+    }
+    sample.stall = sample.stall.or(lower.stall);
+    for gpu in &lower.gpus {
+        match sample
+            .gpus
+            .iter_mut()
+            .find(|found| found.index == gpu.index)
+        {
+            Some(found) if found.used >= gpu.used => {}
+            Some(found) => *found = gpu.clone(),
+            None => sample.gpus.push(gpu.clone()),
+        }
+    }
+    for gauge in &lower.gauges {
+        match sample
+            .gauges
+            .iter_mut()
+            .find(|found| found.pid == gauge.pid)
+        {
+            Some(found) => {
+                found.allocated = found.allocated.max(gauge.allocated);
+                found.reserved = found.reserved.max(gauge.reserved);
+                found.peak_allocated = found.peak_allocated.max(gauge.peak_allocated);
+                found.peak_reserved = found.peak_reserved.max(gauge.peak_reserved);
+                found.retries = found.retries.max(gauge.retries);
+                found.ooms = found.ooms.max(gauge.ooms);
+            }
+            None => sample.gauges.push(gauge.clone()),
+        }
+    }
+    if sample.processes.is_empty() {
+        sample.processes.clone_from(&lower.processes);
+    }
+    sample
+}
+
+/// Halves the old samples of a record that passes by line by line; everything else stays as it is, in order.
+///
+/// It holds one sample at a time, so that a supervisor of a few megabytes can shorten a record that is larger.
+#[derive(Clone, Debug)]
+pub struct Merger {
+    /// Samples before this moment are old.
+    old_before_ms: u64,
+    waiting: Option<Sample>,
+}
+
+impl Merger {
+    pub fn new(old_before_ms: u64) -> Merger {
+        Merger {
+            old_before_ms,
+            waiting: None,
+        }
+    }
+
+    /// Takes the next line; hands out what is decided by it.
+    pub fn push(&mut self, line: Line, mut out: impl FnMut(Line)) {
+        match (self.waiting.take(), line) {
+            (Some(waiting), Line::Sample(sample)) if self.is_old(&sample) => {
+                out(Line::Sample(merged(&waiting, &sample)));
+            }
+            (waiting, line) => {
+                if let Some(waiting) = waiting {
+                    out(Line::Sample(waiting));
+                }
+                match line {
+                    Line::Sample(sample) if self.is_old(&sample) => self.waiting = Some(sample),
+                    line => out(line),
+                }
+            }
+        }
+    }
+
+    /// The last line, if one is still held.
+    pub fn finish(self) -> Option<Line> {
+        self.waiting.map(Line::Sample)
+    }
+
+    fn is_old(&self, sample: &Sample) -> bool {
+        sample.at_ms < self.old_before_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::units::Bytes;
+    use crate::watch::HostSample;
+
+    fn line(at_ms: u64, used: u64) -> Line {
+        Line::Sample(Sample {
+            at_ms,
+            host: Some(HostSample {
+                used: Bytes(used),
+                ..HostSample::default()
+            }),
+            ..Sample::default()
+        })
+    }
+
+    fn pass(lines: Vec<Line>, old_before_ms: u64) -> Vec<Line> {
+        let mut merger = Merger::new(old_before_ms);
+        let mut out = Vec::new();
+        for line in lines {
+            merger.push(line, |line| out.push(line));
+        }
+        out.extend(merger.finish());
+        out
+    }
+
+    fn peak(lines: &[Line]) -> Option<(u64, Bytes)> {
+        lines
+            .iter()
+            .filter_map(|line| match line {
+                Line::Sample(sample) => Some((sample.at_ms, sample.host?.used)),
+                _ => None,
+            })
+            .max_by_key(|(at_ms, used)| (*used, *at_ms))
+    }
+
+    #[test]
+    fn the_recent_past_is_kept_whole() {
+        let lines: Vec<Line> = (0..100).map(|idx| line(idx * 1000, idx)).collect();
+        assert_eq!(pass(lines, 89_000).len(), 45 + 11);
+    }
+
+    proptest! {
+        #[test]
+        fn no_merging_loses_the_peak(used in prop::collection::vec(0_u64..1000, 1..200), old in 0_u64..100_000) {
+            let lines: Vec<Line> = used.iter().zip(0_u64..).map(|(used, idx)| line(idx * 1000, *used)).collect();
+            let before = peak(&lines);
+            let mut lines = pass(lines, old);
+            prop_assert_eq!(peak(&lines), before);
+            lines = pass(lines, old);
+            prop_assert_eq!(peak(&lines), before);
+        }
+    }
+}

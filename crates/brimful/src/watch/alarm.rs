@@ -1,0 +1,27 @@
+//! What a detector says.
+
+use serde::{Deserialize, Serialize};
+
+/// A sign of trouble, said once until it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// Milliseconds since the attempt began.
+    pub at_ms: u64,
+    /// The detector's id, such as `below_reserve`.
+    pub detector: String,
+    pub urgency: Urgency,
+    /// One sentence with its figures, fit for one line of a terminal.
+    pub message: String,
+}
+
+/// What an alarm is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// Good to know.
+    Note,
+    /// Will end badly if it goes on.
+    Warning,
+    /// The end is near: acting now is right.
+    Critical,
+}
