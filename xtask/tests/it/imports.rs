@@ -12,6 +12,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("brimful-probe", &["brimful"]),
     ("brimful-rehearse", &["brimful", "brimful-allocsim"]),
     ("brimful-report", &["brimful"]),
+    ("brimful-supervise", &["brimful", "brimful-probe"]),
     (
         "brimful-cli",
         &[
@@ -20,6 +21,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-probe",
             "brimful-rehearse",
             "brimful-report",
+            "brimful-supervise",
         ],
     ),
     (
@@ -30,6 +32,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-probe",
             "brimful-rehearse",
             "brimful-report",
+            "brimful-supervise",
         ],
     ),
     ("brimful-testkit", &["brimful", "brimful-probe"]),
@@ -41,6 +44,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-cli",
             "brimful-rehearse",
             "brimful-report",
+            "brimful-supervise",
         ],
     ),
 ];
