@@ -23,9 +23,11 @@ mod files;
 mod gpu;
 mod host;
 mod killers;
+mod meter;
 mod nvml;
 mod platform;
 mod process_limits;
+mod processes;
 mod python;
 mod shm;
 
@@ -42,7 +44,11 @@ use brimful::machine::{Machine, Subject};
 
 pub use cgroup::parse as cgroup_parse;
 pub use files::parse as file_parse;
+pub use meter::{Group, GroupCounts, Meter, StallTotals};
+#[cfg(target_os = "linux")]
+pub use nvml::{GpuMeter, GpuUse};
 pub use nvml::{NvmlDevice, NvmlMigInstance, NvmlProcess, NvmlSnapshot, snapshot_of_library};
+pub use processes::{ProcessFacts, ProcessMemory, Processes, descendants};
 pub use python::{PythonHint, parse as python_parse};
 pub use shm::FilesystemSpace;
 pub use unsupported::PlatformUnsupported;

@@ -20,7 +20,7 @@ pub(crate) fn surroundings(env: Environment, python: PythonHint) -> Surroundings
     }
 }
 
-fn filesystem_space(path: &Path) -> Fact<FilesystemSpace> {
+pub(crate) fn filesystem_space(path: &Path) -> Fact<FilesystemSpace> {
     match rustix::fs::statvfs(path) {
         Ok(stat) => Fact::Known(FilesystemSpace {
             total: Bytes(stat.f_blocks.saturating_mul(stat.f_frsize)),

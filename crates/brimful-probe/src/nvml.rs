@@ -66,10 +66,16 @@ const LIBRARIES: [&str; 3] = [
 /// Asks the driver of this machine.
 #[cfg(target_os = "linux")]
 pub(crate) fn live() -> Fact<NvmlSnapshot> {
+    load().and_then(|(nvml, library)| snapshot(&nvml, library.as_ref()))
+}
+
+/// The driver's library of this machine, ready to answer.
+#[cfg(target_os = "linux")]
+fn load() -> Fact<(Nvml, &'static str)> {
     let mut first_error = None;
     for library in LIBRARIES {
         match Nvml::builder().lib_path(library.as_ref()).init() {
-            Ok(nvml) => return snapshot(&nvml, library.as_ref()),
+            Ok(nvml) => return Fact::Known((nvml, library)),
             Err(error) => {
                 let loaded = !matches!(error, NvmlError::LibloadingError(_));
                 let reason = reason_of(&error);
@@ -81,6 +87,51 @@ pub(crate) fn live() -> Fact<NvmlSnapshot> {
         }
     }
     Fact::unavailable(first_error.unwrap_or_else(|| "no library was tried".into()))
+}
+
+/// The memory of every card, read again and again: the library stays loaded, and only what changes is asked.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub struct GpuMeter {
+    nvml: Nvml,
+    library: &'static str,
+}
+
+/// What is used of one card, and by whom.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuUse {
+    /// As the driver counts.
+    pub index: u32,
+    pub total: Bytes,
+    pub used: Bytes,
+    pub processes: Fact<Vec<NvmlProcess>>,
+}
+
+#[cfg(target_os = "linux")]
+impl GpuMeter {
+    /// The cards of this machine, or why they cannot be seen.
+    pub fn live() -> Fact<GpuMeter> {
+        load().map(|(nvml, library)| GpuMeter { nvml, library })
+    }
+
+    /// What is used now. A card that does not answer is left out.
+    pub fn read(&self) -> Vec<GpuUse> {
+        let count = self.nvml.device_count().unwrap_or(0).min(64);
+        (0..count)
+            .filter_map(|index| {
+                let device = self.nvml.device_by_index(index).ok()?;
+                let memory = memory_of(&device, self.library.as_ref());
+                let memory = memory.known()?;
+                Some(GpuUse {
+                    index,
+                    total: Bytes(memory.total),
+                    used: Bytes(memory.used),
+                    processes: processes_of(&device),
+                })
+            })
+            .collect()
+    }
 }
 
 /// Loads one given library and asks it.
@@ -216,22 +267,26 @@ fn read_device(device: &Device<'_>, library: &Path) -> NvmlDevice {
         reserved: memory.as_ref().and_then(|memory| memory.reserved.clone()),
         multiprocessors: Fact::unavailable("the driver does not say without a CUDA context"),
         ecc: fact(device.is_ecc_enabled()).map(|ecc| ecc.currently_enabled),
-        processes: fact(running_processes(device)).map(|processes| {
-            processes
-                .into_iter()
-                .map(|process| NvmlProcess {
-                    pid: process.pid,
-                    used: match process.used_gpu_memory {
-                        UsedGpuMemory::Used(bytes) => Fact::Known(Bytes(bytes)),
-                        UsedGpuMemory::Unavailable => {
-                            Fact::unavailable("the driver does not say it for this process")
-                        }
-                    },
-                })
-                .collect()
-        }),
+        processes: processes_of(device),
         mig: mig(device),
     }
+}
+
+fn processes_of(device: &Device<'_>) -> Fact<Vec<NvmlProcess>> {
+    fact(running_processes(device)).map(|processes| {
+        processes
+            .into_iter()
+            .map(|process| NvmlProcess {
+                pid: process.pid,
+                used: match process.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Fact::Known(Bytes(bytes)),
+                    UsedGpuMemory::Unavailable => {
+                        Fact::unavailable("the driver does not say it for this process")
+                    }
+                },
+            })
+            .collect()
+    })
 }
 
 fn running_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {

@@ -166,6 +166,14 @@ pub(crate) fn memory_groups(files: &Files, mounts: &Mounts) -> Fact<Cgroups> {
     })
 }
 
+/// What the memory of one group is made of, by its folder.
+pub(crate) fn usage_of_group(files: &Files, version: CgroupVersion, folder: &str) -> Fact<Usage> {
+    match version {
+        CgroupVersion::V1 => v1::usage_of(files, folder),
+        CgroupVersion::V2 => v2::usage_of(files, folder),
+    }
+}
+
 /// The lines of `memory.stat` that tell what a group's memory is made of, by the hierarchy's own names.
 struct Counters {
     active_file: &'static str,

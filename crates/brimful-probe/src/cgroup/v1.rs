@@ -1,7 +1,7 @@
 //! Memory files of cgroup v1.
 
 use brimful::fact::Fact;
-use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors};
+use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
 use brimful::units::Bytes;
 
 use crate::cgroup::parse::v1_limit;
@@ -69,20 +69,7 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         path: group.path.clone(),
         max: files.parsed(&path("memory.limit_in_bytes"), v1_limit),
         high: Fact::Known(None),
-        usage: usage(
-            files,
-            &path("memory.usage_in_bytes"),
-            &path("memory.stat"),
-            &Counters {
-                // The `total_` counters include the groups below, as the limit does.
-                active_file: "total_active_file",
-                inactive_file: "total_inactive_file",
-                // v1 counts kernel memory without saying how much of it could be dropped.
-                slab_reclaimable: None,
-                shmem: "total_shmem",
-                anon: "total_rss",
-            },
-        ),
+        usage: usage_of(files, &group.folder),
         swap_left: swap_left(files, &group.folder),
         oom_group: Fact::Known(false),
         oom_kill_disabled: files.parsed(&path("memory.oom_control"), |text| {
@@ -93,6 +80,24 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
             }
         }),
     }
+}
+
+/// What the memory of the group at `folder` is made of, groups below included.
+pub(super) fn usage_of(files: &Files, folder: &str) -> Fact<Usage> {
+    usage(
+        files,
+        &format!("{folder}/memory.usage_in_bytes"),
+        &format!("{folder}/memory.stat"),
+        &Counters {
+            // The `total_` counters include the groups below, as the limit does.
+            active_file: "total_active_file",
+            inactive_file: "total_inactive_file",
+            // v1 counts kernel memory without saying how much of it could be dropped.
+            slab_reclaimable: None,
+            shmem: "total_shmem",
+            anon: "total_rss",
+        },
+    )
 }
 
 /// v1 limits memory and swap together; what that leaves beyond the memory limit is swap.

@@ -1,7 +1,7 @@
 //! Memory files of cgroup v2.
 
 use brimful::fact::Fact;
-use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors};
+use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
 use brimful::units::Bytes;
 
 use crate::cgroup::parse::v2_limit;
@@ -49,19 +49,7 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         path: group.path.clone(),
         max: files.parsed(&path("memory.max"), v2_limit),
         high: files.parsed(&path("memory.high"), v2_limit),
-        usage: usage(
-            files,
-            &path("memory.current"),
-            &path("memory.stat"),
-            &Counters {
-                active_file: "active_file",
-                inactive_file: "inactive_file",
-                // Absent before Linux 4.15 or without kernel memory accounting: then nothing of it counts as free.
-                slab_reclaimable: Some("slab_reclaimable"),
-                shmem: "shmem",
-                anon: "anon",
-            },
-        ),
+        usage: usage_of(files, &group.folder),
         swap_left: swap_left(
             files,
             &path("memory.swap.max"),
@@ -74,6 +62,23 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
         }),
         oom_kill_disabled: Fact::Known(false),
     }
+}
+
+/// What the memory of the group at `folder` is made of, groups below included.
+pub(super) fn usage_of(files: &Files, folder: &str) -> Fact<Usage> {
+    usage(
+        files,
+        &format!("{folder}/memory.current"),
+        &format!("{folder}/memory.stat"),
+        &Counters {
+            active_file: "active_file",
+            inactive_file: "inactive_file",
+            // Absent before Linux 4.15 or without kernel memory accounting: then nothing of it counts as free.
+            slab_reclaimable: Some("slab_reclaimable"),
+            shmem: "shmem",
+            anon: "anon",
+        },
+    )
 }
 
 fn swap_left(files: &Files, max: &str, current: &str) -> Fact<Option<Bytes>> {

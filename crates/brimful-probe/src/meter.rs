@@ -1,0 +1,275 @@
+//! What changes while a job runs, read again and again at little cost.
+//!
+//! [`Meter`] remembers where things are (mounts, memberships) and reads only the files whose figures move.
+
+use std::path::{Path, PathBuf};
+
+use brimful::fact::{Fact, Gap};
+use brimful::machine::{Brim, CgroupVersion, Host, Usage};
+use brimful::units::Bytes;
+
+use crate::cgroup::{self, Mounts};
+use crate::files::Files;
+use crate::files::parse::{counter, field, meminfo_bytes};
+#[cfg(target_os = "linux")]
+use crate::linux::filesystem_space;
+use crate::shm::FilesystemSpace;
+
+/// Reads what changes while a job runs.
+#[derive(Debug)]
+pub struct Meter {
+    files: Files,
+    mounts: Mounts,
+}
+
+/// A memory control group, by its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub version: CgroupVersion,
+    /// Its path as the kernel names it.
+    pub path: String,
+    /// Where its files lie.
+    pub folder: PathBuf,
+}
+
+/// What the kernel has counted in one group, since the group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Processes killed for want of memory.
+    pub oom_kills: Option<u64>,
+    /// Whole groups killed.
+    pub oom_group_kills: Option<u64>,
+    /// Times the limit was hit.
+    pub limit_hits: Option<u64>,
+}
+
+/// Microseconds that tasks have waited for memory so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallTotals {
+    /// At least one task waited.
+    pub some_us: u64,
+    /// All tasks waited.
+    pub full_us: u64,
+}
+
+impl Meter {
+    /// Of the machine this process runs on.
+    pub fn live() -> Meter {
+        Meter::below(Path::new("/"))
+    }
+
+    /// Of a recorded tree.
+    pub fn below(root: &Path) -> Meter {
+        let files = Files::new(root);
+        let mounts = Mounts::read(&files);
+        Meter { files, mounts }
+    }
+
+    /// The nearest limit that kills, and what is left to it now.
+    pub fn brim(&self) -> Fact<Brim> {
+        let meminfo = self.files.text("/proc/meminfo");
+        let line = |name: &str| {
+            meminfo
+                .as_ref()
+                .and_then(|text| match meminfo_bytes(text, name) {
+                    Some(bytes) => Fact::Known(Bytes(bytes)),
+                    None => Fact::Missing(Gap::FieldMissing {
+                        path: "/proc/meminfo".into(),
+                        field: name.into(),
+                    }),
+                })
+        };
+        let unread = || Gap::Unavailable {
+            reason: "not read while a job runs".into(),
+        };
+        let host = Host {
+            physical: line("MemTotal"),
+            available: line("MemAvailable"),
+            swap: Fact::Missing(unread()),
+            given_limit: None,
+            cgroups: cgroup::memory_groups(&self.files, &self.mounts),
+            overcommit: Fact::Missing(unread()),
+            pressure: Fact::Missing(unread()),
+            oom_score_adj: Fact::Missing(unread()),
+            killers: Fact::Missing(unread()),
+        };
+        host.brim()
+    }
+
+    /// The memory group that this process is in.
+    pub fn own_group(&self) -> Fact<Group> {
+        self.mounts
+            .chain("memory")
+            .and_then(|chain| match chain.groups.first() {
+                Some(group) => Fact::Known(Group {
+                    version: chain.version,
+                    path: group.path.clone(),
+                    folder: self.files.locate(&group.folder),
+                }),
+                None => Fact::unavailable(
+                    "this process's own group lies outside of what is mounted here",
+                ),
+            })
+    }
+
+    /// What a group's memory is made of.
+    pub fn usage(&self, group: &Group) -> Fact<Usage> {
+        let Some(folder) = self.name_of(group) else {
+            return Fact::unavailable("the group has no name that can be read");
+        };
+        cgroup::usage_of_group(&self.files, group.version, &folder)
+    }
+
+    /// What was swapped out of a group, where it is counted.
+    pub fn swapped(&self, group: &Group) -> Option<Bytes> {
+        let folder = self.name_of(group)?;
+        let number = |name: &str| self.files.number::<u64>(&format!("{folder}/{name}"));
+        match group.version {
+            CgroupVersion::V2 => number("memory.swap.current").known().copied().map(Bytes),
+            CgroupVersion::V1 => {
+                let text = self.files.text(&format!("{folder}/memory.stat"));
+                counter(text.known()?, "total_swap").map(Bytes)
+            }
+        }
+    }
+
+    /// What the kernel has counted in a group.
+    pub fn counts(&self, group: &Group) -> GroupCounts {
+        let Some(folder) = self.name_of(group) else {
+            return GroupCounts::default();
+        };
+        let count = |name: &str, line: &str| {
+            let text = self.files.text(&format!("{folder}/{name}"));
+            counter(text.known()?, line)
+        };
+        match group.version {
+            CgroupVersion::V2 => GroupCounts {
+                oom_kills: count("memory.events", "oom_kill"),
+                oom_group_kills: count("memory.events", "oom_group_kill"),
+                limit_hits: count("memory.events", "max"),
+            },
+            // Kills have been counted here since Linux 4.13.
+            CgroupVersion::V1 => GroupCounts {
+                oom_kills: count("memory.oom_control", "oom_kill"),
+                oom_group_kills: None,
+                limit_hits: self
+                    .files
+                    .number(&format!("{folder}/memory.failcnt"))
+                    .known()
+                    .copied(),
+            },
+        }
+    }
+
+    /// Processes that the kernel has killed for want of memory on the whole machine.
+    pub fn machine_oom_kills(&self) -> Option<u64> {
+        counter(self.files.text("/proc/vmstat").known()?, "oom_kill")
+    }
+
+    /// How long tasks have waited for memory: those of the group where the kernel keeps that apart, else all.
+    pub fn stall(&self, group: Option<&Group>) -> Option<StallTotals> {
+        let of_group = group
+            .filter(|group| group.version == CgroupVersion::V2)
+            .and_then(|group| self.name_of(group))
+            .map(|folder| format!("{folder}/memory.pressure"));
+        let text = of_group
+            .and_then(|path| self.files.text(&path).known().cloned())
+            .or_else(|| self.files.text("/proc/pressure/memory").known().cloned())?;
+        stall_totals(&text)
+    }
+
+    /// The room in `/dev/shm`.
+    #[cfg(target_os = "linux")]
+    pub fn shm(&self) -> Fact<FilesystemSpace> {
+        filesystem_space(Path::new("/dev/shm"))
+    }
+
+    /// The room in `/dev/shm`: not readable on this platform yet.
+    #[cfg(not(target_os = "linux"))]
+    pub fn shm(&self) -> Fact<FilesystemSpace> {
+        Fact::unavailable("not readable on this platform yet")
+    }
+
+    /// A group's folder as a name below this meter's root.
+    fn name_of(&self, group: &Group) -> Option<String> {
+        let root = self.files.locate("/");
+        let below = group.folder.strip_prefix(&root).ok()?;
+        Some(format!("/{}", below.to_str()?))
+    }
+}
+
+fn stall_totals(text: &str) -> Option<StallTotals> {
+    let total = |line: &str| -> Option<u64> {
+        field(text, line)?
+            .split_ascii_whitespace()
+            .find_map(|part| part.strip_prefix("total="))?
+            .parse()
+            .ok()
+    };
+    Some(StallTotals {
+        some_us: total("some")?,
+        full_us: total("full")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_are_read_or_refused_whole() {
+        let text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.10 avg300=0.00 total=3\n";
+        assert_eq!(
+            stall_totals(text),
+            Some(StallTotals {
+                some_us: 9,
+                full_us: 3
+            })
+        );
+        for text in ["", "some avg10=1 total=x\nfull total=1", "some total=1"] {
+            assert_eq!(stall_totals(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn counts_of_both_hierarchies() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "cg/v2/memory.events",
+            "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n",
+        );
+        write(
+            "cg/v1/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n",
+        );
+        write("cg/v1/memory.failcnt", "7\n");
+        let meter = Meter::below(root.path());
+        let group = |version, name: &str| Group {
+            version,
+            path: format!("/{name}"),
+            folder: root.path().join("cg").join(name),
+        };
+        let counts = |oom_kills, oom_group_kills, limit_hits| GroupCounts {
+            oom_kills,
+            oom_group_kills,
+            limit_hits,
+        };
+        assert_eq!(
+            meter.counts(&group(CgroupVersion::V2, "v2")),
+            counts(Some(2), Some(1), Some(12))
+        );
+        assert_eq!(
+            meter.counts(&group(CgroupVersion::V1, "v1")),
+            counts(Some(5), None, Some(7))
+        );
+        assert_eq!(
+            meter.counts(&group(CgroupVersion::V2, "gone")),
+            GroupCounts::default()
+        );
+    }
+}
