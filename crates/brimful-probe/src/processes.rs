@@ -6,7 +6,7 @@ use std::path::Path;
 use brimful::units::Bytes;
 
 use crate::files::Files;
-use crate::files::parse::meminfo_bytes;
+use crate::files::parse::{field, meminfo_bytes};
 
 /// No machine that trains runs more; a hostile tree must not keep us busy.
 const MOST_PROCESSES: usize = 65_536;
@@ -117,13 +117,21 @@ impl Processes {
 
     /// Whether it has a handler of its own for a signal; `None` where that cannot be read.
     pub fn catches(&self, pid: u32, signal: i32) -> Option<bool> {
+        let caught = self.signal_set(pid, "SigCgt")?;
+        let bit = u32::try_from(signal).ok()?.checked_sub(1)?;
+        Some(caught.checked_shr(bit).unwrap_or(0) & 1 == 1)
+    }
+
+    /// The signals it ignores, bit 0 for signal 1.
+    pub fn ignored_signals(&self, pid: u32) -> Option<u64> {
+        self.signal_set(pid, "SigIgn")
+    }
+
+    fn signal_set(&self, pid: u32, line: &str) -> Option<u64> {
         let text = self
             .files
             .text_up_to(&format!("/proc/{pid}/status"), 64 << 10);
-        let caught = crate::files::parse::field(text.known()?, "SigCgt")?;
-        let caught = u64::from_str_radix(caught, 16).ok()?;
-        let bit = u32::try_from(signal).ok()?.checked_sub(1)?;
-        Some(caught.checked_shr(bit).unwrap_or(0) & 1 == 1)
+        u64::from_str_radix(field(text.known()?, line)?, 16).ok()
     }
 }
 

@@ -7,9 +7,11 @@
 pub mod rules;
 
 mod evidence;
+mod replay;
 mod verdict;
 
 pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
+pub use replay::{SnapshotUnreadable, replay_snapshot};
 pub use verdict::{Cause, Confidence, Proof, Remedy, Source, Verdict};
 
 /// Why an attempt ended.

@@ -1,0 +1,275 @@
+//! Holding a job together: its own control group where the system allows it, else the tree of its processes.
+//!
+//! A group of its own makes the kernel count for the job alone (use, kills), and lets nothing escape.
+//! No limit is set on it: those of the groups above hold as before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use brimful::fact::Fact;
+use brimful::machine::CgroupVersion;
+use brimful_probe::{Group, Meter, ProcessFacts, Processes, descendants};
+use rustix::process::{Pid, Signal};
+
+/// How the job is held together.
+#[derive(Debug)]
+pub(crate) struct Containment {
+    group: Option<OwnGroup>,
+    /// Processes of ours that are not of the job: brimful itself, and who keeps the streams open.
+    not_the_job: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct OwnGroup {
+    group: Group,
+    /// The memory controller counts in it.
+    counts_memory: bool,
+    /// Where brimful itself was moved to, out of the way of the controller.
+    aside: Option<PathBuf>,
+}
+
+/// Why the job has no group of its own.
+#[derive(Debug)]
+pub(crate) struct NoGroup(pub(crate) String);
+
+const PREFIX: &str = "brimful-";
+
+impl Containment {
+    /// The tree of processes only.
+    pub(crate) fn tree() -> Containment {
+        Containment {
+            group: None,
+            not_the_job: vec![std::process::id()],
+        }
+    }
+
+    /// A group below the one that this process is in, or why there is none.
+    pub(crate) fn group(meter: &Meter, id: &str) -> Result<Containment, NoGroup> {
+        let own = match meter.own_group() {
+            Fact::Known(own) => own,
+            Fact::Missing(gap) => return Err(NoGroup(gap.to_string())),
+        };
+        sweep(&own.folder);
+        let made = match own.version {
+            CgroupVersion::V1 => make_v1(&own, id),
+            CgroupVersion::V2 => make_v2(&own, id),
+        };
+        Ok(Containment {
+            group: Some(made.map_err(|error| {
+                NoGroup(format!(
+                    "{} takes no new group: {error}",
+                    own.folder.display()
+                ))
+            })?),
+            not_the_job: vec![std::process::id()],
+        })
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.group.as_ref().map(|own| own.group.version) {
+            Some(CgroupVersion::V1) => "cgroup_v1",
+            Some(CgroupVersion::V2) => "cgroup_v2",
+            None => "process_tree",
+        }
+    }
+
+    pub(crate) fn path(&self) -> Option<&str> {
+        self.group.as_ref().map(|own| own.group.path.as_str())
+    }
+
+    /// The job's own group, if the kernel counts memory in it.
+    pub(crate) fn counting_group(&self) -> Option<&Group> {
+        self.group
+            .as_ref()
+            .filter(|own| own.counts_memory)
+            .map(|own| &own.group)
+    }
+
+    /// A handle through which a new process joins the group by writing `0`.
+    pub(crate) fn door(&self) -> io::Result<Option<File>> {
+        match &self.group {
+            Some(own) => OpenOptions::new()
+                .write(true)
+                .open(own.group.folder.join("cgroup.procs"))
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn leave_out(&mut self, pid: u32) {
+        self.not_the_job.push(pid);
+    }
+
+    /// The processes of the job, in the order of their ids.
+    pub(crate) fn processes(&self, processes: &Processes) -> Vec<ProcessFacts> {
+        let mut found: Vec<ProcessFacts> = match &self.group {
+            Some(own) => members(&own.group.folder)
+                .into_iter()
+                .filter_map(|pid| processes.one(pid))
+                .collect(),
+            None => descendants(&processes.all(), std::process::id()),
+        };
+        found.retain(|process| !process.is_zombie && !self.not_the_job.contains(&process.pid));
+        found.sort_by_key(|process| process.pid);
+        found
+    }
+
+    /// Sends a signal to every process of the job; says how many there were.
+    pub(crate) fn signal(&self, processes: &Processes, signal: Signal) -> usize {
+        let found = self.processes(processes);
+        for process in &found {
+            send(process.pid, signal);
+        }
+        found.len()
+    }
+
+    /// Ends what is left of the job: asks, waits a little, then kills until nothing is left.
+    /// Says how many processes there were.
+    pub(crate) fn end(
+        &self,
+        processes: &Processes,
+        grace: Duration,
+        mut reap: impl FnMut(),
+    ) -> u32 {
+        let n_left = self.signal(processes, Signal::TERM);
+        if n_left == 0 {
+            return 0;
+        }
+        let gone = |until: Instant, kill: bool, reap: &mut dyn FnMut()| {
+            loop {
+                reap();
+                if self.processes(processes).is_empty() {
+                    return true;
+                }
+                if Instant::now() >= until {
+                    return false;
+                }
+                if kill {
+                    self.kill_all(processes);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        if !gone(Instant::now() + grace, false, &mut reap) {
+            gone(Instant::now() + Duration::from_secs(5), true, &mut reap);
+        }
+        u32::try_from(n_left).unwrap_or(u32::MAX)
+    }
+
+    /// Ends every process of the job at once.
+    pub(crate) fn kill_all(&self, processes: &Processes) {
+        // Since Linux 5.14 the kernel does it in one go, new children included.
+        let at_once = self
+            .group
+            .as_ref()
+            .is_some_and(|own| fs::write(own.group.folder.join("cgroup.kill"), "1").is_ok());
+        if !at_once {
+            self.signal(processes, Signal::KILL);
+        }
+    }
+
+    /// Removes the group. The kernel refuses for a moment after its last process has ended.
+    pub(crate) fn remove(self) {
+        let Some(own) = self.group else { return };
+        let give_up = Instant::now() + Duration::from_secs(2);
+        while fs::remove_dir(&own.group.folder).is_err() && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let (Some(aside), Some(parent)) = (own.aside, own.group.folder.parent()) {
+            let _ = fs::write(parent.join("cgroup.subtree_control"), "-memory");
+            let _ = fs::write(parent.join("cgroup.procs"), std::process::id().to_string());
+            let _ = fs::remove_dir(aside);
+        }
+    }
+}
+
+/// Sends a signal to one process. A process that has gone is not an error.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn members(folder: &Path) -> Vec<u32> {
+    fs::read_to_string(folder.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        .collect()
+}
+
+fn make_v1(own: &Group, id: &str) -> io::Result<OwnGroup> {
+    let group = child_of(own, id);
+    fs::create_dir(&group.folder)?;
+    Ok(OwnGroup {
+        group,
+        counts_memory: true,
+        aside: None,
+    })
+}
+
+/// In v2 a group either holds processes or hands controllers on, so memory is counted below only if brimful can step
+/// aside first. Otherwise the group still holds the job together, and memory is counted one level above.
+fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
+    let control = own.folder.join("cgroup.subtree_control");
+    let hands_on = |text: &str| text.split_whitespace().any(|name| name == "memory");
+    let mut aside = None;
+    let mut counts = fs::read_to_string(&control).is_ok_and(|text| hands_on(&text))
+        || fs::write(&control, "+memory").is_ok();
+    if !counts && members(&own.folder) == [std::process::id()] {
+        let folder = own.folder.join(format!("{PREFIX}{id}-supervisor"));
+        if fs::create_dir(&folder).is_ok() {
+            let moved = fs::write(folder.join("cgroup.procs"), "0").is_ok();
+            counts = moved && fs::write(&control, "+memory").is_ok();
+            if counts {
+                aside = Some(folder);
+            } else {
+                let _ = fs::write(own.folder.join("cgroup.procs"), "0");
+                let _ = fs::remove_dir(&folder);
+            }
+        }
+    }
+    let group = child_of(own, id);
+    fs::create_dir(&group.folder)?;
+    let counts_memory = counts && group.folder.join("memory.current").exists();
+    // A group into which nobody can be put is worse than none.
+    let mut door = OpenOptions::new()
+        .write(true)
+        .open(group.folder.join("cgroup.procs"))
+        .inspect_err(|_| {
+            let _ = fs::remove_dir(&group.folder);
+        })?;
+    door.flush()?;
+    Ok(OwnGroup {
+        group,
+        counts_memory,
+        aside,
+    })
+}
+
+fn child_of(own: &Group, id: &str) -> Group {
+    let name = format!("{PREFIX}{id}");
+    Group {
+        version: own.version,
+        path: format!("{}/{name}", own.path.trim_end_matches('/')),
+        folder: own.folder.join(name),
+    }
+}
+
+/// Removes the empty groups that a killed brimful left here. Those in use refuse.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(PREFIX))
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The end of a run: nothing left running, the record closed, the verdict.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use brimful::explain::Verdict;
+use brimful::record::{Attempt, EndLine, Line, Outcome, Record, VerdictLine};
+use brimful_probe::Processes;
+use rustix::process::{Pid, WaitOptions};
+
+use crate::explained::explain_record;
+use crate::hook::Staged;
+use crate::keeper::Keeper;
+use crate::run::{Notice, RunEnd, end_line};
+use crate::running::{Ended, Running};
+use crate::state::StoredRun;
+use crate::streams::Direct;
+use crate::tail;
+
+/// What a process that the training left behind has to end by itself.
+const LEFT_BEHIND_GRACE: Duration = Duration::from_millis(500);
+/// For what is still on its way through the streams once every process has ended.
+const DRAIN: Duration = Duration::from_secs(2);
+
+impl Running<'_> {
+    /// Ends what is left, closes the record, and says how it ended.
+    pub(crate) fn finish(
+        mut self,
+        direct: Vec<Direct>,
+        mut hook: Option<Staged>,
+        stored: Option<StoredRun>,
+    ) -> RunEnd {
+        self.control.take_back(self.pid);
+        let at_ms = self.sampler.at_ms();
+        // Before anything is cleaned up: the figures at the end.
+        let last_look = catch_unwind(AssertUnwindSafe(|| {
+            self.sampler.kernel_counts(&self.contained)
+        }));
+        let processes = Processes::live();
+        let n_left_behind = self.contained.end(&processes, LEFT_BEHIND_GRACE, || {
+            while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        });
+        if let Some(relay) = &mut self.relay {
+            relay.finish(DRAIN);
+        }
+        if let Some(hook) = &mut hook {
+            self.take_hook_lines(hook);
+        }
+        if let Some(pending) = self.pending.take() {
+            self.recorder.write(&Line::Sample(pending));
+        }
+        let outputs = self
+            .relay
+            .as_ref()
+            .map_or_else(Vec::new, |relay| relay.tails(at_ms));
+        for output in outputs.into_iter().chain(
+            direct
+                .into_iter()
+                .filter_map(|mut direct| tail::of_file(&mut direct, at_ms)),
+        ) {
+            if !output.tail.is_empty() {
+                self.recorder.write(&Line::Output(output));
+            }
+        }
+        let outcome = self.outcome();
+        let mut end = end_line(at_ms, outcome.clone());
+        end.kernel = last_look.unwrap_or_default();
+        end.peaks = self.peaks.clone();
+        end.last.clone_from(&self.last);
+        end.n_left_behind = n_left_behind;
+        end.orphans = std::mem::take(&mut self.orphans);
+        self.recorder.write(&Line::End(Box::new(end.clone())));
+        if let Some(relay) = &self.relay {
+            relay.remove_tail_files();
+        }
+        if let Some(hook) = hook {
+            hook.remove();
+        }
+        let verdict = self.verdict(&end, stored.as_ref());
+        self.recorder.write(&Line::Verdict(VerdictLine {
+            at_ms,
+            verdict: verdict.clone(),
+        }));
+        let exit_code = self.exit_code();
+        self.contained.remove();
+        if let Some(keeper) = self.keeper.take() {
+            dismiss(keeper);
+        }
+        if let Some(problem) = self.recorder.take_problem()
+            && let Some(line) = self.audience.line(&Notice::Gap(&problem))
+        {
+            self.audience.print(&line);
+        }
+        RunEnd {
+            outcome,
+            peaks: end.peaks,
+            last: end.last,
+            verdict,
+            run: stored,
+            exit_code,
+        }
+    }
+
+    /// From the record where there is one, so that what is said now is what `brimful explain` says later.
+    fn verdict(&self, end: &EndLine, stored: Option<&StoredRun>) -> Verdict {
+        let record = stored
+            .and_then(|run| run.read().ok())
+            .filter(Record::has_end);
+        let folder = stored.map(|run| run.folder.as_path());
+        let record = record.unwrap_or_else(|| {
+            let outputs = self
+                .relay
+                .as_ref()
+                .map_or_else(Vec::new, |relay| relay.tails(end.at_ms));
+            let mut record = Record::default();
+            record.attempts.push(Attempt {
+                end: Some(end.clone()),
+                output: outputs,
+                ..Attempt::default()
+            });
+            record
+        });
+        let explained = catch_unwind(AssertUnwindSafe(|| explain_record(&record, folder)));
+        explained.unwrap_or_else(|_| Verdict::cannot_tell())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let signal = match self.ended {
+            Some(Ended::Signaled(signal)) => Some(signal),
+            _ => None,
+        };
+        if let (Some((reason, _)), Some(ended)) = (&self.stopped_by_us, self.ended)
+            && !matches!(ended, Ended::Exited(0))
+        {
+            return Outcome::StoppedByUs {
+                detector: reason.detector.clone(),
+                message: reason.message.clone(),
+                signal,
+            };
+        }
+        let ends = |signal: i32| {
+            !matches!(
+                signal,
+                signal_hook::consts::SIGUSR1 | signal_hook::consts::SIGUSR2
+            )
+        };
+        match self.ended {
+            Some(Ended::Exited(0)) => Outcome::Finished,
+            _ if signal == Some(signal_hook::consts::SIGINT) => Outcome::StoppedByUser {
+                signal: signal_hook::consts::SIGINT,
+            },
+            // Killed by something else than what was passed on: somebody else was faster.
+            Some(Ended::Signaled(signal)) if self.forwarded != Some(signal) => {
+                Outcome::Killed { signal }
+            }
+            Some(Ended::Exited(code)) if !self.forwarded.is_some_and(ends) => {
+                Outcome::Failed { code }
+            }
+            Some(_) => Outcome::StoppedByUser {
+                signal: self
+                    .forwarded
+                    .or(signal)
+                    .unwrap_or(signal_hook::consts::SIGTERM),
+            },
+            None => Outcome::Failed { code: -1 },
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        let code = match self.ended {
+            Some(Ended::Exited(code)) => code,
+            Some(Ended::Signaled(signal)) => 128 + signal,
+            None => 1,
+        };
+        u8::try_from(code & 0xff).unwrap_or(1)
+    }
+}
+
+/// Lets the keeper end, and waits for it: nothing of ours is left behind.
+fn dismiss(keeper: Keeper) {
+    let pid = i32::try_from(keeper.pid).ok().and_then(Pid::from_raw);
+    keeper.dismiss();
+    let give_up = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < give_up {
+        match rustix::process::waitpid(pid, WaitOptions::NOHANG) {
+            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! From a record and what lies beside it to a verdict.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use brimful::explain::{Verdict, explain, replay_snapshot};
+use brimful::record::Record;
+
+use crate::tail;
+
+/// More than any snapshot of an allocator that still holds a training.
+const LARGEST_SNAPSHOT: u64 = 2 << 30;
+
+/// Why the last attempt of a run ended. `folder` is where snapshots lie.
+pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
+    let Some(attempt) = record.last_attempt() else {
+        return Verdict::cannot_tell();
+    };
+    let mut evidence = attempt.evidence();
+    let snapshot = evidence
+        .cuda_ooms
+        .iter()
+        .rev()
+        .find_map(|proof| proof.snapshot.clone());
+    if let (Some(name), Some(folder)) = (snapshot, folder) {
+        // A record may come from elsewhere: only a plain name beside it is followed.
+        let name = Path::new(&name).file_name().unwrap_or_default();
+        let candidates = [
+            folder.join(name),
+            folder.join("snapshots").join(name),
+            folder.join("inside").join("snapshots").join(name),
+        ];
+        evidence.replay = candidates
+            .iter()
+            .find_map(|path| read_bounded(path))
+            .and_then(|bytes| replay_snapshot(&bytes).ok());
+    }
+    explain(&evidence)
+}
+
+/// Puts the ends of the output that a killed brimful left beside its record into the record.
+pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
+    if let Some(attempt) = record.attempts.last_mut()
+        && attempt.end.is_none()
+        && attempt.output.is_empty()
+    {
+        attempt.output = tail::left_behind(folder);
+    }
+}
+
+fn read_bounded(path: &Path) -> Option<Vec<u8>> {
+    let file = File::open(path).ok()?;
+    let facts = file.metadata().ok()?;
+    if !facts.is_file() || facts.len() > LARGEST_SNAPSHOT {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST_SNAPSHOT).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

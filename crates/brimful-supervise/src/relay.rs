@@ -1,0 +1,291 @@
+//! Hands on what the training prints, as it comes, and keeps the end of it.
+//!
+//! One thread does nothing else, so no look at the machine ever delays a line. It also draws the status line, because it
+//! alone knows where the output stands.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use brimful::record::{OutputLine, Stream};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::io::Errno;
+
+use crate::keeper::let_go;
+use crate::status_line::{ROWS, StatusLine};
+use crate::streams::{Way, follow_size};
+use crate::tail::Tail;
+
+/// A pipe holds as much.
+const BUFFER: usize = 64 << 10;
+
+/// The thread that hands on, and what others tell it.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    shared: Arc<Mutex<Shared>>,
+    wake: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tails: Vec<Tail>,
+    status: Option<String>,
+    lines: Vec<String>,
+    take_down: bool,
+    resized: bool,
+    /// Read what is there and end, even if somebody still holds the other end open.
+    finish_by: Option<Instant>,
+    /// Rows of the terminal while a status line is up.
+    up_rows: Option<u16>,
+}
+
+impl Relay {
+    pub(crate) fn start(
+        ways: Vec<Way>,
+        tail_folder: Option<&Path>,
+        keeper: Option<File>,
+    ) -> std::io::Result<Relay> {
+        let shared = Arc::new(Mutex::new(Shared {
+            tails: ways
+                .iter()
+                .map(|way| Tail::new(way.stream, tail_folder))
+                .collect(),
+            ..Shared::default()
+        }));
+        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+        let (woken, wake) = rustix::pipe::pipe_with(flags)?;
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("relay".into())
+            .stack_size(256 << 10)
+            .spawn(move || hand_on(ways, &woken, &for_thread, keeper.as_ref()))?;
+        Ok(Relay {
+            shared,
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Shared)) {
+        change(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = rustix::io::write(&self.wake, b"x");
+    }
+
+    /// Shows this in the status line from now on.
+    pub(crate) fn show(&self, text: String) {
+        self.tell(|shared| shared.status = Some(text));
+    }
+
+    /// Puts a line of brimful's own between those of the training.
+    pub(crate) fn say(&self, line: String) {
+        self.tell(|shared| shared.lines.push(line));
+    }
+
+    /// Takes the status line down and waits until that is done, so that somebody else may use the terminal.
+    pub(crate) fn take_down(&self) {
+        self.tell(|shared| {
+            shared.take_down = true;
+            shared.status = None;
+        });
+        let give_up = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < give_up {
+            let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if !shared.take_down {
+                return;
+            }
+            drop(shared);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The terminal has another size.
+    pub(crate) fn resized(&self) {
+        self.tell(|shared| shared.resized = true);
+    }
+
+    pub(crate) fn rows_in_use(&self) -> Option<u16> {
+        self.shared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .up_rows
+    }
+
+    /// Hands on what is still on its way, and ends.
+    pub(crate) fn finish(&mut self, within: Duration) {
+        self.tell(|shared| shared.finish_by = Some(Instant::now() + within));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// The end of each stream so far.
+    pub(crate) fn tails(&self, at_ms: u64) -> Vec<OutputLine> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.tails.iter().map(|tail| tail.line(at_ms)).collect()
+    }
+
+    pub(crate) fn remove_tail_files(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.tails.iter_mut().for_each(Tail::remove_files);
+    }
+}
+
+fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Option<&File>) {
+    let mut ways: Vec<Option<Way>> = ways.into_iter().map(Some).collect();
+    let mut line = StatusLine::default();
+    let mut buffer = vec![0; BUFFER];
+    // Whether what was handed on so far ends with a whole line.
+    let mut at_start = vec![true; ways.len()];
+    loop {
+        let open: Vec<usize> = (0..ways.len()).filter(|idx| ways[*idx].is_some()).collect();
+        let finish_by = lock(shared).finish_by;
+        if finish_by.is_some_and(|by| open.is_empty() || Instant::now() >= by) {
+            break;
+        }
+        let ready = wait(&ways, &open, woken, finish_by.is_some());
+        drain(woken, &mut buffer);
+        for idx in ready {
+            let Some(way) = &ways[idx] else { continue };
+            match rustix::io::read(&way.source, &mut buffer) {
+                Ok(0) | Err(Errno::IO) => ways[idx] = None,
+                Ok(n_read) => {
+                    let bytes = &buffer[..n_read];
+                    if way.is_terminal {
+                        line.follow(bytes);
+                    }
+                    at_start[idx] = bytes.ends_with(b"\n");
+                    lock(shared).tails[idx].push(bytes);
+                    // Where nobody reads any more, the training is told the same way as without us.
+                    if !write_all(&way.destination, bytes) {
+                        ways[idx] = None;
+                        if let Some(keeper) = keeper {
+                            let_go(keeper, idx);
+                        }
+                    }
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => ways[idx] = None,
+            }
+        }
+        say(&ways, &line, shared, &at_start);
+        attend(&ways, &mut line, shared);
+    }
+    if let Some(way) = terminal_of(&ways) {
+        write_all(&way.destination, line.take_down().as_bytes());
+    }
+    lock(shared).up_rows = None;
+}
+
+fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The ways that have something to read, once there is something to do.
+fn wait(ways: &[Option<Way>], open: &[usize], woken: &OwnedFd, finishing: bool) -> Vec<usize> {
+    let mut waiting: Vec<PollFd<'_>> = open
+        .iter()
+        .filter_map(|idx| ways[*idx].as_ref())
+        .map(|way| PollFd::new(&way.source, PollFlags::IN))
+        .collect();
+    waiting.push(PollFd::new(woken, PollFlags::IN));
+    let soon = Timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000_000,
+    };
+    if poll(&mut waiting, finishing.then_some(&soon)).is_err() {
+        return Vec::new();
+    }
+    open.iter()
+        .zip(&waiting)
+        .filter(|(_, found)| !found.revents().is_empty())
+        .map(|(idx, _)| *idx)
+        .collect()
+}
+
+fn drain(woken: &OwnedFd, buffer: &mut [u8]) {
+    while rustix::io::read(woken, &mut *buffer).is_ok_and(|n_read| n_read > 0) {}
+}
+
+fn terminal_of(ways: &[Option<Way>]) -> Option<&Way> {
+    ways.iter().flatten().rfind(|way| way.is_terminal)
+}
+
+/// Puts brimful's own lines where standard error goes, on lines of their own.
+fn say(ways: &[Option<Way>], line: &StatusLine, shared: &Mutex<Shared>, at_start: &[bool]) {
+    if !line.is_between() {
+        return;
+    }
+    let lines = std::mem::take(&mut lock(shared).lines);
+    let way = ways
+        .iter()
+        .enumerate()
+        .filter_map(|(idx, way)| Some((idx, way.as_ref()?)))
+        .rfind(|(_, way)| way.stream != Stream::Stdout);
+    for text in lines {
+        let Some((idx, way)) = way else { continue };
+        let text = match (way.is_terminal, at_start[idx]) {
+            // A progress bar stands on this line; it draws itself again below.
+            (true, _) => format!("\r\x1b[K{text}\n"),
+            (false, true) => format!("{text}\n"),
+            (false, false) => format!("\n{text}\n"),
+        };
+        write_all(&way.destination, text.as_bytes());
+    }
+}
+
+/// Does what others asked for: a new text, a new size, no line.
+fn attend(ways: &[Option<Way>], line: &mut StatusLine, shared: &Mutex<Shared>) {
+    let Some(way) = terminal_of(ways) else {
+        lock(shared).take_down = false;
+        return;
+    };
+    let (status, take_down, resized) = {
+        let mut shared = lock(shared);
+        (
+            shared.status.take(),
+            std::mem::take(&mut shared.take_down),
+            std::mem::take(&mut shared.resized),
+        )
+    };
+    if take_down {
+        write_all(&way.destination, line.take_down().as_bytes());
+        follow_size(way, 0);
+        lock(shared).up_rows = None;
+        return;
+    }
+    if let Some(text) = &status {
+        line.set_text(text);
+    }
+    if resized || status.is_some() {
+        let shows = line.is_up() || status.is_some();
+        let Some(size) = follow_size(way, if shows { ROWS } else { 0 }) else {
+            return;
+        };
+        if shows {
+            let drawn = line.draw(size.ws_row, size.ws_col);
+            write_all(&way.destination, drawn.as_bytes());
+            lock(shared).up_rows = line.is_up().then_some(size.ws_row);
+        }
+    }
+}
+
+/// Writes everything; false where nobody reads any more.
+pub(crate) fn write_all(destination: impl AsFd, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match rustix::io::write(&destination, bytes) {
+            Ok(n_written) => bytes = &bytes[n_written..],
+            Err(Errno::INTR) => {}
+            // Somebody else made this stream non-blocking; wait as a blocking one would.
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(&destination, PollFlags::OUT)], None);
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}

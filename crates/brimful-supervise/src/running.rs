@@ -1,0 +1,407 @@
+//! A run while it goes on: events come in one at a time, and what `brimful` decides is carried out.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use brimful::record::{ActionLine, GapLine, HookLine, Line, LoaderLine, Peaks, merged};
+use brimful::watch::{Action, Sample, StopReason, Watch, next_action, next_interval};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::contain::{Containment, send};
+use crate::hook::Staged;
+use crate::keeper::Keeper;
+use crate::metrics;
+use crate::recorder::Recorder;
+use crate::relay::Relay;
+use crate::run::{Audience, Notice, RunSettings, number};
+use crate::sampler::Sampler;
+use crate::signals::{Arrived, PASSED_ON};
+use crate::terminal::{self, Control};
+
+/// Samples go to the record at most this often, the highest figures of those between merged into them.
+const RECORD_EVERY: Duration = Duration::from_millis(250);
+const METRICS_EVERY: Duration = Duration::from_secs(5);
+const HOOK_EVERY: Duration = Duration::from_millis(500);
+const STATUS_EVERY: Duration = Duration::from_millis(900);
+/// A command that ends sooner shows no status line.
+const STATUS_AFTER: Duration = Duration::from_millis(900);
+/// A run while it goes on.
+pub(crate) struct Running<'a> {
+    pub(crate) settings: &'a RunSettings,
+    pub(crate) audience: &'a mut dyn Audience,
+    pub(crate) recorder: Recorder,
+    pub(crate) contained: Containment,
+    pub(crate) sampler: Sampler,
+    pub(crate) relay: Option<Relay>,
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) control: Control,
+    pub(crate) pid: Pid,
+    pub(crate) id: String,
+    pub(crate) started: Instant,
+    pub(crate) watch: Watch,
+    pub(crate) loaders: Vec<LoaderLine>,
+    pub(crate) peaks: Peaks,
+    pub(crate) last: Option<Sample>,
+    /// Samples not yet in the record, as one.
+    pub(crate) pending: Option<Sample>,
+    pub(crate) recorded_at: Option<Instant>,
+    pub(crate) status_at: Option<Instant>,
+    pub(crate) metrics_at: Option<Instant>,
+    pub(crate) hook_at: Instant,
+    /// The last signal that was passed on to the training.
+    pub(crate) forwarded: Option<i32>,
+    pub(crate) stopped_by_us: Option<(StopReason, Option<i32>)>,
+    /// Off after a bug of ours: the training goes on unwatched.
+    pub(crate) watching: bool,
+    pub(crate) status_line: bool,
+    pub(crate) speaks_through_relay: bool,
+    pub(crate) rows_told: Option<u16>,
+    pub(crate) n_samples: u64,
+    pub(crate) orphans: Vec<(u32, i32)>,
+    pub(crate) ended: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    Exited(i32),
+    Signaled(i32),
+}
+
+impl Running<'_> {
+    pub(crate) fn watch_until_the_end(
+        &mut self,
+        events: &Receiver<Arrived>,
+        hook: &mut Option<Staged>,
+    ) {
+        let mut next_look = Instant::now();
+        // It may have ended before the first signal was listened to.
+        self.reap();
+        while self.ended.is_none() {
+            let wait = next_look.saturating_duration_since(Instant::now());
+            match events.recv_timeout(wait) {
+                Ok(arrived) => self.arrived(arrived),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.watching {
+                        let looked = catch_unwind(AssertUnwindSafe(|| self.look(hook.as_mut())));
+                        match looked {
+                            Ok(interval) => next_look = Instant::now() + interval,
+                            Err(payload) => {
+                                self.watching = false;
+                                self.gap(&format!(
+                                    "a bug in brimful ended the watch; the training goes on: {}",
+                                    words_of(payload.as_ref())
+                                ));
+                            }
+                        }
+                    } else {
+                        next_look = Instant::now() + Duration::from_secs(1);
+                        self.reap();
+                    }
+                }
+                // The thread that listens is gone; look for the end now and then.
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    self.reap();
+                }
+            }
+        }
+    }
+
+    fn arrived(&mut self, arrived: Arrived) {
+        match arrived.signal {
+            signal_hook::consts::SIGCHLD => self.reap(),
+            signal_hook::consts::SIGWINCH => {
+                if let Some(relay) = &self.relay {
+                    relay.resized();
+                }
+                // The kernel tells only those that have the real terminal.
+                if self.control.own_group() {
+                    send(number(self.pid), Signal::WINCH);
+                }
+            }
+            signal_hook::consts::SIGCONT => {
+                self.control.hand_over(self.pid);
+                if matches!(self.control, Control::Handed { .. }) {
+                    let _ = rustix::process::kill_process_group(self.pid, Signal::CONT);
+                }
+            }
+            signal if PASSED_ON.contains(&signal) => {
+                self.forwarded = Some(signal);
+                // The terminal has sent it to everybody in the group already.
+                let has_it = arrived.by_terminal && !self.control.own_group();
+                if !has_it && let Some(signal) = Signal::from_named_raw(signal) {
+                    send(number(self.pid), signal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note of every process that has ended or stopped.
+    fn reap(&mut self) {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+        while let Ok(Some((pid, status))) = rustix::process::wait(options) {
+            if pid == self.pid {
+                if let Some(code) = status.exit_status() {
+                    self.ended = Some(Ended::Exited(code));
+                } else if let Some(signal) = status.terminating_signal() {
+                    self.ended = Some(Ended::Signaled(signal));
+                } else if status.stopped() {
+                    self.stop_with_it();
+                }
+            } else if let Some(signal) = status.terminating_signal() {
+                self.orphans.push((number(pid), signal));
+                self.orphans.truncate(64);
+            }
+        }
+    }
+
+    /// The training was stopped from its terminal: brimful stops too, so that the shell has its prompt back.
+    fn stop_with_it(&mut self) {
+        if !matches!(self.control, Control::Handed { .. }) {
+            return;
+        }
+        if let Some(relay) = &self.relay {
+            relay.take_down();
+        }
+        self.control.take_back(self.pid);
+        terminal::stop_here();
+        // Let go on again: `fg` has given the terminal to brimful, `bg` has not.
+        self.control.hand_over(self.pid);
+        let _ = rustix::process::kill_process_group(self.pid, Signal::CONT);
+        self.status_at = None;
+    }
+
+    /// Takes one sample and does what follows from it; says when to look again.
+    fn look(&mut self, hook: Option<&mut Staged>) -> Duration {
+        if let Some(hook) = hook
+            && self.hook_at.elapsed() >= HOOK_EVERY
+        {
+            self.hook_at = Instant::now();
+            self.take_hook_lines(hook);
+        }
+        let sample = self.sampler.sample(&self.contained, &self.loaders);
+        self.n_samples += 1;
+        self.keep_peaks(&sample);
+        let alarms = self.watch.observe(&sample);
+        if !alarms.is_empty() {
+            // The processes at this moment are what an explanation will want.
+            self.sampler.look_closely();
+        }
+        self.record_sample(&sample, !alarms.is_empty());
+        for alarm in &alarms {
+            self.recorder.write(&Line::Alarm(alarm.clone()));
+            self.tell(&Notice::Alarm(alarm));
+        }
+        let action = next_action(&self.settings.rules, self.watch.state());
+        if action != Action::KeepWatching {
+            self.act(&action, sample.at_ms);
+        }
+        self.show_status(&sample);
+        self.write_metrics(&sample);
+        self.last = Some(sample);
+        if let Some(problem) = self.recorder.take_problem() {
+            self.gap(&problem);
+        }
+        self.reap();
+        next_interval(self.watch.state())
+    }
+
+    pub(crate) fn take_hook_lines(&mut self, hook: &mut Staged) {
+        for line in hook.new_lines() {
+            if let HookLine::Loader(loader) = &line {
+                // Each epoch makes new workers; the newest ones of a loader count.
+                self.loaders
+                    .retain(|known| (known.pid, known.loader) != (loader.pid, loader.loader));
+                self.loaders.push(loader.clone());
+                let extra = self.loaders.len().saturating_sub(64);
+                self.loaders.drain(..extra);
+            }
+            self.recorder.write(&Line::Hook(line));
+        }
+    }
+
+    fn keep_peaks(&mut self, sample: &Sample) {
+        let peaks = &mut self.peaks;
+        if let Some(host) = &sample.host {
+            if peaks.host_used.is_none_or(|peak| host.used > peak) {
+                peaks.host_used = Some(host.used);
+                peaks.host_used_at_ms = Some(sample.at_ms);
+            }
+            let least = peaks
+                .least_headroom
+                .map_or(host.headroom, |least| least.min(host.headroom));
+            peaks.least_headroom = Some(least);
+        }
+        if let Some(shm) = &sample.shm {
+            peaks.shm_used = peaks.shm_used.max(Some(shm.used));
+        }
+        for gpu in &sample.gpus {
+            match peaks
+                .gpu_used
+                .iter_mut()
+                .find(|(index, _)| *index == gpu.index)
+            {
+                Some((_, peak)) => *peak = (*peak).max(gpu.used),
+                None => peaks.gpu_used.push((gpu.index, gpu.used)),
+            }
+        }
+    }
+
+    fn record_sample(&mut self, sample: &Sample, now: bool) {
+        let pending = match self.pending.take() {
+            Some(pending) => merged(&pending, sample),
+            None => sample.clone(),
+        };
+        let due = self
+            .recorded_at
+            .is_none_or(|at| at.elapsed() >= RECORD_EVERY);
+        if due || now {
+            self.recorder.write(&Line::Sample(pending));
+            self.recorded_at = Some(Instant::now());
+        } else {
+            self.pending = Some(pending);
+        }
+    }
+
+    fn act(&mut self, action: &Action, at_ms: u64) {
+        let dry_run = self.settings.dry_run;
+        let done = match action {
+            Action::KeepWatching => return,
+            Action::AskForCheckpoint { .. } => self.ask_for_checkpoint(),
+            Action::AskToStop { reason } => {
+                if !dry_run {
+                    self.stopped_by_us
+                        .get_or_insert_with(|| (reason.clone(), None));
+                    send(number(self.pid), Signal::TERM);
+                }
+                format!("SIGTERM to process {}", number(self.pid))
+            }
+            Action::Kill { reason } => {
+                if !dry_run {
+                    self.stopped_by_us
+                        .get_or_insert_with(|| (reason.clone(), None));
+                    self.contained.kill_all(self.sampler.processes());
+                }
+                "SIGKILL to every process of the job".into()
+            }
+        };
+        let line = ActionLine {
+            at_ms,
+            action: action.clone(),
+            dry_run,
+            done,
+        };
+        self.recorder.write(&Line::Action(line.clone()));
+        self.watch.acted(action, at_ms);
+        self.tell(&Notice::Action(&line));
+    }
+
+    /// Sends the checkpoint signal to whoever has a handler for it: to anybody else it would be the end.
+    fn ask_for_checkpoint(&mut self) -> String {
+        let signal = self.settings.checkpoint_signal;
+        let name = signal_name(signal);
+        let processes = self.sampler.processes();
+        let main = number(self.pid);
+        let mut takers: Vec<u32> = Vec::new();
+        if processes.catches(main, signal) == Some(true) {
+            takers.push(main);
+        } else {
+            // A launcher: its ranks may know the signal.
+            takers.extend(
+                self.contained
+                    .processes(processes)
+                    .iter()
+                    .map(|process| process.pid)
+                    .filter(|pid| processes.catches(*pid, signal) == Some(true)),
+            );
+        }
+        if takers.is_empty() {
+            return format!("nothing: no process of the job has a handler for {name}");
+        }
+        if !self.settings.dry_run
+            && let Some(signal) = Signal::from_named_raw(signal)
+        {
+            for pid in &takers {
+                send(*pid, signal);
+            }
+        }
+        let list: Vec<String> = takers.iter().map(u32::to_string).collect();
+        let noun = if list.len() == 1 {
+            "process"
+        } else {
+            "processes"
+        };
+        format!("{name} to {noun} {}", list.join(", "))
+    }
+
+    fn show_status(&mut self, sample: &Sample) {
+        let Some(relay) = &self.relay else { return };
+        let due = self.status_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY);
+        if !self.status_line || !due || self.started.elapsed() < STATUS_AFTER {
+            return;
+        }
+        self.status_at = Some(Instant::now());
+        relay.show(self.audience.status(sample, self.watch.state()));
+        let rows = relay.rows_in_use();
+        if rows != self.rows_told {
+            self.rows_told = rows;
+            if let Some(keeper) = &self.keeper {
+                keeper.status_line_is_up(rows);
+            }
+        }
+    }
+
+    fn write_metrics(&mut self, sample: &Sample) {
+        let Some(path) = &self.settings.metrics_file else {
+            return;
+        };
+        if self
+            .metrics_at
+            .is_some_and(|at| at.elapsed() < METRICS_EVERY)
+        {
+            return;
+        }
+        let first = self.metrics_at.is_none();
+        self.metrics_at = Some(Instant::now());
+        if let Err(error) = metrics::write(path, &self.id, sample)
+            && first
+        {
+            let message = format!("{} cannot be written: {error}", path.display());
+            self.gap(&message);
+        }
+    }
+
+    pub(crate) fn gap(&mut self, message: &str) {
+        self.recorder.write(&Line::Gap(GapLine {
+            at_ms: self.sampler.at_ms(),
+            message: message.to_owned(),
+        }));
+        self.tell(&Notice::Gap(message));
+    }
+
+    fn tell(&mut self, notice: &Notice<'_>) {
+        let Some(line) = self.audience.line(notice) else {
+            return;
+        };
+        match &self.relay {
+            Some(relay) if self.speaks_through_relay => relay.say(line),
+            _ => self.audience.print(&line),
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    signal_hook::low_level::signal_name(signal)
+        .map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
+fn words_of(payload: &(dyn Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
+}

@@ -1,0 +1,281 @@
+//! Takes samples: cheap figures every time, expensive ones seldom.
+
+use std::time::{Duration, Instant};
+
+use brimful::fact::Fact;
+use brimful::record::{KernelCounts, LoaderLine};
+use brimful::units::Bytes;
+use brimful::watch::{GpuSample, HostSample, ProcessSample, Sample, SharedMemorySample, Stall};
+use brimful_probe::{GpuMeter, GroupCounts, Meter, ProcessFacts, Processes, StallTotals};
+
+use crate::contain::Containment;
+use crate::gauge;
+use crate::kernel_log::KernelLog;
+use crate::roles::{self, ProcessHints};
+
+/// Processes whose pages are counted at one look; a job with more shows the others by their cheap figures.
+const MOST_COUNTED: usize = 128;
+/// The kernel walks over every page of every process: at most this share of the time.
+const SHARE_FOR_PROCESSES: u32 = 500;
+const PROCESSES_EVERY: Duration = Duration::from_secs(10);
+const GPUS_EVERY: Duration = Duration::from_secs(1);
+
+/// Reads the machine for one attempt.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    meter: Meter,
+    processes: Processes,
+    gpus: Option<GpuMeter>,
+    gauges: Option<std::path::PathBuf>,
+    started: Instant,
+    last_stall: Option<(Instant, StallTotals)>,
+    gpus_due: Instant,
+    last_gpus: Vec<GpuSample>,
+    processes_due: Instant,
+    /// Anonymous memory of the whole tree, where no group counts it.
+    tree_used: Option<Bytes>,
+    main_pid: u32,
+    counts_at_start: CountsAtStart,
+    kernel_log: Option<KernelLog>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CountsAtStart {
+    own: GroupCounts,
+    around: GroupCounts,
+    machine: Option<u64>,
+}
+
+impl Sampler {
+    pub(crate) fn new(meter: Meter, gpus: Option<GpuMeter>, started: Instant) -> Sampler {
+        Sampler {
+            meter,
+            processes: Processes::live(),
+            gpus,
+            gauges: None,
+            started,
+            last_stall: None,
+            gpus_due: started,
+            last_gpus: Vec::new(),
+            processes_due: started + Duration::from_secs(2),
+            tree_used: None,
+            main_pid: 0,
+            counts_at_start: CountsAtStart::default(),
+            kernel_log: KernelLog::open(),
+        }
+    }
+
+    /// Begins with an attempt: what the kernel counts from here on is the attempt's.
+    pub(crate) fn begin(&mut self, contained: &Containment, gauges: Option<std::path::PathBuf>) {
+        self.gauges = gauges;
+        self.counts_at_start = self.counts_now(contained);
+    }
+
+    pub(crate) fn watch_process(&mut self, main_pid: u32) {
+        self.main_pid = main_pid;
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub(crate) fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// Looks at the processes at the next sample, whenever the last look was.
+    pub(crate) fn look_closely(&mut self) {
+        let soon = Instant::now();
+        self.processes_due = self.processes_due.min(soon);
+    }
+
+    pub(crate) fn sample(&mut self, contained: &Containment, loaders: &[LoaderLine]) -> Sample {
+        let now = Instant::now();
+        let processes = if now >= self.processes_due {
+            let found = self.process_samples(contained, loaders);
+            let cost = now.elapsed();
+            self.processes_due = now + PROCESSES_EVERY.max(cost * SHARE_FOR_PROCESSES);
+            found
+        } else {
+            Vec::new()
+        };
+        if now >= self.gpus_due {
+            self.last_gpus = self.gpu_samples(contained);
+            self.gpus_due = now + GPUS_EVERY;
+        }
+        Sample {
+            at_ms: self.at_ms(),
+            host: self.host(contained),
+            shm: self.shm(),
+            stall: self.stall(contained, now),
+            gpus: self.last_gpus.clone(),
+            processes,
+            gauges: self
+                .gauges
+                .as_deref()
+                .map(gauge::read_all)
+                .unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn at_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn host(&mut self, contained: &Containment) -> Option<HostSample> {
+        let brim = self.meter.brim();
+        let brim = brim.known()?;
+        let headroom = *brim.headroom.known()?;
+        let group = contained.counting_group();
+        let used = match group {
+            Some(group) => self.meter.usage(group).known()?.unreclaimable(),
+            None => self
+                .tree_used
+                .unwrap_or_else(|| brim.limit.saturating_sub(headroom)),
+        };
+        Some(HostSample {
+            used,
+            limit: brim.limit,
+            headroom,
+            swapped: group.and_then(|group| self.meter.swapped(group)),
+        })
+    }
+
+    fn shm(&self) -> Option<SharedMemorySample> {
+        let space = self.meter.shm();
+        let space = space.known()?;
+        Some(SharedMemorySample {
+            used: space.total.saturating_sub(space.free),
+            total: space.total,
+        })
+    }
+
+    fn stall(&mut self, contained: &Containment, now: Instant) -> Option<Stall> {
+        let totals = self.meter.stall(contained.counting_group())?;
+        let (then, before) = self.last_stall.replace((now, totals))?;
+        let elapsed_us = now.duration_since(then).as_micros();
+        if elapsed_us == 0 {
+            return None;
+        }
+        let percent = |now: u64, before: u64| {
+            let share = now.saturating_sub(before) as f64 / elapsed_us as f64 * 100.0;
+            (share.clamp(0.0, 100.0) * 10.0).round() / 10.0
+        };
+        Some(Stall {
+            some_percent: percent(totals.some_us, before.some_us),
+            full_percent: percent(totals.full_us, before.full_us),
+        })
+    }
+
+    fn gpu_samples(&self, contained: &Containment) -> Vec<GpuSample> {
+        let Some(gpus) = &self.gpus else {
+            return Vec::new();
+        };
+        let ours: Vec<u32> = contained
+            .processes(&self.processes)
+            .iter()
+            .map(|process| process.pid)
+            .collect();
+        gpus.read()
+            .into_iter()
+            .map(|card| {
+                let mut sample = GpuSample {
+                    index: card.index,
+                    used: card.used,
+                    total: card.total,
+                    ..GpuSample::default()
+                };
+                for process in card.processes.known().into_iter().flatten() {
+                    let held = process.used.known().copied();
+                    if ours.contains(&process.pid) {
+                        let so_far = sample.ours.unwrap_or_default();
+                        sample.ours = held.map(|held| so_far.saturating_add(held));
+                    } else {
+                        sample.others.push((process.pid, held));
+                    }
+                }
+                sample
+            })
+            .collect()
+    }
+
+    fn process_samples(
+        &mut self,
+        contained: &Containment,
+        loaders: &[LoaderLine],
+    ) -> Vec<ProcessSample> {
+        let facts = contained.processes(&self.processes);
+        let hints: Vec<ProcessHints> = facts.iter().map(|process| self.hints(process)).collect();
+        let roles = roles::of(self.main_pid, &hints, loaders);
+        let mut fair_share = Bytes::ZERO;
+        let samples = facts
+            .into_iter()
+            .zip(roles)
+            .take(MOST_COUNTED)
+            .filter_map(|(process, role)| {
+                let memory = self.processes.memory(process.pid)?;
+                fair_share = fair_share.saturating_add(memory.proportional);
+                Some(ProcessSample {
+                    pid: process.pid,
+                    role,
+                    name: process.name,
+                    private: memory.private,
+                    shared: memory.shared,
+                    swapped: memory.swapped,
+                })
+            })
+            .collect();
+        if contained.counting_group().is_none() {
+            self.tree_used = Some(fair_share);
+        }
+        samples
+    }
+
+    fn hints(&self, process: &ProcessFacts) -> ProcessHints {
+        ProcessHints {
+            pid: process.pid,
+            parent: process.parent,
+            arguments: self.processes.arguments(process.pid),
+            local_rank: self
+                .processes
+                .variables(process.pid, &["LOCAL_RANK"])
+                .get("LOCAL_RANK")
+                .and_then(|rank| rank.parse().ok()),
+        }
+    }
+
+    fn counts_now(&self, contained: &Containment) -> CountsAtStart {
+        let own = contained.counting_group();
+        let around = match self.meter.own_group() {
+            Fact::Known(group) => self.meter.counts(&group),
+            Fact::Missing(_) => GroupCounts::default(),
+        };
+        CountsAtStart {
+            own: own
+                .map(|group| self.meter.counts(group))
+                .unwrap_or_default(),
+            around,
+            machine: self.meter.machine_oom_kills(),
+        }
+    }
+
+    /// What the kernel has counted since [`Sampler::begin`].
+    pub(crate) fn kernel_counts(&mut self, contained: &Containment) -> KernelCounts {
+        let now = self.counts_now(contained);
+        let before = self.counts_at_start;
+        let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        KernelCounts {
+            oom_kills: since(now.own.oom_kills, before.own.oom_kills),
+            oom_group_kills: since(now.own.oom_group_kills, before.own.oom_group_kills),
+            oom_kills_around: since(now.around.oom_kills, before.around.oom_kills)
+                .max(since(now.machine, before.machine)),
+            limit_hits: since(now.own.limit_hits, before.own.limit_hits)
+                .max(since(now.around.limit_hits, before.around.limit_hits)),
+            log: self
+                .kernel_log
+                .as_mut()
+                .map(KernelLog::about_memory)
+                .unwrap_or_default(),
+        }
+    }
+}

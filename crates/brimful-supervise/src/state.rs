@@ -1,0 +1,279 @@
+//! Where runs are kept, and what became of them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brimful::record::{Line, Record, RecordUnreadable, VerdictLine};
+
+use crate::explained::{self, explain_record};
+use crate::recorder::{self, FILE_NAME};
+
+/// A list of runs is read in full; nobody keeps more.
+const MOST_RUNS: usize = 100_000;
+
+/// The folder in which runs are kept.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    pub folder: PathBuf,
+}
+
+/// One run on disk.
+#[derive(Clone, Debug)]
+pub struct StoredRun {
+    pub id: String,
+    pub folder: PathBuf,
+}
+
+/// No run of that name.
+#[derive(Debug, thiserror::Error)]
+pub enum RunNotFound {
+    #[error("no run has been recorded in `{}`", folder.display())]
+    None { folder: PathBuf },
+    #[error("expected the id of a run in `{}`, found `{found}`", folder.display())]
+    Unknown { folder: PathBuf, found: String },
+    #[error("`{found}` fits several runs: {candidates}")]
+    Several { found: String, candidates: String },
+}
+
+impl StateDir {
+    /// The folder that was named, or the one for state by the XDG convention.
+    ///
+    /// `given` is `--state-dir` or `BRIMFUL_STATE_DIR`, `xdg` is `XDG_STATE_HOME`, `home` is `HOME`.
+    pub fn choose(
+        given: Option<PathBuf>,
+        xdg: Option<PathBuf>,
+        home: Option<PathBuf>,
+    ) -> Option<StateDir> {
+        let folder = given
+            .or_else(|| {
+                // The convention says to ignore a path that is not absolute.
+                let xdg = xdg.filter(|path| path.is_absolute());
+                Some(xdg?.join("brimful"))
+            })
+            .or_else(|| Some(home?.join(".local/state/brimful")))?;
+        Some(StateDir { folder })
+    }
+
+    fn runs_folder(&self) -> PathBuf {
+        self.folder.join("runs")
+    }
+
+    /// A folder for a new run, named by its moment.
+    pub(crate) fn new_run(&self, started_unix_ms: u64) -> io::Result<StoredRun> {
+        let runs = self.runs_folder();
+        fs::create_dir_all(&runs)?;
+        let stamp = time_stamp(started_unix_ms);
+        for attempt in 0..1000_u32 {
+            let salt = u64::from(std::process::id()) ^ started_unix_ms ^ (u64::from(attempt) << 7);
+            let id = format!("{stamp}-{:04x}", salt & 0xffff);
+            let folder = runs.join(&id);
+            match fs::create_dir(&folder) {
+                Ok(()) => return Ok(StoredRun { id, folder }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Every run, newest first.
+    pub fn runs(&self) -> Vec<StoredRun> {
+        let Ok(entries) = fs::read_dir(self.runs_folder()) else {
+            return Vec::new();
+        };
+        let mut runs: Vec<StoredRun> = entries
+            .flatten()
+            .take(MOST_RUNS)
+            .filter(|entry| entry.path().join(FILE_NAME).is_file())
+            .filter_map(|entry| {
+                Some(StoredRun {
+                    id: entry.file_name().into_string().ok()?,
+                    folder: entry.path(),
+                })
+            })
+            .collect();
+        runs.sort_by(|a, b| b.id.cmp(&a.id));
+        runs
+    }
+
+    /// The run of this id or the beginning or end of one; the newest where none is named.
+    pub fn find(&self, id: Option<&str>) -> Result<StoredRun, RunNotFound> {
+        let runs = self.runs();
+        let folder = self.folder.clone();
+        let Some(id) = id else {
+            return runs.into_iter().next().ok_or(RunNotFound::None { folder });
+        };
+        if let Some(run) = runs.iter().find(|run| run.id == id) {
+            return Ok(run.clone());
+        }
+        let fits: Vec<&StoredRun> = runs
+            .iter()
+            .filter(|run| run.id.starts_with(id) || run.id.ends_with(id))
+            .collect();
+        match fits.as_slice() {
+            [] => Err(RunNotFound::Unknown {
+                folder,
+                found: id.to_owned(),
+            }),
+            [run] => Ok((*run).clone()),
+            several => Err(RunNotFound::Several {
+                found: id.to_owned(),
+                candidates: several
+                    .iter()
+                    .take(5)
+                    .map(|run| run.id.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    }
+
+    /// The newest run of this place whose record has no end and that nobody was told about; explained, and marked as
+    /// told.
+    pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<(StoredRun, Record)> {
+        // Looking through the last few is enough: each start tells what it finds.
+        for run in self.runs().into_iter().filter(|run| run.id != but).take(8) {
+            let Ok(record) = run.read() else { continue };
+            if record.run.folder != place {
+                continue;
+            }
+            let open = record.last_attempt().is_none_or(|last| last.end.is_none());
+            let told = record
+                .last_attempt()
+                .is_some_and(|last| last.verdict.is_some());
+            if !open || told || run.is_running() {
+                return None;
+            }
+            let verdict = explain_record(&record, Some(&run.folder));
+            let line = Line::Verdict(VerdictLine { at_ms: 0, verdict });
+            if recorder::append(&run.record_path(), &[line]).is_err() {
+                return None;
+            }
+            let record = run.read().ok()?;
+            return Some((run, record));
+        }
+        None
+    }
+}
+
+impl StoredRun {
+    pub fn record_path(&self) -> PathBuf {
+        self.folder.join(FILE_NAME)
+    }
+
+    /// Its record; with what a killed brimful left beside it, where the record has no end.
+    pub fn read(&self) -> Result<Record, RecordUnreadable> {
+        let mut record = Record::read(File::open(self.record_path())?)?;
+        explained::add_what_was_left(&mut record, &self.folder);
+        Ok(record)
+    }
+
+    /// Whether brimful still watches it.
+    pub fn is_running(&self) -> bool {
+        recorder::is_being_written(&self.record_path())
+    }
+}
+
+/// `2026-11-15T10-05-12`, so that names sort by time and are harmless in every file system. UTC.
+fn time_stamp(unix_ms: u64) -> String {
+    let (date, seconds) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
+    let (year, month, day) = civil(date);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}-{:02}-{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// Year, month and day of a number of days since 1970, by the Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Counted from 1 March of year 0, so that the leap day is the last of its year.
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Where a folder may be told as the same place again.
+pub(crate) fn place_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_named_by_the_calendar() {
+        assert_eq!(time_stamp(0), "1970-01-01T00-00-00");
+        assert_eq!(time_stamp(951_782_399_000), "2000-02-28T23-59-59");
+        assert_eq!(time_stamp(951_782_400_000), "2000-02-29T00-00-00");
+        assert_eq!(time_stamp(1_794_736_521_000), "2026-11-15T09-55-21");
+    }
+
+    #[test]
+    fn the_folder_follows_the_convention() {
+        let choose = |given: Option<&str>, xdg: Option<&str>, home: Option<&str>| {
+            StateDir::choose(
+                given.map(Into::into),
+                xdg.map(Into::into),
+                home.map(Into::into),
+            )
+            .map(|state| state.folder.display().to_string())
+        };
+        assert_eq!(
+            choose(Some("x"), Some("/y"), Some("/z")).as_deref(),
+            Some("x")
+        );
+        assert_eq!(
+            choose(None, Some("/y"), Some("/z")).as_deref(),
+            Some("/y/brimful")
+        );
+        assert_eq!(
+            choose(None, Some("relative"), Some("/z")).as_deref(),
+            Some("/z/.local/state/brimful")
+        );
+        assert_eq!(choose(None, None, None), None);
+    }
+
+    #[test]
+    fn runs_are_found_by_a_part_of_their_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir {
+            folder: folder.path().to_owned(),
+        };
+        assert!(matches!(state.find(None), Err(RunNotFound::None { .. })));
+        for at in [0, 1000, 2_000_000] {
+            let run = state.new_run(at).unwrap();
+            fs::write(run.record_path(), "").unwrap();
+        }
+        assert!(
+            state
+                .find(None)
+                .unwrap()
+                .id
+                .starts_with("1970-01-01T00-33-20")
+        );
+        assert!(state.find(Some("1970-01-01T00-33")).is_ok());
+        assert!(matches!(
+            state.find(Some("1970")),
+            Err(RunNotFound::Several { .. })
+        ));
+        assert!(matches!(
+            state.find(Some("2026")),
+            Err(RunNotFound::Unknown { .. })
+        ));
+    }
+}

@@ -1,0 +1,175 @@
+//! Where the training writes, and where that goes.
+//!
+//! A stream that is a terminal becomes a terminal of our own in between, so progress bars live. A regular file is handed
+//! down as it is and read at the end. Everything else is a pipe.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Stdio;
+
+use brimful::record::Stream;
+use rustix::fs::{FileType, fstat};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    OptionalActions, OutputModes, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
+
+/// One way from the training to where brimful's own output goes.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) stream: Stream,
+    /// What the training writes comes out here.
+    pub(crate) source: OwnedFd,
+    /// And goes here.
+    pub(crate) destination: OwnedFd,
+    pub(crate) is_terminal: bool,
+}
+
+/// A regular file that the training writes by itself.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub(crate) stream: Stream,
+    pub(crate) file: File,
+    /// Where its part of the file begins.
+    pub(crate) from: u64,
+}
+
+/// Both output streams of the training.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    pub(crate) ways: Vec<Way>,
+    pub(crate) direct: Vec<Direct>,
+    pub(crate) stdout: Stdio,
+    pub(crate) stderr: Stdio,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Terminal,
+    File,
+    Other,
+}
+
+impl Streams {
+    pub(crate) fn open() -> io::Result<Streams> {
+        let (stdout, stderr) = (rustix::stdio::stdout(), rustix::stdio::stderr());
+        let (out_kind, err_kind) = (kind(stdout), kind(stderr));
+        // Two streams into one place keep their order only if they travel together.
+        let together = out_kind == err_kind && same(stdout, stderr);
+        let mut streams = Streams {
+            ways: Vec::new(),
+            direct: Vec::new(),
+            stdout: Stdio::inherit(),
+            stderr: Stdio::inherit(),
+        };
+        if together {
+            let (out, err) = streams.add(Stream::Both, stdout, out_kind, true)?;
+            streams.stdout = out;
+            streams.stderr = err.unwrap_or_else(Stdio::inherit);
+        } else {
+            streams.stdout = streams.add(Stream::Stdout, stdout, out_kind, false)?.0;
+            streams.stderr = streams.add(Stream::Stderr, stderr, err_kind, false)?.0;
+        }
+        Ok(streams)
+    }
+
+    /// Everything as brimful has it itself.
+    pub(crate) fn inherited() -> Streams {
+        Streams {
+            ways: Vec::new(),
+            direct: Vec::new(),
+            stdout: Stdio::inherit(),
+            stderr: Stdio::inherit(),
+        }
+    }
+
+    fn add(
+        &mut self,
+        stream: Stream,
+        destination: BorrowedFd<'_>,
+        kind: Kind,
+        twice: bool,
+    ) -> io::Result<(Stdio, Option<Stdio>)> {
+        if kind == Kind::File {
+            // Opened anew for reading: the one we have may be for writing only.
+            let raw = std::os::fd::AsRawFd::as_raw_fd(&destination);
+            if let Ok(file) = File::open(format!("/proc/self/fd/{raw}")) {
+                let from = file.metadata().map_or(0, |facts| facts.len());
+                self.direct.push(Direct { stream, file, from });
+            }
+            return Ok((Stdio::inherit(), None));
+        }
+        let (source, end) = if kind == Kind::Terminal {
+            terminal_like(destination)?
+        } else {
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?
+        };
+        let second = if twice { Some(end.try_clone()?) } else { None };
+        self.ways.push(Way {
+            stream,
+            source,
+            destination: destination.try_clone_to_owned()?,
+            is_terminal: kind == Kind::Terminal,
+        });
+        Ok((end.into(), second.map(Into::into)))
+    }
+}
+
+/// A terminal of our own, as large as the one that it stands for.
+fn terminal_like(real: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+    // The real terminal turns newlines into what it needs; ours hands everything on as it is.
+    let mut modes = tcgetattr(real).or_else(|_| tcgetattr(&theirs))?;
+    modes.output_modes &= !OutputModes::OPOST;
+    tcsetattr(&theirs, OptionalActions::Now, &modes)?;
+    if let Ok(size) = tcgetwinsize(real) {
+        let _ = tcsetwinsize(&ours, size);
+    }
+    Ok((ours, theirs))
+}
+
+/// Gives our terminal the size of the real one, less the rows that we keep.
+pub(crate) fn follow_size(way: &Way, rows_kept: u16) -> Option<Winsize> {
+    let size = tcgetwinsize(&way.destination).ok()?;
+    let shown = Winsize {
+        ws_row: size.ws_row.saturating_sub(rows_kept).max(1),
+        ..size
+    };
+    let _ = tcsetwinsize(&way.source, shown);
+    Some(size)
+}
+
+fn kind(stream: BorrowedFd<'_>) -> Kind {
+    if isatty(stream) {
+        return Kind::Terminal;
+    }
+    match fstat(stream) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Kind::File,
+        _ => Kind::Other,
+    }
+}
+
+fn same(a: impl AsFd, b: impl AsFd) -> bool {
+    match (fstat(a), fstat(b)) {
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    }
+}
+
+/// Whether a stream of ours is one end of a pipe: then others of the same job wait on it.
+pub(crate) fn any_pipe() -> bool {
+    [
+        rustix::stdio::stdin(),
+        rustix::stdio::stdout(),
+        rustix::stdio::stderr(),
+    ]
+    .into_iter()
+    .any(|stream| {
+        fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+    })
+}

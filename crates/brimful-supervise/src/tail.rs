@@ -1,0 +1,179 @@
+//! The end of what the training printed, kept in memory and beside the record.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use brimful::record::{OutputLine, Stream};
+
+use crate::streams::Direct;
+
+/// A traceback of a large model with its chained causes fits; so does the last screen of every rank.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The last of one stream.
+///
+/// On disk it is two files that take turns, so that the last 64 KiB survive the end of everything without a file that
+/// grows or is rewritten.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    stream: Stream,
+    bytes: Vec<u8>,
+    folder: Option<PathBuf>,
+    file: Option<File>,
+    written: usize,
+    turn: u8,
+}
+
+impl Tail {
+    pub(crate) fn new(stream: Stream, folder: Option<&Path>) -> Tail {
+        let mut tail = Tail {
+            stream,
+            bytes: Vec::new(),
+            folder: folder.map(Path::to_owned),
+            file: None,
+            written: 0,
+            turn: 0,
+        };
+        tail.next_file();
+        tail
+    }
+
+    pub(crate) fn push(&mut self, new: &[u8]) {
+        if let Some(file) = &mut self.file
+            && file.write_all(new).is_ok()
+        {
+            self.written += new.len();
+            if self.written >= KEPT_BYTES {
+                self.turn = 1 - self.turn;
+                self.next_file();
+            }
+        }
+        self.bytes.extend_from_slice(new);
+        if self.bytes.len() > 2 * KEPT_BYTES {
+            let extra = self.bytes.len() - KEPT_BYTES;
+            self.bytes.drain(..extra);
+        }
+    }
+
+    pub(crate) fn line(&self, at_ms: u64) -> OutputLine {
+        OutputLine {
+            at_ms,
+            stream: self.stream,
+            tail: text_of(&self.bytes),
+        }
+    }
+
+    /// Forgets the files: what they hold is in the record now.
+    pub(crate) fn remove_files(&mut self) {
+        self.file = None;
+        for turn in 0..2 {
+            if let Some(path) = self.path(turn) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+
+    fn next_file(&mut self) {
+        self.written = 0;
+        self.file = self.path(self.turn).and_then(|path| {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(path)
+                .ok()
+        });
+    }
+
+    fn path(&self, turn: u8) -> Option<PathBuf> {
+        self.folder
+            .as_ref()
+            .map(|folder| file_of(folder, self.stream, turn))
+    }
+}
+
+fn file_of(folder: &Path, stream: Stream, turn: u8) -> PathBuf {
+    let name = match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+        Stream::Both => "output",
+    };
+    folder.join(format!("{name}.{turn}.tail"))
+}
+
+/// The tails that a killed brimful left beside its record.
+pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
+    [Stream::Stdout, Stream::Stderr, Stream::Both]
+        .into_iter()
+        .filter_map(|stream| {
+            let mut files: Vec<(std::time::SystemTime, Vec<u8>)> = (0..2)
+                .filter_map(|turn| {
+                    let path = file_of(folder, stream, turn);
+                    let changed = std::fs::metadata(&path).ok()?.modified().ok()?;
+                    let mut bytes = Vec::new();
+                    File::open(path)
+                        .ok()?
+                        .take(4 * KEPT_BYTES as u64)
+                        .read_to_end(&mut bytes)
+                        .ok()?;
+                    Some((changed, bytes))
+                })
+                .collect();
+            files.sort_by_key(|(changed, _)| *changed);
+            let bytes: Vec<u8> = files.into_iter().flat_map(|(_, bytes)| bytes).collect();
+            (!bytes.is_empty()).then(|| OutputLine {
+                at_ms: 0,
+                stream,
+                tail: text_of(&bytes),
+            })
+        })
+        .collect()
+}
+
+/// The end of a file that the training wrote by itself.
+pub(crate) fn of_file(direct: &mut Direct, at_ms: u64) -> Option<OutputLine> {
+    let length = direct.file.metadata().ok()?.len();
+    let from = direct
+        .from
+        .min(length)
+        .max(length.saturating_sub(KEPT_BYTES as u64));
+    direct.file.seek(SeekFrom::Start(from)).ok()?;
+    let mut bytes = Vec::new();
+    (&direct.file)
+        .take(KEPT_BYTES as u64)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Some(OutputLine {
+        at_ms,
+        stream: direct.stream,
+        tail: text_of(&bytes),
+    })
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    let from = bytes.len().saturating_sub(KEPT_BYTES);
+    String::from_utf8_lossy(&bytes[from..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_a_long_stream_is_kept_in_memory_and_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tail = Tail::new(Stream::Both, Some(folder.path()));
+        for number in 0..50_000 {
+            tail.push(format!("line {number}\n").as_bytes());
+        }
+        let kept = tail.line(7).tail;
+        assert!(kept.ends_with("line 49999\n"));
+        assert!(kept.len() <= KEPT_BYTES);
+        let left = left_behind(folder.path());
+        assert_eq!(left.len(), 1);
+        assert!(left[0].tail.ends_with("line 49999\n"));
+        tail.remove_files();
+        assert!(left_behind(folder.path()).is_empty());
+    }
+}

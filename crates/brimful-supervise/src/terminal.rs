@@ -1,0 +1,94 @@
+//! Job control: who has the terminal, and stopping together.
+//!
+//! On an interactive shell the training gets a process group of its own and the terminal with it, so Ctrl-C and Ctrl-Z
+//! reach it as without brimful, and a signal sent to brimful is passed on once. In a pipeline or a script, brimful shares
+//! its group with others; then the training stays in that group, and the terminal reaches all of them by itself.
+
+use std::fs::{File, OpenOptions};
+
+use brimful_probe::Processes;
+use rustix::process::{Pid, Signal, getpgrp};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use crate::streams::any_pipe;
+
+/// How signals from the terminal find the training.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// The training has a group of its own and is handed the terminal.
+    Handed { terminal: File },
+    /// The training is in brimful's group; the terminal reaches both.
+    Shared,
+    /// There is no terminal.
+    None,
+}
+
+impl Control {
+    pub(crate) fn choose() -> Control {
+        let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+            return Control::None;
+        };
+        if any_pipe() || !alone_in_group() {
+            Control::Shared
+        } else {
+            Control::Handed { terminal }
+        }
+    }
+
+    pub(crate) fn own_group(&self) -> bool {
+        !matches!(self, Control::Shared)
+    }
+
+    /// Hands the terminal to the training, if brimful has it now.
+    pub(crate) fn hand_over(&self, to: Pid) {
+        if let Control::Handed { terminal } = self
+            && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
+        {
+            let _ = tcsetpgrp(terminal, to);
+        }
+    }
+
+    /// Takes the terminal back from the training.
+    pub(crate) fn take_back(&self, from: Pid) {
+        if let Control::Handed { terminal } = self
+            && tcgetpgrp(terminal).is_ok_and(|group| group == from)
+        {
+            let _ = tcsetpgrp(terminal, getpgrp());
+        }
+    }
+}
+
+/// Stops brimful itself as Ctrl-Z would have, until somebody lets it go on.
+pub(crate) fn stop_here() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
+/// Whether nobody else is in brimful's process group, such as the shell of a script.
+fn alone_in_group() -> bool {
+    let own = getpgrp();
+    let processes = Processes::live();
+    let us = std::process::id();
+    processes.all().iter().all(|process| {
+        process.pid == us
+            || process.is_zombie
+            || Pid::from_raw(i32::try_from(process.pid).unwrap_or(0)).is_none_or(|pid| {
+                rustix::process::getpgid(Some(pid)).is_ok_and(|group| group != own)
+            })
+    })
+}
+
+/// Holds off the signal that would stop brimful when it writes to a terminal that the training has, or takes it back.
+/// Programs started later begin with nothing held off.
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper of pthread_sigmask is among our dependencies"
+)]
+pub(crate) fn hold_off_terminal_stops() {
+    // SAFETY: the set is made by sigemptyset before it is used, lives on this stack, and the old one is not asked for.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
