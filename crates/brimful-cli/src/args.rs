@@ -74,6 +74,35 @@ pub enum Command {
                            Ends with 0 if at least one replay fits, with 99 if none does."
     )]
     Replay(ReplayArguments),
+    /// Run a training command, watch it, and explain its death
+    #[command(
+        long_about = "Run a training command, watch it, and explain its death.\n\n\
+                      Needs no configuration and no change of code. The command's terminal, signals, exit code and output \
+                      pass through. While it runs, brimful watches its memory against the nearest limit that kills, says \
+                      when the end is coming, and keeps a record. When it dies, one sentence says why, with what proves it.",
+        after_long_help = "Examples:\n  \
+                           brimful run -- python train.py --batch-size 64\n  \
+                           brimful run -- torchrun --nproc-per-node 2 train.py\n  \
+                           brimful run --on-pressure checkpoint --signal USR1 -- python train.py\n  \
+                           brimful run --on-pressure stop --dry-run -- python train.py\n\n\
+                           Ends with the command's own exit code, or 128 and the signal that ended it."
+    )]
+    Run(RunArguments),
+    /// Say why a run died: a run, a log, a CUDA memory snapshot, or pasted text
+    #[command(
+        long_about = "Say why a run died: a run, a log, a CUDA memory snapshot, or pasted text.\n\n\
+                      Names one cause out of a closed list, says how sure it is, shows what proves it and what to do, \
+                      cheapest first. Where the evidence does not decide, it says so, and what would settle it.",
+        after_long_help = "Examples:\n  \
+                           brimful explain                       the last run\n  \
+                           brimful explain 2026-11-15T10-05      a run by the beginning of its id\n  \
+                           brimful explain slurm-4711.out        a log\n  \
+                           brimful explain snapshot.pickle       torch.cuda.memory._dump_snapshot\n  \
+                           dmesg | tail -50 | brimful explain -"
+    )]
+    Explain(ExplainArguments),
+    /// List the runs that are recorded
+    Runs(RunsArguments),
     /// Print a completion script for a shell
     Completions(CompletionsArguments),
 }
@@ -202,6 +231,135 @@ pub struct ReplayArguments {
     /// The device of the record, if not the one with the longest history
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Default, Args)]
+pub struct StateArguments {
+    /// Keep records in this folder [default: $BRIMFUL_STATE_DIR, else $XDG_STATE_HOME/brimful]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// What `brimful run` accepts.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub state: StateArguments,
+
+    /// What to do when memory runs out: only say it, ask for a checkpoint, or end the training before the kernel does
+    #[arg(long, value_name = "WHAT", default_value = "warn")]
+    pub on_pressure: OnPressureChoice,
+
+    /// The signal that makes the training write a checkpoint; sent only to a process that has a handler for it
+    #[arg(long, value_name = "SIGNAL", default_value = "USR1")]
+    pub signal: CheckpointSignal,
+
+    /// Seconds from the checkpoint signal to SIGTERM, and from there to SIGKILL, where the brim leaves as many
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub grace: u64,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Do not look inside of the training: no steps, no DataLoaders, no CUDA allocator
+    #[arg(long)]
+    pub no_hook: bool,
+
+    /// Record every CUDA allocation, so that other allocator settings can be tried on a run that died
+    #[arg(long, conflicts_with = "no_hook")]
+    pub trace_allocations: bool,
+
+    /// Write figures for Prometheus to this file, as its node exporter collects them
+    #[arg(long, value_name = "FILE")]
+    pub metrics_file: Option<PathBuf>,
+
+    /// Show no status line
+    #[arg(long)]
+    pub no_status: bool,
+
+    /// Say nothing but why it died
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// The command, as you would start the training
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// What to do when memory runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnPressureChoice {
+    /// Say it
+    Warn,
+    /// Send the checkpoint signal, then let it go on
+    Checkpoint,
+    /// Send the checkpoint signal, wait, then end it
+    Stop,
+}
+
+/// A signal that a training may take as a wish for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckpointSignal {
+    #[value(name = "USR1", alias = "SIGUSR1", alias = "usr1")]
+    Usr1,
+    #[value(name = "USR2", alias = "SIGUSR2", alias = "usr2")]
+    Usr2,
+    #[value(name = "HUP", alias = "SIGHUP", alias = "hup")]
+    Hup,
+    #[value(name = "INT", alias = "SIGINT", alias = "int")]
+    Int,
+    #[value(name = "TERM", alias = "SIGTERM", alias = "term")]
+    Term,
+}
+
+impl CheckpointSignal {
+    pub(crate) fn number(self) -> i32 {
+        use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+        match self {
+            CheckpointSignal::Usr1 => SIGUSR1,
+            CheckpointSignal::Usr2 => SIGUSR2,
+            CheckpointSignal::Hup => SIGHUP,
+            CheckpointSignal::Int => SIGINT,
+            CheckpointSignal::Term => SIGTERM,
+        }
+    }
+}
+
+/// What `brimful explain` accepts.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// A run, a file, or - for standard input [default: the last run]
+    #[arg(value_name = "RUN|FILE|-")]
+    pub what: Option<String>,
+
+    #[command(flatten)]
+    pub state: StateArguments,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `brimful runs` accepts.
+#[derive(Debug, Args)]
+pub struct RunsArguments {
+    #[command(flatten)]
+    pub state: StateArguments,
+
+    /// Only the newest N
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
 
     /// Print one JSON document
     #[arg(long)]

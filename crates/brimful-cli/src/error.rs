@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use brimful::cards::UnknownCard;
 use brimful::profiles::UnknownProfile;
+use brimful::record::RecordUnreadable;
 use brimful::units::ImplausibleLimit;
 use brimful_allocsim::settings::SettingsError;
 use brimful_allocsim::version::VersionError;
 use brimful_probe::PlatformUnsupported;
 use brimful_rehearse::{PredictionError, RehearsalError};
+use brimful_supervise::{RunError, RunNotFound};
 
 use crate::exit::ExitStatus;
 
@@ -54,6 +56,26 @@ pub(crate) enum CommandError {
     EmptyRecord { path: PathBuf },
     #[error(transparent)]
     PlatformUnsupported(#[from] PlatformUnsupported),
+    #[error("neither --state-dir nor HOME says where runs are kept")]
+    NoStateDir,
+    #[error(transparent)]
+    NoSuchRun(#[from] RunNotFound),
+    #[error("run {id} is still going on")]
+    StillRunning { id: String },
+    #[error("`{}` is not a run record", path.display())]
+    Record {
+        path: PathBuf,
+        #[source]
+        source: RecordUnreadable,
+    },
+    #[error("`{program}` cannot be started")]
+    NotStarted {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Run(#[from] RunError),
     #[error("the document could not be written as JSON")]
     Json(#[from] serde_json::Error),
     #[error("standard output cannot be written")]
@@ -71,10 +93,16 @@ impl CommandError {
             | CommandError::Read { .. }
             | CommandError::Unreadable { .. }
             | CommandError::EmptyRecord { .. }
+            | CommandError::NoStateDir
+            | CommandError::NoSuchRun(_)
+            | CommandError::StillRunning { .. }
+            | CommandError::Record { .. }
+            | CommandError::NotStarted { .. }
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
             CommandError::PlatformUnsupported(_)
             | CommandError::NoPhantom { .. }
             | CommandError::Write { .. }
+            | CommandError::Run(_)
             | CommandError::Output(_) => ExitStatus::MachineRefuses,
             CommandError::Prediction(error) => match error {
                 PredictionError::BesideDriver
@@ -133,7 +161,20 @@ impl CommandError {
             CommandError::EmptyRecord { .. } => {
                 vec!["begin to record before training, with `torch.cuda.memory._record_memory_history()`".into()]
             }
+            CommandError::NoStateDir => vec!["name the folder, as in `--state-dir ~/.local/state/brimful`".into()],
+            CommandError::NoSuchRun(RunNotFound::None { .. }) => {
+                vec!["start one with `brimful run -- python train.py`, or give a log: `brimful explain train.log`".into()]
+            }
+            CommandError::NoSuchRun(_) => vec!["`brimful runs` lists them".into()],
+            CommandError::StillRunning { .. } => vec!["wait for its end, or read its record beside the others: `brimful runs`".into()],
+            CommandError::Record { .. } => vec!["give a record (record.jsonl), a log, or a CUDA memory snapshot".into()],
+            CommandError::NotStarted { source, .. } => vec![match source.kind() {
+                io::ErrorKind::NotFound => "look whether it is installed and on PATH; a command with blanks in it is several words here".into(),
+                io::ErrorKind::PermissionDenied => "it may not be executed; for a script, name its interpreter: `brimful run -- python train.py`".into(),
+                _ => "try it without brimful".into(),
+            }],
             CommandError::Json(_)
+            | CommandError::Run(_)
             | CommandError::Settings(_)
             | CommandError::Version(_)
             | CommandError::Read { .. }

@@ -19,10 +19,12 @@ pub enum ExitStatus {
     FindingMade,
     /// The training does not fit any of the cards asked for.
     DoesNotFit,
+    /// `brimful run`: the training's own exit code, or 128 and the signal that ended it.
+    Passed(u8),
 }
 
 impl ExitStatus {
-    /// Every status, by code.
+    /// Every status of our own, by code.
     pub const ALL: [ExitStatus; 6] = [
         ExitStatus::Success,
         ExitStatus::InternalError,
@@ -40,6 +42,7 @@ impl ExitStatus {
             ExitStatus::MachineRefuses => 97,
             ExitStatus::FindingMade => 98,
             ExitStatus::DoesNotFit => 99,
+            ExitStatus::Passed(code) => code,
         }
     }
 
@@ -62,6 +65,7 @@ impl ExitStatus {
             ExitStatus::DoesNotFit => {
                 "`brimful predict` or `brimful replay`: the training fits none of the cards asked for."
             }
+            ExitStatus::Passed(_) => "`brimful run`: the training's own exit code.",
         }
     }
 }

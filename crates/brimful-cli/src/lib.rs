@@ -14,6 +14,7 @@ mod output;
 use std::ffi::OsString;
 use std::panic;
 
+use brimful_supervise::keeper;
 use clap::Parser;
 use clap::error::ErrorKind;
 
@@ -24,6 +25,15 @@ use output::Output;
 
 /// Runs one command line, from the program's name on.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // Not for people: brimful starts itself this way, beside a run.
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == keeper::ARGUMENT)
+    {
+        keeper::keep(&arguments[2..]);
+        return ExitStatus::Success;
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
@@ -49,6 +59,9 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Probe(arguments) => commands::probe(arguments, output),
         Command::Predict(arguments) => commands::predict(arguments, output),
         Command::Replay(arguments) => commands::replay(arguments, output),
+        Command::Run(arguments) => commands::run(arguments, output),
+        Command::Explain(arguments) => commands::explain(arguments, output),
+        Command::Runs(arguments) => commands::runs(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)
         }

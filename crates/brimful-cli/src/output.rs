@@ -71,6 +71,30 @@ impl Output {
         }
     }
 
+    /// A page as wide as the terminal.
+    pub(crate) fn full_width() -> Page {
+        let columns =
+            terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
+        Page {
+            width: columns.max(20) - 1,
+            color: false,
+            unicode: speaks_utf8(),
+        }
+    }
+
+    /// Writes talk to standard error.
+    pub(crate) fn talk(&self, text: &str) {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stderr()),
+            ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        };
+        let mut stream = AutoStream::new(io::stderr().lock(), choice);
+        let _ = stream
+            .write_all(text.as_bytes())
+            .and_then(|()| stream.flush());
+    }
+
     /// Writes data to standard output. A reader that has gone away is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
         let choice = match self.color {
@@ -126,6 +150,17 @@ fn harmless(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\t' | '\n'))
         .collect()
+}
+
+/// One line of talk on standard error.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(line));
+}
+
+/// Whether a line at the bottom of the terminal would be shown and not printed.
+pub(crate) fn status_line_makes_sense() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    io::stderr().is_terminal() && !dumb
 }
 
 /// Owns up to a bug.

@@ -1,11 +1,17 @@
 //! One file per command: take the arguments, call the library, hand values to the report.
 
 mod completions;
+mod explain;
 mod predict;
 mod probe;
 mod replay;
+mod run;
+mod runs;
 
 pub(crate) use completions::completions;
+pub(crate) use explain::explain;
 pub(crate) use predict::predict;
 pub(crate) use probe::probe;
 pub(crate) use replay::replay;
+pub(crate) use run::run;
+pub(crate) use runs::runs;

@@ -1,11 +1,15 @@
 //! The documents that programs read.
 
+mod explain;
 mod from_machine;
 mod gaps;
 mod predict;
 mod probe;
 mod replay;
 
+pub use explain::{
+    ExplainDocument, ExplainedProof, ExplainedRemedy, ExplainedVerdict, RunSummary, RunsDocument,
+};
 pub use gaps::Gap;
 pub use predict::{
     BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
@@ -32,6 +36,16 @@ pub fn predict_schema() -> schemars::Schema {
 /// The JSON Schema of [`ReplayDocument`].
 pub fn replay_schema() -> schemars::Schema {
     schema::<ReplayDocument>()
+}
+
+/// The JSON Schema of [`ExplainDocument`].
+pub fn explain_schema() -> schemars::Schema {
+    schema::<ExplainDocument>()
+}
+
+/// The JSON Schema of [`RunsDocument`].
+pub fn runs_schema() -> schemars::Schema {
+    schema::<RunsDocument>()
 }
 
 fn schema<T: schemars::JsonSchema>() -> schemars::Schema {

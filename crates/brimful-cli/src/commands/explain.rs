@@ -1,0 +1,155 @@
+//! `brimful explain`.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use brimful::explain::{Evidence, Verdict, explain as decide, replay_snapshot};
+use brimful::record::Record;
+use brimful_report::{json, text};
+use brimful_supervise::explain_record;
+
+use crate::args::ExplainArguments;
+use crate::commands::run::state_dir;
+use crate::error::CommandError;
+use crate::exit::ExitStatus;
+use crate::output::Output;
+
+/// The end of a log holds the death; its beginning rarely more than the settings.
+const MOST_TEXT: u64 = 8 << 20;
+/// More than any snapshot that PyTorch writes.
+const LARGEST_SNAPSHOT: u64 = 8 << 30;
+
+/// What is to be explained.
+struct Subject {
+    name: String,
+    run: Option<json::RunSummary>,
+    verdict: Verdict,
+}
+
+pub(crate) fn explain(
+    arguments: &ExplainArguments,
+    output: &Output,
+) -> Result<ExitStatus, CommandError> {
+    let subject = match arguments.what.as_deref() {
+        Some("-") => pasted()?,
+        Some(what) if Path::new(what).is_file() => file(Path::new(what))?,
+        Some(what) if what.contains('/') => {
+            return Err(CommandError::Read {
+                path: what.into(),
+                source: std::io::ErrorKind::NotFound.into(),
+            });
+        }
+        run => stored(arguments, run)?,
+    };
+    let page = if arguments.json {
+        json::to_text(&json::ExplainDocument::of(
+            &subject.name,
+            subject.run,
+            &subject.verdict,
+        ))?
+    } else {
+        text::explain(&subject.verdict, &Output::page())
+    };
+    output.print(&page)?;
+    Ok(ExitStatus::Success)
+}
+
+/// A run by its id, or the last one.
+fn stored(arguments: &ExplainArguments, id: Option<&str>) -> Result<Subject, CommandError> {
+    let state = state_dir(&arguments.state).ok_or(CommandError::NoStateDir)?;
+    let run = state.find(id)?;
+    let record = run.read().map_err(|source| CommandError::Record {
+        path: run.record_path(),
+        source,
+    })?;
+    let running = run.is_running();
+    if running && !record.has_end() {
+        return Err(CommandError::StillRunning { id: run.id });
+    }
+    Ok(Subject {
+        name: run.id.clone(),
+        run: Some(json::RunSummary::of(&record, running)),
+        verdict: explain_record(&record, Some(&run.folder)),
+    })
+}
+
+fn pasted() -> Result<Subject, CommandError> {
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(64 << 20)
+        .read_to_end(&mut bytes)
+        .map_err(|source| CommandError::Read {
+            path: "-".into(),
+            source,
+        })?;
+    Ok(Subject {
+        name: "-".into(),
+        run: None,
+        verdict: of_text(&bytes),
+    })
+}
+
+/// A record, a memory snapshot, or anything else as text.
+fn file(path: &Path) -> Result<Subject, CommandError> {
+    let failed = |source| CommandError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut start = Vec::new();
+    (&file).take(64).read_to_end(&mut start).map_err(failed)?;
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let name = path.display().to_string();
+    if start.starts_with(b"{\"line\":\"run\"") {
+        let record = Record::read(file).map_err(|source| CommandError::Record {
+            path: path.to_owned(),
+            source,
+        })?;
+        return Ok(Subject {
+            name,
+            run: Some(json::RunSummary::of(&record, false)),
+            verdict: explain_record(&record, path.parent()),
+        });
+    }
+    // Pickles of protocol 2 and later begin with this byte, which no text does.
+    if start.first() == Some(&0x80) && length < LARGEST_SNAPSHOT {
+        let mut bytes = Vec::new();
+        file.take(LARGEST_SNAPSHOT)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        let replay = replay_snapshot(&bytes).map_err(|error| CommandError::Unreadable {
+            path: path.to_owned(),
+            problem: error.to_string(),
+            hint: error.hint().into(),
+        })?;
+        return Ok(Subject {
+            name,
+            run: None,
+            verdict: decide(&Evidence {
+                replay: Some(replay),
+                ..Evidence::default()
+            }),
+        });
+    }
+    file.seek(SeekFrom::Start(length.saturating_sub(MOST_TEXT)))
+        .map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(MOST_TEXT)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    Ok(Subject {
+        name,
+        run: None,
+        verdict: of_text(&bytes),
+    })
+}
+
+fn of_text(bytes: &[u8]) -> Verdict {
+    decide(&Evidence {
+        text: String::from_utf8_lossy(bytes).into_owned(),
+        ..Evidence::default()
+    })
+}

@@ -1,0 +1,213 @@
+//! The outward form of verdicts and runs: what `brimful explain --json` and `brimful runs --json` print.
+
+use brimful::explain::Verdict;
+use brimful::record::{Outcome, Record};
+use brimful::units::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::json::SCHEMA_VERSION;
+
+/// Why a run died.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "brimful explain")]
+pub struct ExplainDocument {
+    /// The version of this document's form.
+    pub schema_version: u32,
+    /// The version of brimful that wrote it.
+    pub brimful_version: String,
+    /// What was explained: a run's id, a file's name, or `-` for what was pasted.
+    pub source: String,
+    /// The run, where it was one.
+    pub run: Option<RunSummary>,
+    /// Why it ended.
+    pub verdict: ExplainedVerdict,
+}
+
+/// Why an attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExplainedVerdict {
+    /// One of the closed list of causes, such as `host_oom_kill`.
+    pub cause: String,
+    /// `proved`, `likely` or `cannot_tell`.
+    pub confidence: String,
+    /// Finer than the cause, in one word.
+    pub detail: String,
+    /// One sentence.
+    pub summary: String,
+    /// What it rests on, heaviest first.
+    pub evidence: Vec<ExplainedProof>,
+    /// What to do, cheapest first.
+    pub remedies: Vec<ExplainedRemedy>,
+    /// What would settle it, where it is not proved.
+    pub would_settle: Vec<String>,
+}
+
+/// One line of evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExplainedProof {
+    /// Where it comes from: `kernel`, `kernel_log`, `wait_status`, `samples`, `hook`, `snapshot` or `output`.
+    pub source: String,
+    /// What it says, with its figures.
+    pub text: String,
+}
+
+/// Something to do about it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExplainedRemedy {
+    /// What to do.
+    pub text: String,
+    /// What it would have done for this run, where that can be computed.
+    pub effect: Option<String>,
+}
+
+/// Every run that is recorded, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "brimful runs")]
+pub struct RunsDocument {
+    /// The version of this document's form.
+    pub schema_version: u32,
+    /// The version of brimful that wrote it.
+    pub brimful_version: String,
+    /// Where they are kept.
+    pub state_dir: String,
+    /// Newest first.
+    pub runs: Vec<RunSummary>,
+}
+
+/// One run in short.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RunSummary {
+    /// The run's name.
+    pub id: String,
+    /// Milliseconds since 1970.
+    pub started_at_unix_ms: u64,
+    /// What was started.
+    pub command: Vec<String>,
+    /// Where it was started.
+    pub folder: String,
+    /// `running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, or `cut_off` where
+    /// brimful was not there to see the end.
+    pub state: String,
+    /// The exit code, where it ended with one.
+    pub exit_code: Option<i32>,
+    /// The signal, where one ended it.
+    pub signal: Option<i32>,
+    /// How long it ran, as far as it was seen.
+    pub duration_ms: u64,
+    /// The highest use of host memory.
+    pub peak_host_used_bytes: Option<u64>,
+    /// The nearest limit that kills.
+    pub host_limit_bytes: Option<u64>,
+    /// The cause of the verdict, where there is one.
+    pub cause: Option<String>,
+    /// The verdict's sentence.
+    pub summary: Option<String>,
+}
+
+impl ExplainDocument {
+    pub fn of(source: &str, run: Option<RunSummary>, verdict: &Verdict) -> ExplainDocument {
+        ExplainDocument {
+            schema_version: SCHEMA_VERSION,
+            brimful_version: env!("CARGO_PKG_VERSION").into(),
+            source: source.to_owned(),
+            run,
+            verdict: ExplainedVerdict::of(verdict),
+        }
+    }
+}
+
+impl ExplainedVerdict {
+    pub fn of(verdict: &Verdict) -> ExplainedVerdict {
+        ExplainedVerdict {
+            cause: verdict.cause.id().into(),
+            confidence: word(&verdict.confidence),
+            detail: verdict.detail.clone().into_owned(),
+            summary: verdict.summary.clone(),
+            evidence: verdict
+                .evidence
+                .iter()
+                .map(|proof| ExplainedProof {
+                    source: word(&proof.source),
+                    text: proof.text.clone(),
+                })
+                .collect(),
+            remedies: verdict
+                .remedies
+                .iter()
+                .map(|remedy| ExplainedRemedy {
+                    text: remedy.text.clone(),
+                    effect: remedy.effect.clone(),
+                })
+                .collect(),
+            would_settle: verdict.would_settle.clone(),
+        }
+    }
+}
+
+impl RunsDocument {
+    pub fn of(state_dir: &str, runs: Vec<RunSummary>) -> RunsDocument {
+        RunsDocument {
+            schema_version: SCHEMA_VERSION,
+            brimful_version: env!("CARGO_PKG_VERSION").into(),
+            state_dir: state_dir.to_owned(),
+            runs,
+        }
+    }
+}
+
+impl RunSummary {
+    /// A run in short; `running` says that brimful still watches it.
+    pub fn of(record: &Record, running: bool) -> RunSummary {
+        let attempt = record.last_attempt();
+        let end = attempt.and_then(|attempt| attempt.end.as_ref());
+        let (state, exit_code, signal) = match end.map(|end| &end.outcome) {
+            Some(Outcome::Finished) => ("finished", Some(0), None),
+            Some(Outcome::Failed { code }) => ("failed", Some(*code), None),
+            Some(Outcome::Killed { signal }) => ("killed", None, Some(*signal)),
+            Some(Outcome::StoppedByUs { signal, .. }) => ("stopped_by_us", None, *signal),
+            Some(Outcome::StoppedByUser { signal }) => ("stopped_by_user", None, Some(*signal)),
+            Some(Outcome::NotStarted { .. }) => ("not_started", None, None),
+            None if running => ("running", None, None),
+            None => ("cut_off", None, None),
+        };
+        let samples = attempt.map_or(&[][..], |attempt| &attempt.samples);
+        let sampled_peak = || {
+            samples
+                .iter()
+                .filter_map(|sample| Some(sample.host?.used))
+                .max()
+        };
+        let peak = end
+            .and_then(|end| end.peaks.host_used)
+            .or_else(sampled_peak);
+        let verdict = attempt.and_then(|attempt| attempt.verdict.as_ref());
+        RunSummary {
+            id: record.run.id.clone(),
+            started_at_unix_ms: record.run.started_at_unix_ms,
+            command: record.run.command.clone(),
+            folder: record.run.folder.clone(),
+            state: state.into(),
+            exit_code,
+            signal,
+            duration_ms: end
+                .map(|end| end.at_ms)
+                .or_else(|| samples.last().map(|sample| sample.at_ms))
+                .unwrap_or(0),
+            peak_host_used_bytes: peak.map(Bytes::get),
+            host_limit_bytes: attempt
+                .and_then(|attempt| attempt.start.limit)
+                .map(Bytes::get),
+            cause: verdict.map(|verdict| verdict.cause.id().to_owned()),
+            summary: verdict.map(|verdict| verdict.summary.clone()),
+        }
+    }
+}
+
+/// How a value of one word stands in JSON.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

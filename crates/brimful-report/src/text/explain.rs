@@ -1,0 +1,95 @@
+//! A verdict, for a tired person.
+
+use brimful::explain::{Cause, Confidence, Source, Verdict};
+
+use crate::text::page::{Page, Role};
+
+/// Room for the longest name of a source.
+const LEAD: usize = 14;
+
+/// The whole verdict: what happened, what says so, what to do.
+pub fn explain(verdict: &Verdict, page: &Page) -> String {
+    let mut out = headline(verdict, page);
+    let mut evidence = String::new();
+    for proof in &verdict.evidence {
+        let name = source_name(proof.source);
+        let lead = format!("  {}", page.paint_padded(Role::Label, name, LEAD));
+        evidence.push_str(&page.hang(&lead, LEAD + 2, &proof.text));
+    }
+    page.section(&mut out, "What says so", &evidence);
+    let mut remedies = String::new();
+    for (idx, remedy) in verdict.remedies.iter().enumerate() {
+        let lead = format!("  {}. ", idx + 1);
+        remedies.push_str(&page.commands(&page.hang(&lead, lead.len(), &remedy.text)));
+        if let Some(effect) = &remedy.effect {
+            let arrow = if page.unicode { "→ " } else { "> " };
+            let lead = format!("     {}", page.paint(Role::Strong, arrow));
+            remedies.push_str(&page.hang(&lead, 7, effect));
+        }
+    }
+    page.section(&mut out, "What to do, cheapest first", &remedies);
+    let mut settle = String::new();
+    for line in &verdict.would_settle {
+        settle.push_str(&page.commands(&page.hang("  - ", 4, line)));
+    }
+    page.section(&mut out, "What would settle it", &settle);
+    out
+}
+
+/// The sentence, and how sure it is.
+fn headline(verdict: &Verdict, page: &Page) -> String {
+    let role = match (verdict.cause, verdict.confidence) {
+        (Cause::NotMemory, _) => Role::Note,
+        (_, Confidence::Proved) => Role::Fatal,
+        _ => Role::Risk,
+    };
+    let mut out = String::new();
+    for line in page.hang("", 0, &capitalized(&verdict.summary)).lines() {
+        out.push_str(&page.paint(role, line));
+        out.push('\n');
+    }
+    let detail = if verdict.detail.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", verdict.detail)
+    };
+    out.push_str(&page.paint(
+        Role::Label,
+        &format!(
+            "{}{detail}{}{}",
+            verdict.cause.id(),
+            page.dot(),
+            confidence(verdict.confidence)
+        ),
+    ));
+    out.push('\n');
+    out
+}
+
+pub(crate) fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Proved => "proved",
+        Confidence::Likely => "likely",
+        Confidence::CannotTell => "cannot tell",
+    }
+}
+
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Kernel => "kernel",
+        Source::KernelLog => "kernel log",
+        Source::WaitStatus => "its end",
+        Source::Samples => "samples",
+        Source::Hook => "inside",
+        Source::Snapshot => "snapshot",
+        Source::Output => "it printed",
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
