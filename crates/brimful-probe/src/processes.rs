@@ -26,6 +26,8 @@ pub struct Processes {
 pub struct ProcessFacts {
     pub pid: u32,
     pub parent: u32,
+    /// Its process group; 0 for the kernel's own.
+    pub group: u32,
     /// The program's name, at most 15 bytes as the kernel keeps it.
     pub name: String,
     /// Ended, but not yet reaped.
@@ -166,6 +168,7 @@ fn parse_stat(text: &str) -> Option<ProcessFacts> {
     Some(ProcessFacts {
         pid,
         parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
         name,
         is_zombie: matches!(*fields.first()?, "Z" | "X"),
         started_ticks: fields.get(19)?.parse().ok()?,
@@ -196,6 +199,7 @@ mod tests {
             Some(ProcessFacts {
                 pid: 42,
                 parent: 7,
+                group: 1,
                 name: "a) b (c".into(),
                 is_zombie: false,
                 started_ticks: 12345,
@@ -224,6 +228,7 @@ mod tests {
         let process = |pid, parent| ProcessFacts {
             pid,
             parent,
+            group: 0,
             name: String::new(),
             is_zombie: false,
             started_ticks: 0,

@@ -137,6 +137,8 @@ impl Relay {
 
 fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Option<&File>) {
     let mut ways: Vec<Option<Way>> = ways.into_iter().map(Some).collect();
+    // Outlives the way to it: the line is taken down after the training has closed its end.
+    let screen = terminal_of(&ways).and_then(|way| way.destination.try_clone().ok());
     let mut line = StatusLine::default();
     let mut buffer = vec![0; BUFFER];
     // Whether what was handed on so far ends with a whole line.
@@ -175,8 +177,8 @@ fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Opti
         say(&ways, &line, shared, &at_start);
         attend(&ways, &mut line, shared);
     }
-    if let Some(way) = terminal_of(&ways) {
-        write_all(&way.destination, line.take_down().as_bytes());
+    if let Some(screen) = screen {
+        write_all(screen, line.take_down().as_bytes());
     }
     lock(shared).up_rows = None;
 }

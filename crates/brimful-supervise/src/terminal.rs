@@ -65,16 +65,15 @@ pub(crate) fn stop_here() {
 
 /// Whether nobody else is in brimful's process group, such as the shell of a script.
 fn alone_in_group() -> bool {
-    let own = getpgrp();
-    let processes = Processes::live();
     let us = std::process::id();
-    processes.all().iter().all(|process| {
-        process.pid == us
-            || process.is_zombie
-            || Pid::from_raw(i32::try_from(process.pid).unwrap_or(0)).is_none_or(|pid| {
-                rustix::process::getpgid(Some(pid)).is_ok_and(|group| group != own)
-            })
-    })
+    let table = Processes::live().all();
+    let own = table
+        .iter()
+        .find(|process| process.pid == us)
+        .map(|process| process.group);
+    table
+        .iter()
+        .all(|process| process.pid == us || process.is_zombie || Some(process.group) != own)
 }
 
 /// Holds off the signal that would stop brimful when it writes to a terminal that the training has, or takes it back.
