@@ -23,6 +23,9 @@ use crate::tail::Tail;
 /// A pipe holds as much.
 const BUFFER: usize = 64 << 10;
 
+/// What a killed brimful may lose of the end of the output, at the most.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
 /// The thread that hands on, and what others tell it.
 #[derive(Debug)]
 pub(crate) struct Relay {
@@ -143,13 +146,19 @@ fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Opti
     let mut buffer = vec![0; BUFFER];
     // Whether what was handed on so far ends with a whole line.
     let mut at_start = vec![true; ways.len()];
+    let mut flushed_at = Instant::now();
     loop {
         let open: Vec<usize> = (0..ways.len()).filter(|idx| ways[*idx].is_some()).collect();
         let finish_by = lock(shared).finish_by;
         if finish_by.is_some_and(|by| open.is_empty() || Instant::now() >= by) {
             break;
         }
-        let ready = wait(&ways, &open, woken, finish_by.is_some());
+        let flushing = lock(shared).tails.iter().any(|tail| !tail.is_on_disk());
+        let ready = wait(&ways, &open, woken, finish_by.is_some() || flushing);
+        if flushing && (ready.is_empty() || flushed_at.elapsed() > FLUSH_EVERY) {
+            lock(shared).tails.iter_mut().for_each(Tail::flush);
+            flushed_at = Instant::now();
+        }
         drain(woken, &mut buffer);
         for idx in ready {
             let Some(way) = &ways[idx] else { continue };
@@ -188,7 +197,7 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
 }
 
 /// The ways that have something to read, once there is something to do.
-fn wait(ways: &[Option<Way>], open: &[usize], woken: &OwnedFd, finishing: bool) -> Vec<usize> {
+fn wait(ways: &[Option<Way>], open: &[usize], woken: &OwnedFd, not_long: bool) -> Vec<usize> {
     let mut waiting: Vec<PollFd<'_>> = open
         .iter()
         .filter_map(|idx| ways[*idx].as_ref())
@@ -199,7 +208,7 @@ fn wait(ways: &[Option<Way>], open: &[usize], woken: &OwnedFd, finishing: bool) 
         tv_sec: 0,
         tv_nsec: 20_000_000,
     };
-    if poll(&mut waiting, finishing.then_some(&soon)).is_err() {
+    if poll(&mut waiting, not_long.then_some(&soon)).is_err() {
         return Vec::new();
     }
     open.iter()

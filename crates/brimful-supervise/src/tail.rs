@@ -23,6 +23,8 @@ pub(crate) struct Tail {
     file: Option<File>,
     written: usize,
     turn: u8,
+    /// Bytes at the end of `bytes` that are not on disk yet.
+    unwritten: usize,
 }
 
 impl Tail {
@@ -34,25 +36,37 @@ impl Tail {
             file: None,
             written: 0,
             turn: 0,
+            unwritten: 0,
         };
         tail.next_file();
         tail
     }
 
     pub(crate) fn push(&mut self, new: &[u8]) {
+        self.bytes.extend_from_slice(new);
+        self.unwritten = (self.unwritten + new.len()).min(KEPT_BYTES);
+        if self.bytes.len() > 2 * KEPT_BYTES {
+            let extra = self.bytes.len() - KEPT_BYTES;
+            self.bytes.drain(..extra);
+        }
+    }
+
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.unwritten == 0
+    }
+
+    /// Puts what is new on disk. Done between bursts of output, not for every piece of them.
+    pub(crate) fn flush(&mut self) {
+        let unwritten = std::mem::take(&mut self.unwritten).min(self.bytes.len());
+        let new = &self.bytes[self.bytes.len() - unwritten..];
         if let Some(file) = &mut self.file
             && file.write_all(new).is_ok()
         {
-            self.written += new.len();
+            self.written += unwritten;
             if self.written >= KEPT_BYTES {
                 self.turn = 1 - self.turn;
                 self.next_file();
             }
-        }
-        self.bytes.extend_from_slice(new);
-        if self.bytes.len() > 2 * KEPT_BYTES {
-            let extra = self.bytes.len() - KEPT_BYTES;
-            self.bytes.drain(..extra);
         }
     }
 
@@ -166,7 +180,12 @@ mod tests {
         let mut tail = Tail::new(Stream::Both, Some(folder.path()));
         for number in 0..50_000 {
             tail.push(format!("line {number}\n").as_bytes());
+            if number % 7 == 0 {
+                tail.flush();
+            }
         }
+        tail.flush();
+        assert!(tail.is_on_disk());
         let kept = tail.line(7).tail;
         assert!(kept.ends_with("line 49999\n"));
         assert!(kept.len() <= KEPT_BYTES);

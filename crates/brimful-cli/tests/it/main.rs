@@ -11,4 +11,5 @@ mod kernel_agrees;
 mod predict;
 mod probe;
 mod replay;
+mod run;
 mod usage;
