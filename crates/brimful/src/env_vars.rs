@@ -116,4 +116,15 @@ pub const ALL: &[EnvVar] = &[
         read_by: "the phantom GPU",
         purpose: "The cards it shows. `brimful predict` sets this and the other variables that begin with `BRIMFUL_PHANTOM` or `BRIMFUL_REHEARSAL` for the script; nobody else needs to.",
     },
+    EnvVar {
+        name: "BRIMFUL_STATE_DIR",
+        read_by: "`brimful run`, `brimful explain`, `brimful runs`",
+        purpose: "Where records of runs are kept. `--state-dir` wins over it; without either it is `brimful` in \
+                  `XDG_STATE_HOME`, else `~/.local/state/brimful`.",
+    },
+    EnvVar {
+        name: "TERM",
+        read_by: "`brimful run`",
+        purpose: "`dumb` or empty: no status line. `PYTHONPATH` is kept for the training, after the folder of the hook.",
+    },
 ];

@@ -44,11 +44,15 @@ fn from_types() -> Result<Vec<Generated>> {
     let probe = serde_json::to_value(brimful_report::json::probe_schema())?;
     let predict = serde_json::to_value(brimful_report::json::predict_schema())?;
     let replay = serde_json::to_value(brimful_report::json::replay_schema())?;
+    let explain = serde_json::to_value(brimful_report::json::explain_schema())?;
+    let runs = serde_json::to_value(brimful_report::json::runs_schema())?;
     let mut files = Vec::new();
     for (path, schema) in [
         ("schemas/probe.schema.json", &probe),
         ("schemas/predict.schema.json", &predict),
         ("schemas/replay.schema.json", &replay),
+        ("schemas/explain.schema.json", &explain),
+        ("schemas/runs.schema.json", &runs),
     ] {
         files.push(Generated {
             path,
