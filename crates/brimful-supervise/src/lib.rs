@@ -3,3 +3,4 @@
 
 pub mod gauge;
 pub mod hook;
+pub mod roles;
