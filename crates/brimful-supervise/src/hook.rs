@@ -167,6 +167,12 @@ impl Staged {
     /// Removes everything but the snapshots.
     pub fn remove(self) {
         clear(&self.folder);
+    }
+}
+
+/// Shared memory is given back however the attempt ends.
+impl Drop for Staged {
+    fn drop(&mut self) {
         if self.lock.is_some() {
             let _ = std::fs::remove_dir_all(&self.gauges);
         }

@@ -25,8 +25,11 @@ from brimful_page import (
 # an algorithm that needs much scratch space and falling back on another). It is the last one that ends a
 # training; the first one shows the card before anybody reacted.
 MOST_SNAPSHOTS = 3
-# The shares of time that may go into noting errors that come one after the other: one part in so many.
-SHARE = 20
+# Seconds that may go into snapshots: so many at once, and this share of the time since the first error.
+SECONDS_AT_ONCE = 1.0
+SHARE = 0.02
+# Later ones are told only if they end the process.
+MOST_OOM_LINES = 20
 LEAST_FREE_DISK = 200 << 20
 # About 150 bytes each within PyTorch, and some 400 while a snapshot is made of them.
 MOST_EVENTS = 500_000
@@ -44,7 +47,8 @@ class Card:
         self.peaks = [0, 0]
         self.counted = {}  # name -> (all so far, the allocator's own count at last)
         self.ooms = 0
-        self.quiet_until = 0.0
+        self.first_oom = 0.0
+        self.spent = 0.0
         self.observed = False
         self.untold = None
 
@@ -121,19 +125,17 @@ class Card:
             "retries": figures[RETRIES],
         }
         began = time.monotonic()
-        if began < self.quiet_until:
+        self.first_oom = self.first_oom or began
+        if self.spent < SECONDS_AT_ONCE + SHARE * (began - self.first_oom):
+            facts["snapshot"] = self.save()
+            self.spent += time.monotonic() - began
+        if self.ooms <= MOST_OOM_LINES:
+            page.tell("cuda_oom", facts)
+        else:
             self.untold = facts
-            return
-        self.untold = None
-        name = self.save()
-        if name is not None:
-            facts["snapshot"] = name
-        page.tell("cuda_oom", facts)
-        ended = time.monotonic()
-        self.quiet_until = ended + SHARE * (ended - began)
 
     def tell_untold(self, message):
-        """The process ends by an error that came too soon after others to be noted."""
+        """The process ends by an error that came after too many others."""
         if self.untold is not None:
             facts, self.untold = self.untold, None
             facts["message"] = text(message)

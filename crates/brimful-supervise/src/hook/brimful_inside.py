@@ -158,6 +158,7 @@ class Inside:
         known = self.know(loader)
         if known is None:
             return
+        known.iterator = weakref.ref(iterator)
         known.epochs += 1
         pids = worker_pids(iterator)
         # With persistent workers an iterator is the same again.
@@ -170,21 +171,16 @@ class Inside:
 
     def know(self, loader):
         """What is known of a loader. One made anew for each epoch goes on where the last one ended."""
-        key = (id(loader.dataset), loader.batch_size, loader.num_workers)
-        free = None
-        for known in self.loaders:
-            living = known.reference()
-            if living is loader:
-                return known
-            if living is None and known.key == key:
-                free = known
-        if free is not None:
-            free.reference = weakref.ref(loader)
-            return free
-        if len(self.loaders) >= MOST_LOADERS:
-            return None
-        known = KnownLoader(len(self.loaders), key, loader)
-        self.loaders.append(known)
+        key = (id(loader.dataset), batch_size(loader), loader.num_workers)
+        known = next((known for known in self.loaders if known.reference() is loader), None)
+        if known is None:
+            same = (known for known in self.loaders if known.key == key and known.iterator() is None)
+            known = next(same, None)
+        if known is None and len(self.loaders) < MOST_LOADERS:
+            known = KnownLoader(len(self.loaders), key, loader)
+            self.loaders.append(known)
+        if known is not None:
+            known.reference = weakref.ref(loader)
         return known
 
     def epochs(self):
@@ -192,11 +188,11 @@ class Inside:
         return max(self.loaders, key=lambda known: known.n_batches).epochs
 
     def workers(self):
-        """Those of the newest iterator of each loader: (pid, loader, worker)."""
+        """Those of the newest iterator of each loader: (pid, loader, worker). The page may not hold all."""
         return [
             (pid, known.number, worker)
-            for known in self.loaders
-            if known.reference() is not None
+            for known in reversed(self.loaders)
+            if known.iterator() is not None
             for worker, pid in enumerate(known.pids or ())
         ]
 
@@ -232,19 +228,22 @@ class KnownLoader:
         self.number = number
         self.key = key
         self.reference = weakref.ref(loader)
+        self.iterator = lambda: None  # a weak reference to the newest
         self.epochs = 0
         self.pids = None
         self.lines = 0
         self.n_samples = n_samples(loader)
         # A stream without a length is taken for the longest.
-        self.n_batches = float("inf") if self.n_samples is None else self.n_samples / (loader.batch_size or 1)
+        self.n_batches = (
+            float("inf") if self.n_samples is None else self.n_samples / (batch_size(loader) or 1)
+        )
 
     def facts(self, loader, iterator):
         most = (1 << 32) - 1
         return {
             "loader": self.number,
             "n_workers": count(loader.num_workers, most) or 0,
-            "batch_size": count(loader.batch_size, most),
+            "batch_size": batch_size(loader),
             "prefetch_factor": count(loader.prefetch_factor, most) if loader.num_workers else None,
             "pin_memory": bool(loader.pin_memory),
             "persistent_workers": bool(loader.persistent_workers),
@@ -258,6 +257,14 @@ class KnownLoader:
 def name_of(kind):
     name = kind.__qualname__
     return text(name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}", 200)
+
+
+def batch_size(loader):
+    """What frameworks put in place of the user's loader has it in its sampler alone."""
+    size = loader.batch_size
+    if size is None:
+        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return count(size, (1 << 32) - 1)
 
 
 def n_samples(loader):
