@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 TOTAL = 15_634_661_376  # a T4 as torch sees it
 NAMES = Path(__file__).parents[2] / "crates/brimful-phantom/sonames.txt"
 
@@ -19,15 +21,28 @@ def phantom_library() -> Path:
     return Path(next(str(file.locate()) for file in files if file.name == "libbrimful_phantom.so")).resolve()
 
 
-def load_phantom() -> None:
-    """Load it in this process: a folder with the library and a link for each name it answers to."""
+def staged_phantom() -> str:
+    """Lay out a folder with the library and a link for each name it answers to."""
     folder = Path(tempfile.mkdtemp(prefix="brimful-tests-"))
     library = shutil.copy(phantom_library(), folder)
     for name in NAMES.read_text().split():
         (folder / name).symlink_to(Path(library).name)
+    return str(library)
+
+
+def load_phantom() -> str:
+    """Load it in this process."""
+    library = staged_phantom()
     os.environ["BRIMFUL_PHANTOM_DEVICES"] = f"name=Tesla T4,memory={TOTAL},cc=7.5,multiprocessors=40"
     os.environ["BRIMFUL_PHANTOM_CUDNN_VERSION"] = "99900"
     ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    return library
 
 
-load_phantom()
+LIBRARY = load_phantom()
+
+
+@pytest.fixture
+def phantom() -> str:
+    """Return the library that makes the phantom the GPU of a process it is preloaded into."""
+    return LIBRARY

@@ -168,6 +168,7 @@ fn python_style() -> Result<()> {
         "benches",
         "examples",
         "crates/brimful-rehearse/src/hook",
+        "crates/brimful-supervise/src/hook",
     ];
     run(tools.tool("ruff", &["check", "--no-cache"]).args(folders))?;
     run(tools

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 use brimful::fact::Fact;
 use brimful::record::{KernelCounts, LoaderLine};
 use brimful::units::Bytes;
-use brimful::watch::{GpuSample, HostSample, ProcessSample, Sample, SharedMemorySample, Stall};
+use brimful::watch::{
+    Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
+};
 use brimful_probe::{GpuMeter, GroupCounts, Meter, ProcessFacts, Processes, StallTotals};
 
 use crate::contain::Containment;
 use crate::gauge;
 use crate::kernel_log::KernelLog;
-use crate::roles::{self, ProcessHints};
+use crate::roles::{KnownWorker, Process, roles};
 
 /// Processes whose pages are counted at one look; a job with more shows the others by their cheap figures.
 const MOST_COUNTED: usize = 128;
@@ -19,6 +21,8 @@ const MOST_COUNTED: usize = 128;
 const SHARE_FOR_PROCESSES: u32 = 500;
 const PROCESSES_EVERY: Duration = Duration::from_secs(10);
 const GPUS_EVERY: Duration = Duration::from_secs(1);
+/// The hook writes them no oftener.
+const GAUGES_EVERY: Duration = Duration::from_millis(500);
 
 /// Reads the machine for one attempt.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Sampler {
     last_stall: Option<(Instant, StallTotals)>,
     gpus_due: Instant,
     last_gpus: Vec<GpuSample>,
+    gauges_due: Instant,
+    last_gauges: Vec<Gauge>,
     processes_due: Instant,
     /// Anonymous memory of the whole tree, where no group counts it.
     tree_used: Option<Bytes>,
@@ -57,6 +63,8 @@ impl Sampler {
             last_stall: None,
             gpus_due: started,
             last_gpus: Vec::new(),
+            gauges_due: started,
+            last_gauges: Vec::new(),
             processes_due: started + Duration::from_secs(2),
             tree_used: None,
             main_pid: 0,
@@ -91,6 +99,14 @@ impl Sampler {
 
     pub(crate) fn sample(&mut self, contained: &Containment, loaders: &[LoaderLine]) -> Sample {
         let now = Instant::now();
+        if now >= self.gauges_due {
+            self.gauges_due = now + GAUGES_EVERY;
+            self.last_gauges = self
+                .gauges
+                .as_deref()
+                .map(gauge::read_all)
+                .unwrap_or_default();
+        }
         let processes = if now >= self.processes_due {
             let found = self.process_samples(contained, loaders);
             let cost = now.elapsed();
@@ -110,11 +126,7 @@ impl Sampler {
             stall: self.stall(contained, now),
             gpus: self.last_gpus.clone(),
             processes,
-            gauges: self
-                .gauges
-                .as_deref()
-                .map(gauge::read_all)
-                .unwrap_or_default(),
+            gauges: self.last_gauges.clone(),
         }
     }
 
@@ -205,14 +217,21 @@ impl Sampler {
         loaders: &[LoaderLine],
     ) -> Vec<ProcessSample> {
         let facts = contained.processes(&self.processes);
-        let hints: Vec<ProcessHints> = facts.iter().map(|process| self.hints(process)).collect();
-        let roles = roles::of(self.main_pid, &hints, loaders);
+        let told: Vec<Process> = facts.iter().map(|process| self.told(process)).collect();
+        let workers: Vec<KnownWorker> = loaders.iter().flat_map(workers_of).collect();
+        let stepping: Vec<u32> = self
+            .last_gauges
+            .iter()
+            .filter(|gauge| gauge.steps > 0)
+            .map(|gauge| gauge.pid)
+            .collect();
+        let roles = roles(self.main_pid, &told, &workers, &stepping);
         let mut fair_share = Bytes::ZERO;
         let samples = facts
             .into_iter()
-            .zip(roles)
             .take(MOST_COUNTED)
-            .filter_map(|(process, role)| {
+            .filter_map(|process| {
+                let role = roles.get(&process.pid).copied().unwrap_or(Role::Other);
                 let memory = self.processes.memory(process.pid)?;
                 fair_share = fair_share.saturating_add(memory.proportional);
                 Some(ProcessSample {
@@ -231,8 +250,8 @@ impl Sampler {
         samples
     }
 
-    fn hints(&self, process: &ProcessFacts) -> ProcessHints {
-        ProcessHints {
+    fn told(&self, process: &ProcessFacts) -> Process {
+        Process {
             pid: process.pid,
             parent: process.parent,
             arguments: self.processes.arguments(process.pid),
@@ -278,4 +297,16 @@ impl Sampler {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// The workers of a loader, as the hook has told of them.
+fn workers_of(loader: &LoaderLine) -> impl Iterator<Item = KnownWorker> {
+    let number = loader.loader;
+    (0_u32..)
+        .zip(&loader.worker_pids)
+        .map(move |(worker, pid)| KnownWorker {
+            pid: *pid,
+            loader: number,
+            worker,
+        })
 }

@@ -143,7 +143,11 @@ pub struct GpuProof {
     pub at_ms: u64,
     pub pid: u32,
     pub device: u32,
+    /// What the exception said, where it is known: it is made after this is written.
     pub message: String,
+    /// What the allocator wanted of the card when there was no more.
+    #[serde(rename = "asked_bytes", skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Bytes>,
     #[serde(rename = "allocated_bytes")]
     pub allocated: Bytes,
     #[serde(rename = "reserved_bytes")]

@@ -1,0 +1,100 @@
+"""Loaded by Python at its start because `brimful run` put this folder first on PYTHONPATH.
+
+Steps aside for the user's own sitecustomize, and leaves one object on sys.meta_path that waits for torch.
+The script sees neither this folder on its path nor this module: where the user has no sitecustomize,
+importing it fails as it would without us. PYTHONPATH stays as it is, for the Pythons that this one starts.
+
+Every Python of the job reads this file, so it keeps to what Python 2 can parse, and imports nothing that
+Python has not imported by now.
+"""
+
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _is_ours(entry):
+    return os.path.abspath(entry or ".") == _FOLDER
+
+
+class _TorchFinder(object):
+    """Finds torch as Python would, and has the hook installed when it is loaded."""
+
+    def __init__(self):
+        self.is_asking = False
+
+    def find_spec(self, name, path=None, target=None):
+        """Stand in for the finders behind this one, for torch alone."""
+        if name != "torch" or self.is_asking:
+            return None
+        self.is_asking = True
+        try:
+            spec = None
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find is not None else None
+                if spec is not None:
+                    break
+        finally:
+            self.is_asking = False
+        try:
+            self.watch(spec)
+        except Exception:
+            pass  # then torch is loaded as if nobody watched
+        return spec
+
+    def watch(self, spec):
+        loader = spec.loader
+        run = loader.exec_module
+
+        def exec_module(module):
+            try:
+                del loader.exec_module  # leave no trace, and be asked again if this import fails
+            except AttributeError:
+                pass
+            run(module)
+            try:
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _install(module)
+            except Exception:
+                pass  # the training goes on without
+
+        loader.exec_module = exec_module
+
+
+# Each needs those before it. They are loaded by path: their folder is on nobody's search path.
+_PARTS = ("brimful_page", "brimful_card", "brimful_inside")
+
+
+def _install(torch):
+    import importlib.util
+
+    try:
+        for name in _PARTS:
+            spec = importlib.util.spec_from_file_location(name, os.path.join(_FOLDER, name + ".py"))
+            sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[name])
+        sys.modules["brimful_inside"].install(torch)
+    except BaseException:
+        for name in _PARTS:
+            sys.modules.pop(name, None)
+        raise
+
+
+def _step_aside():
+    """Load the sitecustomize that Python would have found without us, or fail as Python would."""
+    own = sys.modules.pop("sitecustomize", None)  # noqa: F841  # Python 2 empties a module that nobody holds
+    sys.path[:] = [entry for entry in sys.path if not _is_ours(entry)]
+    for entry in [entry for entry in sys.path_importer_cache if _is_ours(entry)]:
+        del sys.path_importer_cache[entry]
+    import sitecustomize  # noqa: F401
+
+
+try:
+    if sys.version_info >= (3, 8) and os.environ.get("BRIMFUL_INSIDE"):
+        sys.meta_path.insert(0, _TorchFinder())
+except Exception:
+    pass  # the training goes on without
+_step_aside()
