@@ -5,6 +5,7 @@
 mod accuracy;
 mod ci;
 mod differential;
+mod failures;
 mod generate;
 mod shell;
 mod tools;
@@ -65,6 +66,15 @@ enum Task {
         #[arg(long, value_name = "PATH")]
         phantom: Option<PathBuf>,
     },
+    /// Explain failure texts whose cause is known, and count what is right
+    Failures {
+        /// One JSON object per line with `id`, `text` and `label`
+        #[arg(long, value_name = "PATH")]
+        file: PathBuf,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Write the files that are made from code: schemas, Python classes, stubs, reference pages
     Generate {
         /// Write nothing; fail if a file would change
@@ -107,6 +117,7 @@ fn main() -> anyhow::Result<()> {
             seed,
             events,
         ),
+        Task::Failures { file, json } => failures::run(&file, json),
         Task::Generate { check } => generate::all(check),
     }
 }

@@ -8,6 +8,7 @@ pub mod rules;
 
 mod evidence;
 mod replay;
+mod text;
 mod verdict;
 
 pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
@@ -15,6 +16,13 @@ pub use replay::{SnapshotUnreadable, replay_snapshot};
 pub use verdict::{Cause, Confidence, Proof, Remedy, Source, Verdict};
 
 /// Why an attempt ended.
-pub fn explain(_evidence: &Evidence) -> Verdict {
-    Verdict::cannot_tell()
+pub fn explain(evidence: &Evidence) -> Verdict {
+    let signs = text::TextSigns::of(&evidence.text);
+    let mut v = Verdict::cannot_tell();
+    if let Some(s) = signs.leading() {
+        v.cause = s.cause;
+        v.detail = s.detail.into();
+        v.summary = signs.quote(s);
+    }
+    v
 }

@@ -1,0 +1,98 @@
+//! What PyTorch's DataLoader says about its workers.
+
+use crate::explain::Cause;
+use crate::explain::text::clean::Reading;
+use crate::explain::text::phrases::{Hit, Phrase, ask, means};
+use crate::explain::text::sign::{Rank, Sign};
+use crate::explain::text::signal::signal_at_start;
+
+use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
+
+pub(super) const PHRASES: &[Phrase] = &[
+    ask("DataLoader worker (pid", worker),
+    means(
+        "Unexpected bus error encountered in worker",
+        Rank::Named,
+        ShmExhausted,
+        "bus_error",
+    ),
+    means(
+        "insufficient shared memory (shm)",
+        Rank::Named,
+        ShmExhausted,
+        "bus_error",
+    ),
+    means(
+        "workers are out of shared memory",
+        Rank::Named,
+        ShmExhausted,
+        "bus_error",
+    ),
+    means(
+        "Unexpected segmentation fault encountered in worker",
+        Rank::Signaled,
+        NotMemory,
+        "segfault",
+    ),
+    means(
+        "Unexpected floating-point exception encountered in worker",
+        Rank::Signaled,
+        NotMemory,
+        "crash",
+    ),
+    means(
+        "DataLoader timed out after",
+        Rank::Named,
+        NotMemory,
+        "timeout",
+    ),
+    means(
+        "Pin memory thread exited unexpectedly",
+        Rank::Raised,
+        Ambiguous,
+        "worker_vanished",
+    ),
+];
+
+/// `DataLoader worker (pid 71) is killed by signal: Killed.`, `… (pid(s) 71, 72) exited unexpectedly`.
+fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let after = reading.after(hit.end, 600);
+    let pids = pids(after);
+    let verb = after.trim_start_matches(|c: char| !c.is_alphabetic());
+    // The `(s)` of `pid(s)`.
+    let verb = verb
+        .strip_prefix("s)")
+        .unwrap_or(verb)
+        .trim_start_matches(|c: char| !c.is_alphabetic());
+    let mut sign = if let Some(how) = verb.strip_prefix("iskilledbysignal") {
+        let how = how.trim_start_matches([':', '.']);
+        match signal_at_start(how) {
+            Some(9) => hit.sign(Rank::Signaled, DataloaderWorkerKilledOom, "worker_killed"),
+            Some(7) => hit.sign(Rank::Named, ShmExhausted, "bus_error"),
+            Some(11) => hit.sign(Rank::Signaled, NotMemory, "segfault"),
+            Some(1 | 2 | 15) => hit.sign(Rank::Signaled, NotMemory, "terminated"),
+            Some(_) => hit.sign(Rank::Signaled, NotMemory, "crash"),
+            None => hit.sign(Rank::Signaled, Ambiguous, "worker_vanished"),
+        }
+    } else if verb.starts_with("exitedunexpectedly") {
+        hit.sign(Rank::Raised, Ambiguous, "worker_vanished")
+    } else {
+        return None;
+    };
+    sign.facts.pids = pids;
+    Some(sign)
+}
+
+fn pids(after: &str) -> Vec<u32> {
+    let inside = after
+        .strip_prefix("(s)")
+        .unwrap_or(after)
+        .split(')')
+        .next()
+        .unwrap_or_default();
+    inside
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|pid| pid.parse().ok())
+        .take(256)
+        .collect()
+}

@@ -1,0 +1,121 @@
+//! What a text says: signs in it, and the one to believe.
+//!
+//! One file per family of messages; each is a table of phrases with their meaning. A new wording is a new line in the
+//! table of its family, or in [`python`] where a whole line is needed.
+
+mod clean;
+mod cuda;
+mod cuda_message;
+mod dataloader;
+mod host_allocation;
+mod kernel_log;
+mod launchers;
+mod limits;
+mod not_memory;
+mod orchestrators;
+mod phrases;
+mod python;
+mod schedulers;
+mod shm;
+mod sign;
+mod signal;
+mod size;
+
+use std::sync::LazyLock;
+
+use crate::explain::Cause;
+use crate::explain::text::phrases::Index;
+
+pub(in crate::explain) use clean::Reading;
+pub(in crate::explain) use cuda_message::CudaMessage;
+pub(in crate::explain) use sign::{Rank, Sign};
+
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    Index::new(&[
+        kernel_log::PHRASES,
+        schedulers::PHRASES,
+        orchestrators::PHRASES,
+        cuda::PHRASES,
+        dataloader::PHRASES,
+        shm::PHRASES,
+        limits::PHRASES,
+        host_allocation::PHRASES,
+        not_memory::PHRASES,
+        signal::PHRASES,
+        launchers::PHRASES,
+        python::PHRASES,
+    ])
+});
+
+/// What a text says.
+#[derive(Clone, Debug, Default)]
+pub(in crate::explain) struct TextSigns {
+    reading: Reading,
+    /// The most decisive first, and the earliest among equals.
+    pub(in crate::explain) signs: Vec<Sign>,
+}
+
+impl TextSigns {
+    pub(in crate::explain) fn of(text: &str) -> TextSigns {
+        let reading = Reading::new(text);
+        let mut signs = INDEX.signs(&reading);
+        let claimed: Vec<usize> = signs
+            .iter()
+            .filter(|sign| sign.rank <= Rank::Raised)
+            .map(|sign| sign.at)
+            .collect();
+        signs.extend(python::signs_of_lines(&reading, claimed));
+        signs.sort_by_key(|sign| (sign.rank, sign.at));
+        let mut text = TextSigns { reading, signs };
+        text.blame_workers();
+        text
+    }
+
+    /// The sign to believe.
+    pub(in crate::explain) fn leading(&self) -> Option<&Sign> {
+        self.signs.first()
+    }
+
+    /// The first sign of a cause.
+    pub(in crate::explain) fn of_cause(&self, cause: Cause) -> Option<&Sign> {
+        self.signs.iter().find(|sign| sign.cause == cause)
+    }
+
+    /// The line of a sign, for people.
+    pub(in crate::explain) fn quote(&self, sign: &Sign) -> String {
+        self.reading.quote(sign.at)
+    }
+
+    /// Whether the text holds these words, whatever white space is in it. In small letters, without white space.
+    pub(in crate::explain) fn contains(&self, flat: &str) -> bool {
+        self.reading.flat.contains(flat)
+    }
+
+    /// A kill that somebody reports, and a worker that was killed: the victim was the worker.
+    fn blame_workers(&mut self) {
+        let Some(leading) = self.signs.first() else {
+            return;
+        };
+        if leading.cause != Cause::HostOomKill {
+            return;
+        }
+        let victims: Vec<u32> = self
+            .signs
+            .iter()
+            .filter(|sign| sign.cause == Cause::HostOomKill)
+            .flat_map(|sign| sign.facts.pids.iter().copied())
+            .collect();
+        let worker = self.signs.iter().find(|sign| {
+            sign.cause == Cause::DataloaderWorkerKilledOom
+                || (sign.detail == "worker_vanished"
+                    && sign.facts.pids.iter().any(|pid| victims.contains(pid)))
+        });
+        if let Some(worker) = worker {
+            let pids = worker.facts.pids.clone();
+            if let Some(leading) = self.signs.first_mut() {
+                leading.cause = Cause::DataloaderWorkerKilledOom;
+                leading.facts.pids = pids;
+            }
+        }
+    }
+}

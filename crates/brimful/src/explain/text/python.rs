@@ -1,0 +1,278 @@
+//! Any other exception of Python, and what only whole lines can tell.
+
+use crate::explain::Cause;
+use crate::explain::text::clean::Reading;
+use crate::explain::text::phrases::{Hit, Phrase, ask};
+use crate::explain::text::sign::{Rank, Sign};
+
+use Cause::{Ambiguous, CudaOomExhausted, HostAllocFailed, NotMemory};
+
+/// Words of programs that we do not know for memory that could not be had.
+pub(super) const PHRASES: &[Phrase] = &[
+    ask("out of memory", unknown_words),
+    ask("out-of-memory", unknown_words),
+    ask("not enough memory", unknown_words),
+    ask("insufficient memory", unknown_words),
+    ask("insufficient GPU memory", unknown_words),
+    ask("not enough GPU memory", unknown_words),
+    ask("memory allocation failed", unknown_words),
+    ask("memory allocation failure", unknown_words),
+    ask("failed to allocate", unknown_words),
+    ask("could not allocate", unknown_words),
+    ask("couldn't allocate", unknown_words),
+    ask("unable to alloc", unknown_words),
+    ask("can't allocate memory", unknown_words),
+    ask("memory exhausted", unknown_words),
+    ask("内存不足", unknown_words),
+    ask("显存不足", unknown_words),
+];
+
+/// Guesses and advice, in which the words say nothing about this run.
+const HEDGES: &[&str] = &[
+    "perhaps",
+    "couldbe",
+    "mightbe",
+    "maybe",
+    "possibl",
+    "typically",
+    "usually",
+    "often",
+    "probabl",
+    "likely",
+    "avoid",
+    "prevent",
+    "ifyou",
+    "incase",
+    "mayrun",
+    "mightrun",
+    "canlead",
+    "maylead",
+    "cancause",
+    "maycause",
+    "such as",
+    "potential",
+    "mayhave",
+    "mightcause",
+    "causes",
+];
+
+const DEVICE: &[&str] = &[
+    "cuda", "gpu", "hip", "rocm", "device", "vram", "cudnn", "cublas", "nccl", "hbm", "tpu",
+    "显存", "tensorrt",
+];
+
+fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let near = reading.around(hit.at, 90, 90);
+    if HEDGES.iter().any(|hedge| near.contains(hedge)) || reading.after(hit.end, 2).starts_with('?')
+    {
+        return None;
+    }
+    let line = &reading.lines[reading.line_at(hit.at)];
+    if ["except ", "if ", "elif ", "#", "raise "]
+        .iter()
+        .any(|word| line.starts_with(word))
+    {
+        return None;
+    }
+    let wider = reading.around(hit.at, 160, 160);
+    let cause = if DEVICE.iter().any(|word| wider.contains(word)) {
+        CudaOomExhausted
+    } else {
+        HostAllocFailed
+    };
+    Some(hit.sign(Rank::Hinted, cause, "unknown_words"))
+}
+
+/// Signs that stand on lines of their own: exceptions, and a shell's word for a process that was killed.
+///
+/// `claimed` are the places that other families understood: an exception whose message is known is not any exception.
+pub(super) fn signs_of_lines(reading: &Reading, mut claimed: Vec<usize>) -> Vec<Sign> {
+    claimed.sort_unstable();
+    let mut signs = Vec::new();
+    for (idx, line) in reading.lines.iter().enumerate() {
+        let hit = Hit {
+            at: reading.start_of(idx),
+            end: reading.start_of(idx),
+        };
+        if says_killed(line) {
+            signs.push(hit.sign(Rank::Signaled, Ambiguous, "sigkill"));
+        } else if says_terminated(line) {
+            signs.push(hit.sign(Rank::Raised, NotMemory, "terminated"));
+        } else if says_aborted(line) {
+            signs.push(hit.sign(Rank::Aftermath, NotMemory, "aborted"));
+        }
+        if let Some((at, name)) = exception(line) {
+            let at = hit.at
+                + line[..at]
+                    .chars()
+                    .filter(|c| !c.is_whitespace())
+                    .map(char::len_utf8)
+                    .sum::<usize>();
+            let hit = Hit { at, end: at };
+            let end_of_message = reading.start_of(idx + 1).saturating_add(MESSAGE_GOES_ON);
+            let next_claimed = claimed.get(claimed.partition_point(|claim| *claim < at));
+            if next_claimed.is_some_and(|claim| *claim < end_of_message) {
+                continue;
+            }
+            let short = name.rsplit('.').next().unwrap_or(name);
+            if CONSEQUENCES.contains(&short) {
+                signs.push(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere"));
+            } else {
+                signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
+            }
+        }
+        if signs.len() > MOST_LINES_WITH_SIGNS {
+            break;
+        }
+    }
+    signs
+}
+
+/// A message may go on for a line or two, by a wrap or of itself.
+const MESSAGE_GOES_ON: usize = 120;
+const MOST_LINES_WITH_SIGNS: usize = 4096;
+
+/// What is raised because another process, or the other end of a pipe, is gone.
+const CONSEQUENCES: &[&str] = &[
+    "ChildFailedError",
+    "CalledProcessError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "BrokenProcessPool",
+    "TerminatedWorkerError",
+    "WorkerLostError",
+    "WorkerCrashedError",
+    "RayActorError",
+    "ActorDiedError",
+    "RayTaskError",
+    "KilledWorker",
+    "EOFError",
+    "BrokenPipeError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionAbortedError",
+    "SystemExit",
+    "Empty",
+    "Full",
+    "DeadKernelError",
+];
+
+/// `Killed` as shells print it: alone, after a number, or glued to the end of a progress bar.
+fn says_killed(line: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "Killed",
+        "已杀死",
+        "已砍掉",
+        "Getötet",
+        "Processus arrêté",
+        "Terminado (killed)",
+        "Убито",
+        "強制終了",
+        "죽었음",
+        "Ucciso",
+        "Morto",
+        "Вбито",
+    ];
+    if line.contains("zsh: killed")
+        || line.contains("Killed: 9")
+        || line.ends_with("signal: killed")
+        || line == "killed"
+    {
+        return true;
+    }
+    for word in WORDS {
+        for (at, _) in line.match_indices(word).take(8) {
+            let before = line[..at].trim_end();
+            // In the DataLoader's words, which say whose.
+            if before.ends_with("signal:") {
+                continue;
+            }
+            let after = &line[at + word.len()..];
+            let is_glued_to_words = before
+                .chars()
+                .next_back()
+                .is_some_and(|c| c.is_alphabetic() || c == '_' || c == '"' || c == '\'');
+            let ends_line = after.trim_start().is_empty()
+                || after.trim() == "."
+                || after.trim_start().starts_with("(core dumped)");
+            // A shell pads the word before the command.
+            let is_padded = after.starts_with("  ");
+            let follows_pid = before
+                .chars()
+                .next_back()
+                .is_some_and(|c| c.is_ascii_digit() || c == '+' || c == ']' || c == '-');
+            let follows_task =
+                before.ends_with(':') && (before.contains("task") || before.contains("line "));
+            if (ends_line && !is_glued_to_words)
+                || (is_padded && (before.is_empty() || follows_pid))
+                || (follows_task && ends_line)
+            {
+                return true;
+            }
+        }
+    }
+    // zsh's list of jobs: `[1]  + 4711 killed     python train.py`.
+    line.find(" killed  ").is_some_and(|at| {
+        line[..at]
+            .trim_end()
+            .ends_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+fn says_terminated(line: &str) -> bool {
+    line == "Terminated"
+        || line.ends_with(": Terminated")
+        || line.ends_with("]Terminated")
+        || line.contains(" Terminated  ")
+        || line.contains("Terminated: 15")
+        || line.starts_with("zsh: terminated")
+}
+
+fn says_aborted(line: &str) -> bool {
+    line == "Aborted"
+        || line.contains(" Aborted  ")
+        || line.starts_with("zsh: abort")
+        || line.contains("Abort trap: 6")
+}
+
+/// An exception's class, with its place: `KeyError: 'x'`, `torch.distributed.DistBackendError: …`, a bare `AssertionError`.
+fn exception(line: &str) -> Option<(usize, &str)> {
+    const ENDINGS: [&str; 5] = ["Error", "Exception", "Interrupt", "Full", "Empty"];
+    if line.len() > 4000 {
+        return exception(&line[..super::clean::floor(line, 4000)]);
+    }
+    if [
+        "except ", "raise ", "class ", "return ", "import ", "from ", "File \"", "#", "with ",
+        "assert ",
+    ]
+    .iter()
+    .any(|word| line.starts_with(word))
+    {
+        return None;
+    }
+    for ending in ENDINGS {
+        for (at, _) in line.match_indices(ending).take(8) {
+            let end = at + ending.len();
+            let rest = &line[end..];
+            let begin = line[..at]
+                .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+                .map_or(0, |before| {
+                    before + line[before..].chars().next().map_or(1, char::len_utf8)
+                });
+            let name = &line[begin..end];
+            let short = name.rsplit('.').next().unwrap_or(name);
+            if !short.starts_with(|c: char| c.is_ascii_uppercase()) {
+                continue;
+            }
+            let is_alone = begin == 0 && rest.trim().is_empty();
+            let has_message = rest.starts_with(": ") || rest.starts_with(":") && begin == 0;
+            // `queue.Full` ends a traceback without a message, a plain word does not.
+            let is_word = matches!(ending, "Full" | "Empty") && !name.contains('.');
+            let is_short = short.len() < 5 && ending == "Error";
+            if (is_alone || has_message) && !is_word && !is_short {
+                return Some((begin, name));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,125 @@
+//! Slurm, PBS, LSF, Grid Engine, HTCondor: a job was ended by its scheduler.
+
+use crate::explain::Cause;
+use crate::explain::text::clean::Reading;
+use crate::explain::text::phrases::{Hit, Phrase, ask, means};
+use crate::explain::text::sign::{Rank, Sign};
+
+use Cause::{Ambiguous, HostOomKill, NotMemory};
+use Rank::{Killer, Named};
+
+pub(super) const PHRASES: &[Phrase] = &[
+    // Slurm counts the kernel's kills in the job's group, in words that change with the release.
+    ask("oom-kill event", counted),
+    ask("oom_kill event", counted),
+    means(
+        "killed by the cgroup out-of-memory handler",
+        Killer,
+        HostOomKill,
+        "slurm",
+    ),
+    means(
+        "step tasks have been OOM Killed",
+        Killer,
+        HostOomKill,
+        "slurm",
+    ),
+    means("OOM Killed", Killer, HostOomKill, "group_limit"),
+    means("Exceeded job memory limit", Killer, HostOomKill, "slurm"),
+    means("Exceeded step memory limit", Killer, HostOomKill, "slurm"),
+    means(
+        "exceeded memory limit",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    means(
+        "exceeded virtual memory limit",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    ask(": Out Of Memory", slurm_task),
+    ask("OUT_OF_MEMORY", slurm_state),
+    means("OUT_OF_ME+", Killer, HostOomKill, "slurm"),
+    ask("CANCELLED AT", cancelled),
+    means("DUE TO TIME LIMIT", Named, NotMemory, "time_limit"),
+    means("DUE TO JOB TIME LIMIT", Named, NotMemory, "time_limit"),
+    means("DUE TO STEP TIME LIMIT", Named, NotMemory, "time_limit"),
+    means("DUE TO PREEMPTION", Named, NotMemory, "preempted"),
+    means("DUE TO NODE FAILURE", Named, NotMemory, "hardware"),
+    means("DUE TO SIGNAL Terminated", Named, NotMemory, "terminated"),
+    means("time limit exhausted", Named, NotMemory, "time_limit"),
+    // The others.
+    ask("PBS: job killed:", pbs),
+    ask("job killed:", pbs),
+    means("TERM_MEMLIMIT", Killer, HostOomKill, "scheduler_limit"),
+    means(
+        "job killed after reaching LSF memory usage limit",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    means("TERM_RUNLIMIT", Named, NotMemory, "time_limit"),
+    means("TERM_PREEMPT", Named, NotMemory, "preempted"),
+    means(
+        "has gone over memory limit",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    means(
+        "exceeded hard limit \"h_vmem\"",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    means("Job was preempted", Named, NotMemory, "preempted"),
+    means("preempted by the scheduler", Named, NotMemory, "preempted"),
+    means("instance was preempted", Named, NotMemory, "preempted"),
+    means("DeadlineExceeded", Rank::Raised, NotMemory, "time_limit"),
+];
+
+/// `Detected 1 oom-kill event(s)`: none is none.
+fn counted(reading: &Reading, hit: Hit) -> Option<Sign> {
+    (!reading.before(hit.at, 12).ends_with("detected0"))
+        .then(|| hit.sign(Killer, HostOomKill, "slurm"))
+}
+
+/// `srun: error: node1: task 0: Out Of Memory`.
+fn slurm_task(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let before = reading.before(hit.at, 120);
+    let at = before.rfind("task")?;
+    before[at..]
+        .bytes()
+        .skip(4)
+        .all(|b| b.is_ascii_digit() || b"s,-[]".contains(&b))
+        .then(|| hit.sign(Killer, HostOomKill, "slurm"))
+}
+
+/// The state of a job or step; not `CUDA_ERROR_OUT_OF_MEMORY`.
+fn slurm_state(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let before = reading.before(hit.at, 12);
+    let after = reading.after(hit.end, 8);
+    let is_part_of_a_name =
+        before.ends_with('_') || after.starts_with('_') || before.ends_with("cuda");
+    (!is_part_of_a_name).then(|| hit.sign(Killer, HostOomKill, "slurm"))
+}
+
+/// Without a reason: by the user, or because a task failed.
+fn cancelled(reading: &Reading, hit: Hit) -> Option<Sign> {
+    (!reading.after(hit.end, 60).contains("dueto"))
+        .then(|| hit.sign(Rank::Raised, NotMemory, "cancelled"))
+}
+
+/// `=>> PBS: job killed: walltime 3612 exceeded limit 3600`.
+fn pbs(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let after = reading.after(hit.end, 80);
+    Some(if after.contains("mem") {
+        hit.sign(Killer, HostOomKill, "scheduler_limit")
+    } else if after.contains("walltime") || after.contains("cput") {
+        hit.sign(Named, NotMemory, "time_limit")
+    } else {
+        hit.sign(Rank::Raised, Ambiguous, "sigkill")
+    })
+}
