@@ -30,6 +30,10 @@ mod words;
 mod workers;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod testing;
 
 pub use action::{Action, OnPressure, StopReason, WatchRules, next_action};
