@@ -3,6 +3,10 @@
 //! The supervisor takes a [`Sample`] and hands it to [`Watch::observe`]; what comes back is a list of [`Alarm`]s.
 //! [`next_action`] decides what to do, [`next_interval`] when to look again. Nothing here reads a clock:
 //! a sample carries its own time, so a recorded run can be watched again.
+//!
+//! What is remembered has one file per subject (`host.rs`, `progress.rs`, `workers.rs`, `gpus.rs`, …) and a bound on
+//! its size; what is made of it has one file per sign of trouble in [`detectors`]. `danger.rs` holds the thresholds at
+//! which the supervisor acts.
 
 pub mod detectors;
 
@@ -12,10 +16,30 @@ mod interval;
 mod sample;
 mod state;
 
+mod danger;
+mod pressure;
+
+mod gpus;
+mod host;
+mod progress;
+mod retries;
+mod series;
+mod stalls;
+mod trend;
+mod words;
+mod workers;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod testing;
+
 pub use action::{Action, OnPressure, StopReason, WatchRules, next_action};
 pub use alarm::{Alarm, Urgency};
 pub use interval::next_interval;
 pub use sample::{
     Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
-pub use state::{Watch, WatchState};
+pub use state::{Standing, Watch, WatchState};

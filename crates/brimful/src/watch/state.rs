@@ -1,30 +1,120 @@
 //! What was seen so far.
 
+use std::collections::BTreeMap;
+
 use crate::watch::action::Action;
-use crate::watch::alarm::Alarm;
+use crate::watch::alarm::{Alarm, Urgency};
+use crate::watch::danger::{self, Danger};
+use crate::watch::detectors::{CATALOGUE, Told};
+use crate::watch::gpus::GpuHistory;
+use crate::watch::host::HostHistory;
+use crate::watch::pressure::Pressure;
+use crate::watch::progress::Progress;
+use crate::watch::retries::Retries;
 use crate::watch::sample::Sample;
+use crate::watch::series::Point;
+use crate::watch::stalls::Stalls;
+use crate::watch::words::whole;
+use crate::watch::workers::Workers;
+
+/// An alarm that was not repeated for so long is over. Shorter, and what flickers around a threshold would be said
+/// again and again.
+const OVER_AFTER_MS: u64 = 60_000;
+/// Clocks that step back by less are taken to stand still, by more to have begun anew.
+const STEP_BACK_MS: u64 = 10_000;
+/// Figures of the host that are older say nothing of now.
+const STALE_MS: u64 = 5_000;
+/// A rise seen for a minute carries a claim about the next three; one of less than ten seconds about nothing.
+const REACH: f64 = 3.0;
+const LEAST_SPAN_S: f64 = 10.0;
 
 /// What the detectors remember of the samples so far, bounded in size however long the run.
 #[derive(Clone, Debug, Default)]
 pub struct WatchState {
     latest: Option<Sample>,
+    /// The newest time seen; it never goes back by a little.
+    now_ms: u64,
+    pub(crate) host: HostHistory,
+    pub(crate) progress: Progress,
+    pub(crate) workers: Workers,
+    pub(crate) stalls: Stalls,
+    pub(crate) gpus: GpuHistory,
+    pub(crate) retries: Retries,
+    standing: BTreeMap<&'static str, Standing>,
+    pressure: Pressure,
+    /// As of the latest sample.
+    danger: Option<Danger>,
+}
+
+/// An alarm that was said and is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The worst that was said.
+    pub urgency: Urgency,
+    pub since_ms: u64,
+    /// When it was last told at all, and last as bad as that.
+    last_ms: u64,
+    last_worst_ms: u64,
+}
+
+/// When the brim is reached if all goes on as it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Forecast {
+    pub left_ms: u64,
+    /// Bytes per second by which headroom falls.
+    pub rate: f64,
+    /// The job was closer to the brim before and came back.
+    pub is_known_ground: bool,
 }
 
 /// The watch over one attempt: samples in, alarms out.
+///
+/// ```
+/// use brimful::units::Bytes;
+/// use brimful::watch::{HostSample, Sample, Watch};
+///
+/// let mut watch = Watch::default();
+/// let mut said = Vec::new();
+/// for second in 0..60 {
+///     let used = Bytes::from_gib(10).saturating_add(Bytes::from_mib(12 * second));
+///     let limit = Bytes::from_gib(12);
+///     said.extend(watch.observe(&Sample {
+///         at_ms: second * 1000,
+///         host: Some(HostSample { used, limit, headroom: limit.saturating_sub(used), swapped: None }),
+///         ..Sample::default()
+///     }));
+/// }
+/// assert_eq!(
+///     said[0].message,
+///     "host memory reaches its limit in about 2 minutes: 10.5 GiB of 12 GiB, rising 12 MiB/s"
+/// );
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     state: WatchState,
 }
 
 impl Watch {
-    /// Takes one sample; says what is new in it. An alarm is said once and again only after it was over.
+    /// Takes one sample; says what is new in it. An alarm is said once, again when it gets worse, and again after it
+    /// was over.
     pub fn observe(&mut self, sample: &Sample) -> Vec<Alarm> {
-        self.state.latest = Some(sample.clone());
-        Vec::new()
+        self.state.take(sample);
+        let mut alarms = Vec::new();
+        for detector in CATALOGUE {
+            let told = detector.check(&self.state, sample);
+            alarms.extend(self.state.say(detector.id, told));
+        }
+        alarms
     }
 
     /// Tells the watch that an action was carried out (or said, in a dry run).
-    pub fn acted(&mut self, _action: &Action, _at_ms: u64) {}
+    pub fn acted(&mut self, action: &Action, at_ms: u64) {
+        let headroom = self.state.fresh_headroom().unwrap_or(0);
+        let danger = self.state.danger();
+        self.state
+            .pressure
+            .acted(action, at_ms, headroom, danger.as_ref());
+    }
 
     pub fn state(&self) -> &WatchState {
         &self.state
@@ -38,11 +128,177 @@ impl WatchState {
 
     /// Milliseconds until the brim is reached at the present rate, where there is a rise to speak of.
     pub fn time_to_brim_ms(&self) -> Option<u64> {
-        None
+        self.forecast().map(|forecast| forecast.left_ms)
     }
 
-    /// Bytes per second that the job's host memory grows by at present.
+    /// Bytes per second that the job's host memory grows by at present; negative where it falls.
+    ///
+    /// The robust slope of the last minute's peaks; in a burst that of the last half second.
     pub fn host_rate(&self) -> Option<f64> {
-        None
+        self.fresh_headroom()?;
+        let burst = self.host.burst();
+        if self.danger().is_some()
+            && let Some(burst) = burst.filter(|burst| burst.growth > 0.0)
+        {
+            return Some(burst.growth);
+        }
+        let trend = self.host.fine.growth(0).map(|trend| trend.slope);
+        trend.or_else(|| burst.map(|burst| burst.growth))
+    }
+
+    /// The alarm of a detector that was said and is not over.
+    pub fn standing(&self, detector: &str) -> Option<&Standing> {
+        self.standing.get(detector)
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    pub(crate) fn pressure(&self) -> &Pressure {
+        &self.pressure
+    }
+
+    /// A rise that calls for acting now.
+    pub(crate) fn danger(&self) -> Option<Danger> {
+        self.danger
+    }
+
+    pub(crate) fn pressing(&self) -> Option<Danger> {
+        self.fresh_headroom()?;
+        let asked = self.pressure.asked().map(|asked| asked.headroom);
+        danger::pressing(&self.host, asked)
+    }
+
+    /// Bytes left to the brim, if that was seen lately.
+    pub(crate) fn fresh_headroom(&self) -> Option<u64> {
+        let point = self.host.last()?;
+        (self.now_ms.saturating_sub(point.at_ms) <= STALE_MS).then_some(point.headroom)
+    }
+
+    /// The steepest present fall of headroom by any look, in bytes per second, 0 at least.
+    pub(crate) fn steepest_fall(&self) -> f64 {
+        let burst = self
+            .host
+            .burst()
+            .map_or(0.0, |burst| burst.fast.max(burst.short));
+        self.host
+            .falls()
+            .map(|trend| trend.slope)
+            .fold(burst.max(0.0), f64::max)
+    }
+
+    pub(crate) fn forecast(&self) -> Option<Forecast> {
+        let headroom = self.fresh_headroom()?;
+        if let Some(danger) = self.danger() {
+            return Some(Forecast {
+                left_ms: danger.time_left_ms,
+                rate: danger.rate,
+                is_known_ground: false,
+            });
+        }
+        self.host.falls().find_map(|trend| {
+            let left = headroom as f64 / trend.slope;
+            let span_ms = whole(trend.span * 1e3);
+            (left <= REACH * trend.span && trend.span >= LEAST_SPAN_S).then(|| Forecast {
+                left_ms: whole(left * 1e3),
+                rate: trend.slope,
+                is_known_ground: self
+                    .host
+                    .known_low(span_ms.saturating_add(1_000))
+                    .is_some_and(|low| headroom >= low),
+            })
+        })
+    }
+
+    fn take(&mut self, sample: &Sample) {
+        if sample.at_ms.saturating_add(STEP_BACK_MS) < self.now_ms {
+            *self = WatchState {
+                pressure: std::mem::take(&mut self.pressure),
+                standing: std::mem::take(&mut self.standing),
+                ..WatchState::default()
+            };
+            self.now_ms = sample.at_ms;
+        }
+        self.now_ms = self.now_ms.max(sample.at_ms);
+        let now_ms = self.now_ms;
+        self.progress.take(sample, now_ms);
+        if let Some(host) = &sample.host {
+            let point = Point {
+                at_ms: now_ms,
+                used: host.used.get(),
+                headroom: host.headroom.get(),
+                steps: self.progress.steps(),
+            };
+            self.host.push(point, host.limit.get());
+        }
+        self.workers.take(sample, now_ms);
+        self.stalls.take(sample, now_ms);
+        self.gpus.take(sample);
+        self.retries.take(sample, now_ms);
+        self.latest = Some(sample.clone());
+        self.danger = self
+            .fresh_headroom()
+            .and_then(|_| danger::danger(&self.host));
+        self.pressure
+            .observe(&self.host, now_ms, self.danger.is_some());
+    }
+
+    /// What is new in what a detector told.
+    fn say(&mut self, id: &'static str, told: Option<Told>) -> Option<Alarm> {
+        let now_ms = self.now_ms;
+        let Some(told) = told else {
+            if self
+                .standing
+                .get(id)
+                .is_some_and(|standing| now_ms.abs_diff(standing.last_ms) >= OVER_AFTER_MS)
+            {
+                self.standing.remove(id);
+            }
+            return None;
+        };
+        if let Some(standing) = self.standing.get_mut(id) {
+            standing.last_ms = now_ms;
+            if told.urgency < standing.urgency {
+                // The worst of it may be over while the rest goes on; if it comes back, that is said.
+                if now_ms.abs_diff(standing.last_worst_ms) >= OVER_AFTER_MS {
+                    standing.urgency = told.urgency;
+                    standing.last_worst_ms = now_ms;
+                }
+                return None;
+            }
+            standing.last_worst_ms = now_ms;
+            if told.urgency == standing.urgency {
+                return None;
+            }
+            standing.urgency = told.urgency;
+        } else {
+            self.standing.insert(
+                id,
+                Standing {
+                    urgency: told.urgency,
+                    since_ms: now_ms,
+                    last_ms: now_ms,
+                    last_worst_ms: now_ms,
+                },
+            );
+        }
+        Some(Alarm {
+            at_ms: now_ms,
+            detector: id.into(),
+            urgency: told.urgency,
+            message: told.message,
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn n_held(&self) -> usize {
+        self.host.n_held()
+            + self.progress.n_held()
+            + self.workers.n_held()
+            + self.stalls.n_held()
+            + self.gpus.n_held()
+            + self.retries.n_held()
+            + self.standing.len()
     }
 }

@@ -1,1 +1,78 @@
 //! Signs of trouble, one file each.
+//!
+//! A detector is a function of what was seen so far and the latest sample. It tells as long as the trouble lasts;
+//! [`Watch::observe`](crate::watch::Watch::observe) says it once, again when it gets worse, and again when it comes back
+//! after a minute of silence. Where a threshold could flicker, a detector that stands ([`WatchState::standing`]) asks
+//! for more to fall silent than it took to speak.
+//!
+//! To add one, copy the nearest file and put it into [`CATALOGUE`].
+
+mod allocator_thrash;
+mod below_reserve;
+mod other_process_on_gpu;
+mod shm_nearly_full;
+mod stalled_by_memory_pressure;
+mod steady_leak;
+pub(crate) mod time_to_brim;
+mod worker_copies_growing;
+
+use crate::watch::alarm::Urgency;
+use crate::watch::sample::Sample;
+use crate::watch::state::WatchState;
+
+/// One entry of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Detector {
+    pub id: &'static str,
+    /// For the reference page: when it speaks and why that matters.
+    pub about: &'static str,
+    check: fn(&WatchState, &Sample) -> Option<Told>,
+}
+
+/// What a detector has to say.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub urgency: Urgency,
+    /// One sentence with its figures, at most about 110 characters.
+    pub message: String,
+}
+
+/// Every detector, in the order readers should meet them: host, shared memory, workers, GPU.
+pub const CATALOGUE: &[Detector] = &[
+    time_to_brim::DETECTOR,
+    below_reserve::DETECTOR,
+    steady_leak::DETECTOR,
+    stalled_by_memory_pressure::DETECTOR,
+    shm_nearly_full::DETECTOR,
+    worker_copies_growing::DETECTOR,
+    allocator_thrash::DETECTOR,
+    other_process_on_gpu::DETECTOR,
+];
+
+impl Detector {
+    pub(crate) fn check(&self, state: &WatchState, sample: &Sample) -> Option<Told> {
+        (self.check)(state, sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_words_and_every_detector_says_what_it_is_about() {
+        let ids: BTreeSet<&str> = CATALOGUE.iter().map(|detector| detector.id).collect();
+        assert_eq!(ids.len(), CATALOGUE.len());
+        for detector in CATALOGUE {
+            assert!(
+                detector
+                    .id
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b == b'_')
+            );
+            assert!(detector.about.ends_with('.'), "{}", detector.id);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Somebody else takes memory of a card that the job uses.
+
+use crate::watch::alarm::Urgency;
+use crate::watch::detectors::{Detector, Told};
+use crate::watch::gpus::Intrusion;
+use crate::watch::sample::{GpuSample, Sample};
+use crate::watch::state::WatchState;
+use crate::watch::words::size;
+
+pub(super) const DETECTOR: Detector = Detector {
+    id: "other_process_on_gpu",
+    about: "A process that is not of this job came to a card after the job did, or grew there by 256 MiB and more. A \
+            warning where less than a tenth of the card is left. Who was there before is told by `brimful probe`.",
+    check,
+};
+
+/// A bare CUDA context takes 200 to 500 MiB.
+const LEAST: u64 = 256 << 20;
+const LITTLE_LEFT: f64 = 0.1;
+
+fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
+    sample
+        .gpus
+        .iter()
+        .filter_map(|gpu| told(gpu, state.gpus.intrusion(gpu, LEAST)?))
+        .max_by_key(|told| told.urgency)
+}
+
+fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<Told> {
+    let left = gpu.total.saturating_sub(gpu.used);
+    let index = gpu.index;
+    let what = match intrusion {
+        Intrusion::Entered {
+            pid,
+            holds: Some(holds),
+        } => format!(
+            "another process came to GPU {index}: {pid} holds {}",
+            size(holds)
+        ),
+        Intrusion::Entered { pid, holds: None } => {
+            format!("another process came to GPU {index}: {pid}")
+        }
+        Intrusion::Grew { pid, by, holds } => format!(
+            "another process grew on GPU {index}: {pid} holds {}, {} more",
+            size(holds),
+            size(by)
+        ),
+        Intrusion::Unnamed { by } => {
+            format!("somebody else took {} of GPU {index}", size(by))
+        }
+    };
+    (gpu.total.get() > 0).then(|| Told {
+        urgency: if left.share_of(gpu.total) < LITTLE_LEFT {
+            Urgency::Warning
+        } else {
+            Urgency::Note
+        },
+        message: format!(
+            "{what}; {} left of {}",
+            size(left.get()),
+            size(gpu.total.get())
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::units::Bytes;
+    use crate::watch::alarm::Urgency;
+    use crate::watch::sample::{GpuSample, Sample};
+    use crate::watch::testing::{check_alarms, check_quiet};
+
+    const ID: &str = "other_process_on_gpu";
+
+    /// A card of 16 GiB of which the job has 10; others in MiB by the second.
+    fn series(others: impl Fn(u64) -> Vec<(u32, Option<u64>)>) -> Vec<Sample> {
+        (0..60)
+            .map(|second| {
+                let others: Vec<(u32, Option<Bytes>)> = others(second)
+                    .into_iter()
+                    .map(|(pid, mib)| (pid, mib.map(Bytes::from_mib)))
+                    .collect();
+                let held: u64 = others
+                    .iter()
+                    .filter_map(|(_, held)| Some(held.as_ref()?.get()))
+                    .sum();
+                Sample {
+                    at_ms: second * 1000,
+                    gpus: vec![GpuSample {
+                        index: 0,
+                        used: Bytes::from_gib(10).saturating_add(Bytes(held)),
+                        total: Bytes::from_gib(16),
+                        ours: Some(Bytes::from_gib(10)),
+                        others,
+                    }],
+                    ..Sample::default()
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn who_comes_is_named() {
+        check_alarms(
+            ID,
+            &series(|s| {
+                if s < 30 {
+                    vec![]
+                } else {
+                    vec![(99, Some(2048))]
+                }
+            }),
+            &[(
+                Urgency::Note,
+                "another process came to GPU 0: 99 holds 2 GiB; 4 GiB left of 16 GiB",
+            )],
+        );
+    }
+
+    #[test]
+    fn who_grows_is_named_and_little_left_is_a_warning() {
+        check_alarms(
+            ID,
+            &series(|s| vec![(99, Some(if s < 30 { 1024 } else { 5120 }))]),
+            &[(
+                Urgency::Warning,
+                "another process grew on GPU 0: 99 holds 5 GiB, 4 GiB more; 1 GiB left of 16 GiB",
+            )],
+        );
+    }
+
+    #[test]
+    fn who_was_there_before_is_no_news() {
+        check_quiet(ID, &series(|_| vec![(99, Some(4096)), (98, None)]));
+        check_quiet(ID, &series(|_| vec![]));
+    }
+
+    #[test]
+    fn a_driver_that_names_nobody_still_shows_what_is_gone() {
+        let mut series = series(|_| vec![]);
+        for sample in &mut series[20..] {
+            sample.gpus[0].used = Bytes::from_gib(13);
+        }
+        check_alarms(
+            ID,
+            &series,
+            &[(
+                Urgency::Note,
+                "somebody else took 3 GiB of GPU 0; 3 GiB left of 16 GiB",
+            )],
+        );
+    }
+}

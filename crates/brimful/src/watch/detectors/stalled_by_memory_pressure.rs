@@ -1,0 +1,85 @@
+//! Tasks wait for memory instead of working.
+
+use crate::watch::alarm::Urgency;
+use crate::watch::detectors::{Detector, Told};
+use crate::watch::sample::Sample;
+use crate::watch::state::WatchState;
+use crate::watch::words::{size, span};
+
+pub(super) const DETECTOR: Detector = Detector {
+    id: "stalled_by_memory_pressure",
+    about: "Over up to ten seconds and at least three looks, all tasks waited for memory for 10 % of the time (warning), \
+            or some did for 30 % (note): the kernel takes pages away that are needed again at once. systemd-oomd ends \
+            whole groups at 60 % for 30 s.",
+    check,
+};
+
+const FULL_PERCENT: f64 = 10.0;
+const SOME_PERCENT: f64 = 30.0;
+
+fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
+    sample.stall?;
+    let mean = state.stalls.mean()?;
+    let ease = if state.standing(DETECTOR.id).is_some() {
+        0.5
+    } else {
+        1.0
+    };
+    let (urgency, who, percent) = if mean.full_percent >= FULL_PERCENT * ease {
+        (Urgency::Warning, "all tasks", mean.full_percent)
+    } else if mean.some_percent >= SOME_PERCENT * ease {
+        (Urgency::Note, "tasks", mean.some_percent)
+    } else {
+        return None;
+    };
+    let left = state
+        .fresh_headroom()
+        .map(|headroom| format!("; {} left to the limit", size(headroom)));
+    Some(Told {
+        urgency,
+        message: format!(
+            "{who} waited for memory {percent:.0} % of the last {}{}",
+            span(mean.span_ms),
+            left.unwrap_or_default()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::watch::alarm::Urgency;
+    use crate::watch::sample::{Sample, Stall};
+    use crate::watch::testing::{GB, check_alarms, check_quiet, host_series};
+
+    const ID: &str = "stalled_by_memory_pressure";
+
+    fn series(full: impl Fn(u64) -> f64) -> Vec<Sample> {
+        let mut series = host_series(120, 10 * GB, |_| 9 * GB);
+        for (second, sample) in (0..).zip(&mut series) {
+            let full_percent = full(second);
+            sample.stall = Some(Stall {
+                some_percent: full_percent,
+                full_percent,
+            });
+        }
+        series
+    }
+
+    #[test]
+    fn waiting_for_seconds_is_said_once() {
+        check_alarms(
+            ID,
+            &series(|_| 34.0),
+            &[(
+                Urgency::Warning,
+                "all tasks waited for memory 34 % of the last 3.0 s; 954 MiB left to the limit",
+            )],
+        );
+    }
+
+    #[test]
+    fn a_moment_of_waiting_is_nothing() {
+        check_quiet(ID, &series(|s| if s == 60 { 80.0 } else { 0.0 }));
+        check_quiet(ID, &series(|_| f64::NAN));
+    }
+}

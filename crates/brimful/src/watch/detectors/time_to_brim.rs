@@ -1,0 +1,101 @@
+//! The brim is reached soon if memory goes on to rise as it does.
+
+use crate::watch::alarm::Urgency;
+use crate::watch::danger::reaches_limit;
+use crate::watch::detectors::{Detector, Told};
+use crate::watch::sample::Sample;
+use crate::watch::state::WatchState;
+
+pub(crate) const DETECTOR: Detector = Detector {
+    id: "time_to_brim",
+    about: "Host memory rises and reaches its limit within an hour (note), ten minutes (warning), or before a \
+            checkpoint could be written (critical). The rate is the robust slope of the peaks of the last minute, half \
+            hour or day; a rise is believed for three times as long as it was seen, and a burst at once. A rise through \
+            what the job came back from before is not said.",
+    check,
+};
+
+const WARNING_MS: u64 = 10 * 60_000;
+const NOTE_MS: u64 = 60 * 60_000;
+
+fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+    let forecast = state.forecast()?;
+    let urgency = if state.danger().is_some() {
+        Urgency::Critical
+    } else if forecast.is_known_ground || forecast.left_ms > NOTE_MS {
+        return None;
+    } else if forecast.left_ms < WARNING_MS {
+        Urgency::Warning
+    } else {
+        Urgency::Note
+    };
+    let headroom = state.fresh_headroom()?;
+    Some(Told {
+        urgency,
+        message: reaches_limit(
+            forecast.left_ms,
+            headroom,
+            state.host.limit(),
+            forecast.rate,
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::watch::alarm::Urgency;
+    use crate::watch::testing::{GB, MB, check_alarms, check_quiet, host_series, slow_series};
+
+    const ID: &str = "time_to_brim";
+
+    #[test]
+    fn a_rise_of_a_minute_is_a_warning_with_the_time_that_is_left() {
+        let series = host_series(60, 13 * GB, |s| 10 * GB + s * 15 * MB);
+        check_alarms(
+            ID,
+            &series,
+            &[(
+                Urgency::Warning,
+                "host memory reaches its limit in about 2 minutes: 10 GiB of 12.1 GiB, rising 14.3 MiB/s",
+            )],
+        );
+    }
+
+    #[test]
+    fn a_slow_rise_is_a_note_first_and_gets_worse() {
+        let series = slow_series(4, 13 * GB, |s| 3 * GB + s * MB * 7 / 10);
+        let said = check_alarms(ID, &series, &[]);
+        let urgencies: Vec<Urgency> = said.iter().map(|alarm| alarm.urgency).collect();
+        assert_eq!(
+            urgencies,
+            [Urgency::Note, Urgency::Warning, Urgency::Critical]
+        );
+    }
+
+    #[test]
+    fn a_short_rise_carries_no_claim_about_minutes() {
+        // Ten seconds of import and loading: the brim is 50 s away, seen for 10.
+        check_quiet(
+            ID,
+            &host_series(120, 13 * GB, |s| GB + s.min(10) * 200 * MB),
+        );
+    }
+
+    #[test]
+    fn a_sawtooth_is_said_at_most_until_its_first_fall() {
+        // Teeth of 100 s, from 4 to 9 GB, for an hour.
+        let series = host_series(3600, 13 * GB, |s| 4 * GB + (s % 100) * 50 * MB);
+        let said = check_alarms(ID, &series, &[]);
+        assert!(said.iter().all(|alarm| alarm.at_ms < 100_000), "{said:?}");
+        // Short teeth never.
+        check_quiet(
+            ID,
+            &host_series(3600, 13 * GB, |s| 9 * GB + (s % 10) * 100 * MB),
+        );
+    }
+
+    #[test]
+    fn flat_is_silent_however_full() {
+        check_quiet(ID, &slow_series(2, 13 * GB, |_| 13 * GB - 100 * MB));
+    }
+}
