@@ -72,6 +72,11 @@ class Inside:
     # --- optimizer steps ---
 
     def watch_steps(self):
+        """Have every step counted, of every optimizer.
+
+        Two kinds of steps are not: those that are compiled as a whole, and, in some PyTorch before 2.9, those
+        of its own optimizers once torch.compile is in use: it takes the hooks away from their classes.
+        """
         import torch.optim.optimizer as module
 
         register = getattr(module, "register_optimizer_step_post_hook", None)
@@ -103,10 +108,8 @@ class Inside:
         prepare = getattr(base, place)
         after_step = self.step_hook()
 
-        @wraps(prepare)
-        def preparing(optimizer):
-            prepare(optimizer)
-            kind = type(optimizer)
+        @guarded
+        def count_steps_of(kind):
             step = kind.step
             if getattr(step, "_brimful_counts", False):
                 return
@@ -121,16 +124,18 @@ class Inside:
             stepping._brimful_counts = True
             kind.step = stepping
 
+        @wraps(prepare)
+        def preparing(optimizer):
+            prepare(optimizer)
+            count_steps_of(type(optimizer))
+
         setattr(base, place, preparing)
 
     @guarded
     def after_a_while(self, is_first):
         self.due = time.monotonic() + INTERVAL
         if is_first:
-            if page.tried or self.is_worker():
-                self.due = float("inf")
-                return
-            words = page.open()
+            words = None if page.tried or self.is_worker() else page.open()
             if words is None:
                 return
             words[STEPS] += 1
