@@ -259,7 +259,6 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
         id,
         started,
         watch: Watch::default(),
-        loaders: Vec::new(),
         peaks: Peaks::default(),
         last: None,
         pending: None,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use brimful::record::{ActionLine, GapLine, HookLine, Line, LoaderLine, Peaks, merged};
+use brimful::record::{ActionLine, GapLine, Line, Peaks, merged};
 use brimful::watch::{Action, Sample, StopReason, Watch, next_action, next_interval};
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -41,7 +41,6 @@ pub(crate) struct Running<'a> {
     pub(crate) id: String,
     pub(crate) started: Instant,
     pub(crate) watch: Watch,
-    pub(crate) loaders: Vec<LoaderLine>,
     pub(crate) peaks: Peaks,
     pub(crate) last: Option<Sample>,
     /// Samples not yet in the record, as one.
@@ -182,7 +181,7 @@ impl Running<'_> {
             self.hook_at = Instant::now();
             self.take_hook_lines(hook);
         }
-        let sample = self.sampler.sample(&self.contained, &self.loaders);
+        let sample = self.sampler.sample(&self.contained);
         self.n_samples += 1;
         self.keep_peaks(&sample);
         let alarms = self.watch.observe(&sample);
@@ -211,14 +210,6 @@ impl Running<'_> {
 
     pub(crate) fn take_hook_lines(&mut self, hook: &mut Staged) {
         for line in hook.new_lines() {
-            if let HookLine::Loader(loader) = &line {
-                // Each epoch makes new workers; the newest ones of a loader count.
-                self.loaders
-                    .retain(|known| (known.pid, known.loader) != (loader.pid, loader.loader));
-                self.loaders.push(loader.clone());
-                let extra = self.loaders.len().saturating_sub(64);
-                self.loaders.drain(..extra);
-            }
             self.recorder.write(&Line::Hook(line));
         }
     }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use brimful::fact::Fact;
-use brimful::record::{KernelCounts, LoaderLine};
+use brimful::record::KernelCounts;
 use brimful::units::Bytes;
 use brimful::watch::{
-    Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
+    GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
 use brimful_probe::{GpuMeter, GroupCounts, Meter, ProcessFacts, Processes, StallTotals};
 
@@ -36,7 +36,7 @@ pub(crate) struct Sampler {
     gpus_due: Instant,
     last_gpus: Vec<GpuSample>,
     gauges_due: Instant,
-    last_gauges: Vec<Gauge>,
+    readings: Vec<gauge::Reading>,
     processes_due: Instant,
     /// Anonymous memory of the whole tree, where no group counts it.
     tree_used: Option<Bytes>,
@@ -64,7 +64,7 @@ impl Sampler {
             gpus_due: started,
             last_gpus: Vec::new(),
             gauges_due: started,
-            last_gauges: Vec::new(),
+            readings: Vec::new(),
             processes_due: started + Duration::from_secs(2),
             tree_used: None,
             main_pid: 0,
@@ -97,18 +97,18 @@ impl Sampler {
         self.processes_due = self.processes_due.min(soon);
     }
 
-    pub(crate) fn sample(&mut self, contained: &Containment, loaders: &[LoaderLine]) -> Sample {
+    pub(crate) fn sample(&mut self, contained: &Containment) -> Sample {
         let now = Instant::now();
         if now >= self.gauges_due {
             self.gauges_due = now + GAUGES_EVERY;
-            self.last_gauges = self
+            self.readings = self
                 .gauges
                 .as_deref()
-                .map(gauge::read_all)
+                .map(gauge::read_with_workers)
                 .unwrap_or_default();
         }
         let processes = if now >= self.processes_due {
-            let found = self.process_samples(contained, loaders);
+            let found = self.process_samples(contained);
             let cost = now.elapsed();
             self.processes_due = now + PROCESSES_EVERY.max(cost * SHARE_FOR_PROCESSES);
             found
@@ -126,7 +126,11 @@ impl Sampler {
             stall: self.stall(contained, now),
             gpus: self.last_gpus.clone(),
             processes,
-            gauges: self.last_gauges.clone(),
+            gauges: self
+                .readings
+                .iter()
+                .map(|reading| reading.gauge.clone())
+                .collect(),
         }
     }
 
@@ -211,19 +215,19 @@ impl Sampler {
             .collect()
     }
 
-    fn process_samples(
-        &mut self,
-        contained: &Containment,
-        loaders: &[LoaderLine],
-    ) -> Vec<ProcessSample> {
+    fn process_samples(&mut self, contained: &Containment) -> Vec<ProcessSample> {
         let facts = contained.processes(&self.processes);
         let told: Vec<Process> = facts.iter().map(|process| self.told(process)).collect();
-        let workers: Vec<KnownWorker> = loaders.iter().flat_map(workers_of).collect();
-        let stepping: Vec<u32> = self
-            .last_gauges
+        let workers: Vec<KnownWorker> = self
+            .readings
             .iter()
-            .filter(|gauge| gauge.steps > 0)
-            .map(|gauge| gauge.pid)
+            .flat_map(|reading| reading.workers.iter().copied())
+            .collect();
+        let stepping: Vec<u32> = self
+            .readings
+            .iter()
+            .filter(|reading| reading.gauge.steps > 0)
+            .map(|reading| reading.gauge.pid)
             .collect();
         let roles = roles(self.main_pid, &told, &workers, &stepping);
         let mut fair_share = Bytes::ZERO;
@@ -297,16 +301,4 @@ impl Sampler {
                 .unwrap_or_default(),
         }
     }
-}
-
-/// The workers of a loader, as the hook has told of them.
-fn workers_of(loader: &LoaderLine) -> impl Iterator<Item = KnownWorker> {
-    let number = loader.loader;
-    (0_u32..)
-        .zip(&loader.worker_pids)
-        .map(move |(worker, pid)| KnownWorker {
-            pid: *pid,
-            loader: number,
-            worker,
-        })
 }
