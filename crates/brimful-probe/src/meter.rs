@@ -112,6 +112,17 @@ impl Meter {
             })
     }
 
+    /// Whether a control group that this process is in, or one above, sets a limit.
+    pub fn is_limited_by_group(&self) -> bool {
+        let groups = cgroup::memory_groups(&self.files, &self.mounts);
+        groups.known().is_some_and(|groups| {
+            groups
+                .levels
+                .iter()
+                .any(|level| !matches!(level.max, Fact::Known(None)))
+        })
+    }
+
     /// What a group's memory is made of.
     pub fn usage(&self, group: &Group) -> Fact<Usage> {
         let Some(folder) = self.name_of(group) else {

@@ -28,6 +28,8 @@ struct OwnGroup {
     counts_memory: bool,
     /// Where brimful itself was moved to, out of the way of the controller.
     aside: Option<PathBuf>,
+    /// Made by systemd, which also removes it.
+    is_scope: bool,
 }
 
 /// Why the job has no group of its own.
@@ -67,7 +69,29 @@ impl Containment {
         })
     }
 
+    /// Takes over a group that systemd made for the job, in place of what there was.
+    pub(crate) fn move_to_scope(&mut self, group: Group) {
+        let counts_memory = group.folder.join("memory.current").exists();
+        let not_the_job = self.not_the_job.clone();
+        let before = std::mem::replace(
+            self,
+            Containment {
+                group: Some(OwnGroup {
+                    group,
+                    counts_memory,
+                    aside: None,
+                    is_scope: true,
+                }),
+                not_the_job,
+            },
+        );
+        before.remove();
+    }
+
     pub(crate) fn kind(&self) -> &'static str {
+        if self.group.as_ref().is_some_and(|own| own.is_scope) {
+            return "systemd_scope";
+        }
         match self.group.as_ref().map(|own| own.group.version) {
             Some(CgroupVersion::V1) => "cgroup_v1",
             Some(CgroupVersion::V2) => "cgroup_v2",
@@ -172,7 +196,9 @@ impl Containment {
 
     /// Removes the group. The kernel refuses for a moment after its last process has ended.
     pub(crate) fn remove(self) {
-        let Some(own) = self.group else { return };
+        let Some(own) = self.group.filter(|own| !own.is_scope) else {
+            return;
+        };
         let give_up = Instant::now() + Duration::from_secs(2);
         while fs::remove_dir(&own.group.folder).is_err() && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(5));
@@ -207,6 +233,7 @@ fn make_v1(own: &Group, id: &str) -> io::Result<OwnGroup> {
         group,
         counts_memory: true,
         aside: None,
+        is_scope: false,
     })
 }
 
@@ -246,6 +273,7 @@ fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
         group,
         counts_memory,
         aside,
+        is_scope: false,
     })
 }
 

@@ -24,6 +24,7 @@ mod relay;
 mod run;
 mod running;
 mod sampler;
+mod scope;
 mod signals;
 mod state;
 mod status_line;

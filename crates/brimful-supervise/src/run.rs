@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brimful::explain::Verdict;
 use brimful::fact::Fact;
@@ -26,6 +26,7 @@ use crate::recorder::Recorder;
 use crate::relay::Relay;
 use crate::running::Running;
 use crate::sampler::Sampler;
+use crate::scope::{self, Scope};
 use crate::signals;
 use crate::state::{StateDir, StoredRun, place_of};
 use crate::streams::Streams;
@@ -151,15 +152,24 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
 
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let meter = Meter::live();
+    let mut no_group = None;
     let mut contained = match Containment::group(&meter, &id) {
         Ok(contained) => contained,
         Err(NoGroup(reason)) => {
-            gaps.push(format!(
-                "no control group of its own ({reason}): kills are counted with others'"
-            ));
+            no_group = Some(reason);
             Containment::tree()
         }
     };
+    let scope = if contained.counting_group().is_none() {
+        scope::available(&meter, &id)
+    } else {
+        None
+    };
+    if let (Some(reason), None) = (no_group, &scope) {
+        gaps.push(format!(
+            "no control group of its own ({reason}): kills are counted with others'"
+        ));
+    }
     let gpus = match GpuMeter::live() {
         Fact::Known(gpus) => Some(gpus),
         Fact::Missing(_) => None,
@@ -180,9 +190,14 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
     let mut hook = stage_hook(settings, stored.as_ref(), &mut gaps);
     sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
     let control = Control::choose();
-    let door = contained.door().ok().flatten();
+    let door = match &scope {
+        Some(_) => None,
+        None => contained.door().ok().flatten(),
+    };
+    let mut command = scope.as_ref().map_or_else(Vec::new, Scope::prefix);
+    command.extend(settings.command.iter().cloned());
     let pid = launch(Launch {
-        command: &settings.command,
+        command: &command,
         variables: hook.as_ref().map_or_else(Vec::new, |hook| {
             hook.environment(
                 std::env::var_os("PYTHONPATH").as_deref(),
@@ -223,6 +238,12 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
         }
     };
     control.hand_over(pid);
+    if let Some(scope) = &scope
+        && let Some(group) = scope.group_of(number(pid), Duration::from_secs(2))
+    {
+        contained.move_to_scope(group);
+        sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
+    }
     sampler.watch_process(number(pid));
     let has_terminal = streams.ways.iter().any(|way| way.is_terminal);
     let speaks_through_relay = streams.ways.iter().any(|way| way.stream != Stream::Stdout);
