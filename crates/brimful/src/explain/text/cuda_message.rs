@@ -3,7 +3,7 @@
 //! Three forms: the figures in brackets (to 2.0), in sentences (from 2.1), and in a list (the `cudaMallocAsync` backend).
 
 use crate::explain::Cause;
-use crate::explain::text::clean::floor;
+use crate::explain::text::clean::{Reading, floor};
 use crate::explain::text::size::{size_at_end, size_at_start};
 use crate::units::Bytes;
 
@@ -67,7 +67,19 @@ impl CudaMessage {
             message.asked = after(text, "requested:");
         }
         message.unused = before(text, "isreservedbypytorchbutunallocated")
-            .or_else(|| before(text, "cached"))
+            .or_else(|| {
+                // Releases 1.0 to 1.3 count what is unused; what would not fit on the card counts everything.
+                let cached = before(text, "cached")?;
+                let allocated = message.allocated.unwrap_or_default();
+                let is_all = message
+                    .total
+                    .is_some_and(|total| allocated.saturating_add(cached) > total);
+                Some(if is_all {
+                    cached.saturating_sub(allocated)
+                } else {
+                    cached
+                })
+            })
             .or_else(|| {
                 // "Reserved in total" holds what is allocated too.
                 let reserved = before(text, "reservedintotal")?;
@@ -77,6 +89,11 @@ impl CudaMessage {
         let has_figures =
             message.asked.is_some() || message.total.is_some() || message.allocated.is_some();
         has_figures.then_some(message)
+    }
+
+    /// Reads a message that stands alone.
+    pub(in crate::explain) fn of_text(text: &str) -> Option<CudaMessage> {
+        CudaMessage::read(&Reading::new(text).flat, 0)
     }
 
     /// What this process holds, as well as it is known.
@@ -189,7 +206,6 @@ fn processes(text: &str) -> Vec<(u32, Bytes)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::text::clean::Reading;
 
     fn read(text: &str) -> CudaMessage {
         CudaMessage::read(&Reading::new(text).flat, 0).unwrap()
