@@ -143,6 +143,11 @@ impl<'a> Signs<'a> {
             })
     }
 
+    /// Killed, with host memory next to full at the last sample: that outranks whatever was printed.
+    pub(in crate::explain) fn killed_with_memory_full(&self) -> bool {
+        self.signal == Some(9) && self.series.was_nearly_full() == Some(true)
+    }
+
     /// Whether the victim was a worker: by the kernel's log, or by the DataLoader's words while the main process was
     /// not killed itself.
     pub(in crate::explain) fn victim_is_worker(&self) -> Option<u32> {

@@ -7,7 +7,7 @@ use crate::explain::signs::Signs;
 use crate::explain::text::{CudaMessage, Rank};
 use crate::explain::{Cause, Confidence, Evidence, Proof, Remedy, SnapshotReplay, Source, Verdict};
 use crate::machine::TorchVersion;
-use crate::record::HookLine;
+use crate::record::{GpuProof, HookLine};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -19,14 +19,29 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// An out-of-memory error this shortly before the end is what ended it.
+const RECENT_MS: u64 = 60_000;
+
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading();
     let told = leading.filter(|leading| is_card(leading.sign.cause));
     let hooked = evidence.cuda_ooms.last();
     let names_other = leading
         .is_some_and(|leading| leading.sign.rank <= Rank::Hinted && !is_card(leading.sign.cause));
+    if signs.killed_with_memory_full() {
+        return None;
+    }
     let was_killed = matches!(signs.signal, Some(7 | 9));
-    let from_hook = hooked.filter(|_| !names_other && !was_killed);
+    // One that was caught, and another exception long after it.
+    let is_old = |oom: &GpuProof| {
+        let at_end = evidence.end.as_ref().map_or(oom.at_ms, |end| end.at_ms);
+        at_end.saturating_sub(oom.at_ms) > RECENT_MS
+    };
+    let ended_otherwise = leading.is_some_and(|leading| {
+        leading.sign.cause == Cause::NotMemory && leading.sign.rank <= Rank::Raised
+    });
+    let from_hook =
+        hooked.filter(|oom| !(names_other || was_killed || ended_otherwise && is_old(oom)));
     let from_replay = evidence
         .replay
         .as_ref()
@@ -111,7 +126,7 @@ fn is_card(cause: Cause) -> bool {
 }
 
 /// The hook's figures, which need no parsing, over those of the message.
-fn of_hook(oom: &crate::record::GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
+fn of_hook(oom: &GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
     let mut message = CudaMessage::of_text(&oom.message)
         .or(printed)
         .unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
-    host_detail, host_proofs, host_remedies, proof, settles_a_kill,
+    host_detail, host_proofs, host_remedies, limit_proof, proof, settles_a_kill,
 };
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
@@ -34,6 +34,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             format!("the last alarm: {}", alarm.message),
         ));
     }
+    proofs.extend(limit_proof(evidence));
     proofs.extend(host_proofs(signs));
     if signs.series.was_nearly_full() == Some(true) {
         let words = signs.series.host_in_words().unwrap_or_default();

@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
-    if matches!(signs.signal, Some(7 | 9)) {
+    if signs.killed_with_memory_full() {
         return None;
     }
     let leading = signs.leading_to(Cause::HostAllocFailed)?;

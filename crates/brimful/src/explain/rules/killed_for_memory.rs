@@ -2,7 +2,7 @@
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
-    host_detail, host_proofs, host_remedies, proof, quoted, settles_a_kill,
+    host_detail, host_proofs, host_remedies, limit_proof, proof, quoted, settles_a_kill,
 };
 use crate::explain::signs::{Signs, is_kill_without_the_kernel};
 use crate::explain::text::Rank;
@@ -114,6 +114,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         _ => String::new(),
     };
     let summary = format!("{who}{by} because host memory ran out{figures}");
+    proofs.extend(limit_proof(evidence));
     proofs.extend(host_proofs(signs));
     let otherwise = if is_kill_without_the_kernel(detail) || signs.own_kills().is_none() {
         detail

@@ -25,7 +25,9 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let is_killed = signs.signal == Some(9) || told.is_some();
     // earlyoom asks with SIGTERM first.
     let is_asked = signs.signal == Some(15) && signs.series.was_nearly_full() == Some(true);
-    if (!is_killed && !is_asked) || (names_its_cause && signs.signal.is_none()) {
+    if (!is_killed && !is_asked)
+        || (names_its_cause && !is_asked && !signs.killed_with_memory_full())
+    {
         return None;
     }
     let mut proofs = Vec::new();

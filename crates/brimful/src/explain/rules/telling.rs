@@ -53,6 +53,18 @@ pub(super) fn host_proofs(signs: &Signs<'_>) -> Vec<Proof> {
     proofs
 }
 
+/// The nearest limit that kills and who sets it, where the record knows.
+pub(super) fn limit_proof(evidence: &Evidence) -> Option<Proof> {
+    let attempt = evidence.attempt.as_ref()?;
+    let limit = attempt.limit?;
+    let by = attempt
+        .limit_set_by
+        .as_ref()
+        .map(|by| format!(", set by {by}"))
+        .unwrap_or_default();
+    Some(proof(Source::Samples, format!("the brim is {limit}{by}")))
+}
+
 fn shape_in_words(shape: Shape) -> String {
     match shape {
         Shape::Leak { rise, over_ms } => {

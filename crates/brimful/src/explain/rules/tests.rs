@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use crate::explain::rules::CATALOGUE;
-use crate::explain::rules::testing::{check, ended, with_kills};
+use crate::explain::rules::testing::{check, ended, with_kills, with_used, with_workers};
 use crate::explain::{Cause, Confidence, Evidence, SnapshotAnswer, SnapshotReplay, explain};
 use crate::record::{GpuProof, Outcome};
 use crate::units::Bytes;
@@ -125,6 +125,50 @@ fn a_killed_process_is_not_blamed_on_the_card() {
     let mut evidence = with_kills(with_oom(2, 22, 23, 1), Some(1));
     evidence.end.as_mut().unwrap().outcome = Outcome::Killed { signal: 9 };
     check(&evidence, Cause::HostOomKill, "", "host memory ran out");
+}
+
+#[test]
+fn an_error_that_was_caught_long_ago_is_not_what_ended_it() {
+    let mut evidence = with_oom(2, 22, 23, 1);
+    evidence.text = "KeyError: 'label'".into();
+    check(&evidence, Cause::NotMemory, "exception", "label");
+    evidence.cuda_ooms[0].at_ms = 99_000;
+    check(&evidence, Cause::CudaOomExhausted, "", "24 GiB");
+}
+
+#[test]
+fn a_killed_process_with_memory_full_outranks_what_it_printed() {
+    let mut evidence = with_used(ended(Outcome::Killed { signal: 9 }), 32, 32);
+    evidence.text = "RuntimeError: CUDA error: out of memory".into();
+    check(&evidence, Cause::HostOomKill, "", "likely killed");
+}
+
+#[test]
+fn a_rise_in_the_workers_is_named() {
+    let mut evidence = with_workers(
+        with_kills(ended(Outcome::Failed { code: 1 }), Some(1)),
+        &[71, 72],
+    );
+    let mut first = evidence.samples[0].clone();
+    first.at_ms = 0;
+    for process in &mut first.processes {
+        process.private = Bytes::from_gib(1);
+    }
+    evidence.samples.insert(0, first);
+    evidence.text = "DataLoader worker (pid 71) is killed by signal: Killed.".into();
+    let verdict = check(
+        &evidence,
+        Cause::DataloaderWorkerKilledOom,
+        "worker_copies",
+        "worker 71",
+    );
+    assert!(
+        verdict
+            .remedies
+            .iter()
+            .any(|remedy| remedy.effect.as_deref() == Some("about 22 GiB of 32 GiB")),
+        "{verdict:#?}"
+    );
 }
 
 #[test]

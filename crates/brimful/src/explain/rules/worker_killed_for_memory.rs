@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::killed_for_memory::{Kill, kill};
 use crate::explain::rules::telling::{
-    host_detail, host_proofs, host_remedies, proof, quoted, settles_a_kill,
+    host_detail, host_proofs, host_remedies, limit_proof, proof, quoted, settles_a_kill,
 };
 use crate::explain::signs::Signs;
 use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
@@ -37,6 +37,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         .host_in_words()
         .map(|words| format!("; {words}"))
         .unwrap_or_default();
+    proofs.extend(limit_proof(evidence));
     proofs.extend(host_proofs(signs));
     let who = if worker == 0 {
         "a DataLoader worker".to_owned()

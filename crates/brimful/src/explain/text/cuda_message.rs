@@ -59,7 +59,7 @@ impl CudaMessage {
             allowed: before(text, "allowed;"),
             this_process: after(text, "thisprocesshas"),
             device: device(text),
-            is_hip: flat[floor(flat, at.saturating_sub(60))..floor(flat, at + 60)].contains("hip"),
+            is_hip: is_hip(&flat[floor(flat, at.saturating_sub(60))..floor(flat, at + 1200)]),
             names_expandable_segments: text.contains("expandable_segments"),
             ..CudaMessage::default()
         };
@@ -164,6 +164,17 @@ impl CudaMessage {
                 .total
                 .is_some_and(|total| total >= Bytes::from_gib(32) && total.get() % Bytes::GIB == 0)
     }
+}
+
+fn is_hip(text: &str) -> bool {
+    [
+        "hipoutofmemory",
+        "hiperror",
+        "pytorch_hip_alloc_conf",
+        "hipgraphs",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
 }
 
 /// The size right after the words.
