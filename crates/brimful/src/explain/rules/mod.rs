@@ -1,1 +1,67 @@
 //! Causes of death, one file each.
+//!
+//! A rule looks at the evidence and what was read out of it, and either says nothing or gives a verdict with its proof.
+//! The first that speaks is believed, so the order is the order of weight. To add one, copy the nearest file, put it
+//! into [`CATALOGUE`], and test it with evidence of its own. A new wording of a known cause is no rule: it belongs into
+//! the tables of `explain/text/`.
+
+mod cannot_tell;
+mod card_full;
+mod everything_killed;
+mod finished;
+mod host_allocation_refused;
+mod killed_by_someone;
+mod killed_for_memory;
+mod killed_unknown;
+mod limit_reached;
+mod not_started;
+mod shared_memory_full;
+mod something_else;
+mod stopped_before_the_kernel;
+mod stopped_by_user;
+mod telling;
+mod worker_killed_for_memory;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use crate::explain::signs::Signs;
+use crate::explain::{Evidence, Verdict};
+
+/// One entry of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    pub id: &'static str,
+    /// For the reference page: when it fires and why that matters.
+    pub about: &'static str,
+    check: fn(&Evidence, &Signs<'_>) -> Option<Verdict>,
+}
+
+/// Every rule, heaviest evidence first: how it ended by our own doing, what the kernel counted, how the process ended,
+/// what was sampled, what the allocator held, what was printed.
+pub const CATALOGUE: &[Rule] = &[
+    finished::RULE,
+    not_started::RULE,
+    stopped_by_user::RULE,
+    stopped_before_the_kernel::RULE,
+    worker_killed_for_memory::RULE,
+    killed_for_memory::RULE,
+    everything_killed::RULE,
+    killed_by_someone::RULE,
+    shared_memory_full::RULE,
+    card_full::RULE,
+    host_allocation_refused::RULE,
+    limit_reached::RULE,
+    killed_unknown::RULE,
+    something_else::RULE,
+    cannot_tell::RULE,
+];
+
+/// The first verdict of the catalogue.
+pub(super) fn first_verdict(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
+    CATALOGUE
+        .iter()
+        .find_map(|rule| (rule.check)(evidence, signs))
+}

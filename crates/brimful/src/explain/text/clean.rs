@@ -80,6 +80,17 @@ impl Reading {
         self.around(at, 0, bytes)
     }
 
+    /// Whether the word stands there as one, and not only its letters over several words; or a wrap cuts it.
+    pub(super) fn has_word(&self, at: usize, word: &str) -> bool {
+        let line = self.line_at(at);
+        let is_wrapped = at + word.len() > self.start_of(line + 1);
+        is_wrapped
+            || self.lines.get(line).is_some_and(|line| {
+                line.to_ascii_lowercase()
+                    .contains(&word.to_ascii_lowercase())
+            })
+    }
+
     /// The part of a line that matters, for people.
     pub(super) fn quote(&self, at: usize) -> String {
         let line_idx = self.line_at(at);

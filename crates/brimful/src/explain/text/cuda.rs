@@ -43,6 +43,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     // CUDA, HIP and other drivers, by whatever name the caller gives the error.
     ask("CUDA error: out of memory", driver_full),
+    ask("CUDA driver error: out of memory", driver_full),
+    ask("CUDA_OUT_OF_MEMORY", driver_full),
     ask("HIP error: out of memory", driver_full),
     ask("runtime error (2) : out of memory", driver_full),
     ask("error=2 : out of memory", driver_full),
@@ -378,7 +380,12 @@ fn figures_alone(reading: &Reading, hit: Hit) -> Option<Sign> {
 /// `torch.OutOfMemoryError`, `cupy.cuda.memory.OutOfMemoryError`; other libraries use the same name.
 fn error_class(reading: &Reading, hit: Hit) -> Option<Sign> {
     let before = reading.before(hit.at, 60);
-    if before.ends_with("infunction'") || before.ends_with("java.lang.") {
+    // Without white space, other programs' words look the same.
+    if !reading.has_word(hit.at, "OutOfMemoryError") {
+        return None;
+    }
+    if before.ends_with("infunction'") || before.ends_with("cv::") || before.ends_with("java.lang.")
+    {
         return None;
     }
     if before.ends_with("ray.exceptions.") || before.ends_with("ray") {
@@ -501,17 +508,13 @@ fn is_only_said(reading: &Reading, hit: Hit) -> bool {
     let is_code = ["except ", "if ", "elif ", "raise ", "#"]
         .iter()
         .any(|word| line.starts_with(word));
-    let is_advice = [
-        "avoid",
-        "prevent",
-        "incaseof",
-        "tofix",
-        "ifyouencounter",
-        "ifyouget",
-        "reduce",
-    ]
-    .iter()
-    .any(|word| before.ends_with(word));
+    // With figures after it, it happened.
+    if reading.after(hit.at, 60).contains("triedtoallocate") {
+        return false;
+    }
+    let is_advice = ["avoid", "prevent", "incaseof", "tofix", "ifyou", "reduce"]
+        .iter()
+        .any(|word| before.ends_with(word));
     is_code || is_advice
 }
 

@@ -3,7 +3,7 @@
 //! Three forms: the figures in brackets (to 2.0), in sentences (from 2.1), and in a list (the `cudaMallocAsync` backend).
 
 use crate::explain::Cause;
-use crate::explain::text::clean::floor;
+use crate::explain::text::clean::{Reading, floor};
 use crate::explain::text::size::{size_at_end, size_at_start};
 use crate::units::Bytes;
 
@@ -59,7 +59,7 @@ impl CudaMessage {
             allowed: before(text, "allowed;"),
             this_process: after(text, "thisprocesshas"),
             device: device(text),
-            is_hip: flat[floor(flat, at.saturating_sub(60))..floor(flat, at + 60)].contains("hip"),
+            is_hip: is_hip(&flat[floor(flat, at.saturating_sub(60))..floor(flat, at + 1200)]),
             names_expandable_segments: text.contains("expandable_segments"),
             ..CudaMessage::default()
         };
@@ -67,7 +67,19 @@ impl CudaMessage {
             message.asked = after(text, "requested:");
         }
         message.unused = before(text, "isreservedbypytorchbutunallocated")
-            .or_else(|| before(text, "cached"))
+            .or_else(|| {
+                // Releases 1.0 to 1.3 count what is unused; what would not fit on the card counts everything.
+                let cached = before(text, "cached")?;
+                let allocated = message.allocated.unwrap_or_default();
+                let is_all = message
+                    .total
+                    .is_some_and(|total| allocated.saturating_add(cached) > total);
+                Some(if is_all {
+                    cached.saturating_sub(allocated)
+                } else {
+                    cached
+                })
+            })
             .or_else(|| {
                 // "Reserved in total" holds what is allocated too.
                 let reserved = before(text, "reservedintotal")?;
@@ -77,6 +89,11 @@ impl CudaMessage {
         let has_figures =
             message.asked.is_some() || message.total.is_some() || message.allocated.is_some();
         has_figures.then_some(message)
+    }
+
+    /// Reads a message that stands alone.
+    pub(in crate::explain) fn of_text(text: &str) -> Option<CudaMessage> {
+        CudaMessage::read(&Reading::new(text).flat, 0)
     }
 
     /// What this process holds, as well as it is known.
@@ -149,6 +166,17 @@ impl CudaMessage {
     }
 }
 
+fn is_hip(text: &str) -> bool {
+    [
+        "hipoutofmemory",
+        "hiperror",
+        "pytorch_hip_alloc_conf",
+        "hipgraphs",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
+}
+
 /// The size right after the words.
 fn after(text: &str, words: &str) -> Option<Bytes> {
     let at = text.find(words)? + words.len();
@@ -189,7 +217,6 @@ fn processes(text: &str) -> Vec<(u32, Bytes)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::text::clean::Reading;
 
     fn read(text: &str) -> CudaMessage {
         CudaMessage::read(&Reading::new(text).flat, 0).unwrap()

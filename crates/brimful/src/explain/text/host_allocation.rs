@@ -18,6 +18,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostAllocFailed,
         "refused",
     ),
+    means("posix_memalign", Named, HostAllocFailed, "refused"),
     means("Buy new RAM", Named, HostAllocFailed, "refused"),
     // Python, NumPy, Arrow, OpenCV, DuckDB, R.
     ask("MemoryError", memory_error),
@@ -36,7 +37,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostAllocFailed,
         "refused",
     ),
-    means("Out of Memory Error: ", Named, HostAllocFailed, "refused"),
+    ask("Out of Memory Error", in_words),
     // C and C++, Rust, Go, Java, JavaScript, LLVM, git.
     ask("bad_alloc", bad_alloc),
     means("bad allocation", Named, HostAllocFailed, "refused"),
@@ -83,7 +84,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("Cannot allocate memory", refused),
     ask("[Errno 12]", refused),
     ask("(os error 12)", refused),
-    ask("ENOMEM", refused),
+    ask("ENOMEM", refused_by_name),
     ask("无法分配内存", refused),
     ask("Nicht genügend Hauptspeicher verfügbar", refused),
     ask("Impossible d'allouer de la mémoire", refused),
@@ -186,6 +187,19 @@ fn java(reading: &Reading, hit: Hit) -> Option<Sign> {
     } else {
         hit.sign(Named, HostAllocFailed, "java_heap")
     })
+}
+
+/// DuckDB; not the class of another library.
+fn in_words(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let is_in_words = reading.has_word(hit.at, "Out of Memory Error");
+    (is_in_words && !reading.has_word(hit.at, "OutOfMemoryError"))
+        .then(|| hit.sign(Named, HostAllocFailed, "refused"))
+}
+
+fn refused_by_name(reading: &Reading, hit: Hit) -> Option<Sign> {
+    reading
+        .has_word(hit.at, "ENOMEM")
+        .then(|| refused(reading, hit))?
 }
 
 fn refused(reading: &Reading, hit: Hit) -> Option<Sign> {

@@ -20,8 +20,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("[Errno 23]", Rank::Named, FdOrShmLimit, "open_files"),
     means("(os error 24)", Rank::Named, FdOrShmLimit, "open_files"),
     means("errno = 24", Rank::Named, FdOrShmLimit, "open_files"),
-    means("EMFILE", Rank::Named, FdOrShmLimit, "open_files"),
-    means("ENFILE", Rank::Named, FdOrShmLimit, "open_files"),
+    ask("EMFILE", error_name),
+    ask("ENFILE", error_name),
     means("打开的文件过多", Rank::Named, FdOrShmLimit, "open_files"),
     means(
         "Zu viele offene Dateien",
@@ -77,6 +77,12 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("unable to open file </torch_", shared_object),
     ask("unable to mmap", mapping),
 ];
+
+/// By its name, not as part of other words such as "open file".
+fn error_name(reading: &Reading, hit: Hit) -> Option<Sign> {
+    (reading.has_word(hit.at, "EMFILE") || reading.has_word(hit.at, "ENFILE"))
+        .then(|| hit.sign(Rank::Named, FdOrShmLimit, "open_files"))
+}
 
 /// Opening a segment fails with the limit on open files, which older releases do not say.
 fn shared_object(reading: &Reading, hit: Hit) -> Option<Sign> {

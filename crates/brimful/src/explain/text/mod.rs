@@ -3,6 +3,11 @@
 //! One file per family of messages; each is a table of phrases with their meaning. A new wording is a new line in the
 //! table of its family, or in [`python`] where a whole line is needed.
 
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "all readers of phrases have one signature, also those that always have an answer"
+)]
+
 mod clean;
 mod cuda;
 mod cuda_message;
@@ -69,11 +74,6 @@ impl TextSigns {
         let mut text = TextSigns { reading, signs };
         text.blame_workers();
         text
-    }
-
-    /// The sign to believe.
-    pub(in crate::explain) fn leading(&self) -> Option<&Sign> {
-        self.signs.first()
     }
 
     /// The first sign of a cause.

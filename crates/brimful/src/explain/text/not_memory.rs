@@ -189,6 +189,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("unhandled system error", Raised, NotMemory, "nccl_error"),
     means("unhandled cuda error", Raised, NotMemory, "nccl_error"),
     means("NCCL error", Raised, NotMemory, "nccl_error"),
+    means("NCCL WARN", Rank::Aftermath, NotMemory, "nccl_error"),
     means("ncclSystemError", Raised, NotMemory, "nccl_error"),
     means("ncclInternalError", Raised, NotMemory, "nccl_error"),
     means("ncclInvalidUsage", Raised, NotMemory, "nccl_error"),
@@ -210,7 +211,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     // Too many processes or threads.
     means(
         "Resource temporarily unavailable",
-        Named,
+        Raised,
         NotMemory,
         "process_limit",
     ),

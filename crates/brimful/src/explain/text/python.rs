@@ -115,7 +115,10 @@ pub(super) fn signs_of_lines(reading: &Reading, mut claimed: Vec<usize>) -> Vec<
                 continue;
             }
             let short = name.rsplit('.').next().unwrap_or(name);
-            if CONSEQUENCES.contains(&short) {
+            if CONSEQUENCES
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(short))
+            {
                 signs.push(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere"));
             } else {
                 signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
@@ -250,6 +253,9 @@ fn exception(line: &str) -> Option<(usize, &str)> {
     {
         return None;
     }
+    if let Some(found) = exception_in_small_letters(line) {
+        return Some(found);
+    }
     for ending in ENDINGS {
         for (at, _) in line.match_indices(ending).take(8) {
             let end = at + ending.len();
@@ -265,7 +271,7 @@ fn exception(line: &str) -> Option<(usize, &str)> {
                 continue;
             }
             let is_alone = begin == 0 && rest.trim().is_empty();
-            let has_message = rest.starts_with(": ") || rest.starts_with(":") && begin == 0;
+            let has_message = rest.starts_with(": ") || rest.starts_with(':') && begin == 0;
             // `queue.Full` ends a traceback without a message, a plain word does not.
             let is_word = matches!(ending, "Full" | "Empty") && !name.contains('.');
             let is_short = short.len() < 5 && ending == "Error";
@@ -275,4 +281,20 @@ fn exception(line: &str) -> Option<(usize, &str)> {
         }
     }
     None
+}
+
+/// As people retype it: `keyerror: 'x'`, at the beginning of a line only.
+fn exception_in_small_letters(line: &str) -> Option<(usize, &str)> {
+    let length = line
+        .bytes()
+        .take(80)
+        .take_while(|b| b.is_ascii_lowercase() || *b == b'_' || *b == b'.')
+        .count();
+    let name = &line[..length];
+    let rest = &line[length..];
+    let is_class = ["error", "exception"].iter().any(|ending| {
+        name.strip_suffix(ending)
+            .is_some_and(|stem| stem.len() >= 2 && !stem.ends_with('.'))
+    });
+    (is_class && (rest.is_empty() || rest.starts_with(':'))).then_some((0, name))
 }

@@ -24,7 +24,6 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostOomKill,
         "slurm",
     ),
-    means("OOM Killed", Killer, HostOomKill, "group_limit"),
     means("Exceeded job memory limit", Killer, HostOomKill, "slurm"),
     means("Exceeded step memory limit", Killer, HostOomKill, "slurm"),
     means(
@@ -102,8 +101,10 @@ fn slurm_state(reading: &Reading, hit: Hit) -> Option<Sign> {
     let before = reading.before(hit.at, 12);
     let after = reading.after(hit.end, 8);
     let is_part_of_a_name =
-        before.ends_with('_') || after.starts_with('_') || before.ends_with("cuda");
-    (!is_part_of_a_name).then(|| hit.sign(Killer, HostOomKill, "slurm"))
+        before.ends_with(['_', ':']) && !before.ends_with("state:") || after.starts_with('_');
+    let is_as_slurm_writes = reading.lines[reading.line_at(hit.at)].contains("OUT_OF_MEMORY")
+        || before.trim_end_matches([':', '=']).ends_with("state");
+    (is_as_slurm_writes && !is_part_of_a_name).then(|| hit.sign(Killer, HostOomKill, "slurm"))
 }
 
 /// Without a reason: by the user, or because a task failed.

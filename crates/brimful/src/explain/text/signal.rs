@@ -164,10 +164,10 @@ pub(super) fn signal_at_start(text: &str) -> Option<i32> {
 }
 
 /// What it says that a process was ended by this signal.
-fn sign_of(hit: Hit, signal: i32) -> Option<Sign> {
+fn sign_of(reading: &Reading, hit: Hit, signal: i32) -> Option<Sign> {
     Some(match signal {
         9 => hit.sign(Rank::Signaled, Ambiguous, "sigkill"),
-        7 => hit.sign(Rank::Signaled, Ambiguous, "bus_error"),
+        7 => return bus_error(reading, hit),
         11 => hit.sign(Rank::Signaled, NotMemory, "segfault"),
         4 | 8 => hit.sign(Rank::Signaled, NotMemory, "crash"),
         // What launchers send to the others once one has failed.
@@ -201,11 +201,41 @@ fn named_signal(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = after.trim_start_matches(['.', ':', '=', '(', '\'', '"', '`', '<', '#']);
     let after = after.strip_prefix("is").unwrap_or(after);
     let signal = signal_at_start(after)?;
+    let by_number = after.starts_with(|c: char| c.is_ascii_digit());
+    if by_number
+        && !(HAPPENED.iter().any(|word| before.ends_with(word)) || explains_its_number(after))
+    {
+        return None;
+    }
     let is_dataloader = before.ends_with("iskilledby");
     if is_dataloader {
         return None;
     }
-    with_rank(reading, sign_of(hit, signal)?)
+    with_rank(reading, sign_of(reading, hit, signal)?)
+}
+
+/// What stands before `signal 9` when it is not the name of a file or a variable.
+const HAPPENED: &[&str] = &[
+    "by",
+    "on",
+    "with",
+    "caught",
+    "received",
+    "got",
+    "fatal",
+    "dueto",
+    "killed",
+    "died",
+    "prematurely:",
+    "termination",
+    "a",
+];
+
+/// `9 (SIGKILL)`, `11: SIGSEGV`, `9 (Killed)`.
+fn explains_its_number(text: &str) -> bool {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = rest.trim_start_matches(['(', ':', ',']);
+    NAMES.iter().any(|(name, _)| rest.starts_with(name))
 }
 
 /// `{SIGKILL(-9)}`, `SIGSEGV received`, `killed by SIGKILL`; not `sigkill_handler`, nor what a launcher sends.
@@ -243,7 +273,7 @@ fn bare_name(reading: &Reading, hit: Hit) -> Option<Sign> {
         return None;
     }
     let signal = signal_at_start(reading.after(hit.at, 16))?;
-    with_rank(reading, sign_of(hit, signal)?)
+    with_rank(reading, sign_of(reading, hit, signal)?)
 }
 
 /// `exitcode: -9`, `return code = -11`, `exit status 137`, `Exited (137)`.
@@ -261,6 +291,11 @@ fn exit_code(reading: &Reading, hit: Hit) -> Option<Sign> {
         129..=192 => i32::try_from(code - 128).ok()?,
         -1_073_741_819 | 3_221_225_477 => 11,
         -1_073_740_791 | 3_221_226_505 | -1_073_741_571 | 3_221_225_725 => 4,
+        // Hydra, the launcher of MPICH and Intel MPI, gives the bare signal.
+        4..=11 if reading.before(hit.at, 300).contains("badtermination") => {
+            i32::try_from(code).ok()?
+        }
+        9 if reading.after(hit.end, 40).contains("sigkill") => 9,
         1 | 2 | 255 => return Some(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere")),
         _ => return None,
     };
@@ -270,7 +305,7 @@ fn exit_code(reading: &Reading, hit: Hit) -> Option<Sign> {
     } else {
         signal
     };
-    with_rank(reading, sign_of(hit, signal)?)
+    with_rank(reading, sign_of(reading, hit, signal)?)
 }
 
 /// The rank in a launcher's own numbering, where the report names it nearby.
@@ -320,6 +355,15 @@ fn bus_error(reading: &Reading, hit: Hit) -> Option<Sign> {
         "shm_open",
         "nccl-",
         "insufficientsharedstorage",
+        "ncclshm",
+        "ncclgroupend",
+        "ncclcomminit",
+        "libnccl",
+        // How a worker hands a batch over.
+        "torch/multiprocessing/reductions.py",
+        "_utils/worker.py",
+        // How UCX, which NVIDIA's containers use, tells a page that could not be had.
+        "nonexistentphysicaladdress",
     ]) {
         return Some(hit.sign(Rank::Named, Cause::ShmExhausted, "bus_error"));
     }

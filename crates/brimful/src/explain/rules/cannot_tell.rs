@@ -1,0 +1,130 @@
+//! What is known does not decide.
+
+use crate::explain::rules::Rule;
+use crate::explain::rules::telling::{host_proofs, proof, quoted, settles_a_kill};
+use crate::explain::signs::Signs;
+use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::record::Outcome;
+
+pub(super) const RULE: Rule = Rule {
+    id: "cannot_tell",
+    about: "A worker that vanished, a bus error without a sample of shared memory, a library that could not set itself up, \
+            a launcher's summary alone: several causes print the same.",
+    check,
+};
+
+fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
+    let leading = signs.leading();
+    let outcome = evidence.end.as_ref().map(|end| &end.outcome);
+    if leading.is_none() && outcome.is_none() {
+        return None;
+    }
+    let mut proofs = Vec::new();
+    let how = match outcome {
+        Some(Outcome::Failed { code }) => Some(format!("exit code {code}")),
+        Some(Outcome::Killed { signal }) => Some(format!("ended by signal {signal}")),
+        _ => None,
+    };
+    if let Some(how) = &how {
+        proofs.push(proof(Source::WaitStatus, how.clone()));
+    }
+    if let Some(leading) = &leading {
+        proofs.push(quoted(leading));
+    }
+    proofs.extend(host_proofs(signs));
+    let told = leading.map_or("no_evidence", |leading| leading.sign.detail);
+    let detail = if signs.signal == Some(7) {
+        "bus_error"
+    } else {
+        told
+    };
+    let (summary, settles) = match detail {
+        "worker_vanished" => (
+            "a worker process vanished without a word: killed for want of memory, out of shared memory, or crashed".to_owned(),
+            with("`num_workers=0`: an error of the worker's own then shows with its traceback"),
+        ),
+        "bus_error" => (
+            "a bus error: /dev/shm was full, or a memory-mapped data file became shorter".to_owned(),
+            vec![
+                "`df -h /dev/shm` while it runs".into(),
+                "the sizes of memory-mapped files (lmdb, npy, safetensors) against what they should be".into(),
+                "running it again under `brimful run`, which samples /dev/shm".into(),
+            ],
+        ),
+        "library_setup_failed" => (
+            "a CUDA library could not set itself up: too little memory on the card, or versions that do not match".to_owned(),
+            vec![
+                "`nvidia-smi` at that moment: how much of the card is free".into(),
+                "the same with half the batch: if it works, memory was short".into(),
+                "the same on the CPU: an index out of range shows there as what it is".into(),
+            ],
+        ),
+        "notebook" => (
+            "the notebook's kernel was restarted, and nothing here says why; too little memory is one of several reasons".to_owned(),
+            settles_a_kill(),
+        ),
+        "failed_elsewhere" => (
+            "only the launcher's summary is here; the first error was printed by another process".to_owned(),
+            vec![
+                "the log of the rank that failed first".into(),
+                "`torchrun --log-dir logs --redirects 3`, or `@record` on the main function".into(),
+            ],
+        ),
+        _ => (
+            how.map_or_else(
+                || "nothing here names a cause".to_owned(),
+                |how| format!("it ended with {how}, and nothing here names a cause"),
+            ),
+            settles_a_kill(),
+        ),
+    };
+    Some(Verdict {
+        cause: Cause::Ambiguous,
+        confidence: Confidence::CannotTell,
+        detail: detail.into(),
+        summary,
+        evidence: proofs,
+        remedies: Vec::new(),
+        would_settle: settles,
+    })
+}
+
+fn with(first: &str) -> Vec<String> {
+    let mut settles = settles_a_kill();
+    settles.insert(0, first.into());
+    settles
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::Cause;
+    use crate::explain::rules::testing::{check, check_text, ended};
+    use crate::record::Outcome;
+
+    #[test]
+    fn a_code_alone_says_nothing() {
+        check(
+            &ended(Outcome::Failed { code: 1 }),
+            Cause::Ambiguous,
+            "no_evidence",
+            "exit code 1",
+        );
+    }
+
+    #[test]
+    fn several_causes_print_the_same() {
+        for text in [
+            "RuntimeError: DataLoader worker (pid(s) 1, 2) exited unexpectedly",
+            "Bus error (core dumped)",
+            "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+            "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+            "The kernel appears to have died. It will restart automatically.",
+            "[INFO] [launch.py:319:sigkill_handler] Killing subprocess 7",
+            "RuntimeError: One or more background workers are no longer alive. Exiting.",
+        ] {
+            let verdict = check_text(text, Cause::Ambiguous);
+            assert!(!verdict.would_settle.is_empty(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! An allocation on the host was refused.
+
+use crate::explain::rules::Rule;
+use crate::explain::rules::telling::{host_proofs, host_remedies, proof, quoted, remedy};
+use crate::explain::signs::Signs;
+use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+
+pub(super) const RULE: Rule = Rule {
+    id: "host_allocation_refused",
+    about: "`MemoryError`, `std::bad_alloc`, ENOMEM, a pinned buffer that could not be had: the process was told no. With \
+            a limit on address space (`ulimit -v`) that limit is named.",
+    check,
+};
+
+fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
+    if signs.killed_with_memory_full() {
+        return None;
+    }
+    let leading = signs.leading_to(Cause::HostAllocFailed)?;
+    let limit = evidence
+        .attempt
+        .as_ref()
+        .and_then(|attempt| attempt.address_space_limit);
+    let mut proofs = vec![quoted(&leading)];
+    if let Some(limit) = limit {
+        proofs.push(proof(
+            Source::WaitStatus,
+            format!("the job may have {limit} of address space (RLIMIT_AS)"),
+        ));
+    }
+    proofs.extend(host_proofs(signs));
+    let asked = leading
+        .sign
+        .facts
+        .asked
+        .map_or_else(|| "memory".to_owned(), |asked| asked.to_string());
+    let told = leading.sign.detail;
+    let detail = if limit.is_some() && told == "refused" {
+        "address_space_limit"
+    } else {
+        told
+    };
+    let summary = match detail {
+        "pinned_memory" => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
+        "fork" => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
+        "commit_limit" => "Windows refused memory: its paging file is too small for what all processes have reserved".to_owned(),
+        "address_space_limit" => format!("{asked} of host memory were refused: the limit on address space is {}", limit.unwrap_or_default()),
+        "locked_memory_limit" => "memory could not be locked: the limit on locked memory (`ulimit -l`) is too low".to_owned(),
+        "java_heap" => "the Java heap is too small".to_owned(),
+        _ => match signs.series.last_host {
+            Some(host) => format!("{asked} of host memory were refused, with {} left of {}", host.headroom, host.limit),
+            None => format!("{asked} of host memory were refused"),
+        },
+    };
+    let mut remedies = Vec::new();
+    match detail {
+        "pinned_memory" => {
+            remedies.push(remedy("`pin_memory=False`, or smaller pinned buffers: PyTorch rounds each up to a power of two"));
+            remedies.push(remedy("Raise the limit on locked memory: `ulimit -l unlimited`, in Docker `--ulimit memlock=-1`"));
+        }
+        "address_space_limit" => remedies.push(remedy("Lift the limit on address space: `ulimit -v unlimited`; CUDA alone maps far more than it uses")),
+        "locked_memory_limit" => remedies.push(remedy("`ulimit -l unlimited`, in Docker `--ulimit memlock=-1`")),
+        "commit_limit" => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads CUDA's libraries anew")),
+        "fork" => remedies.push(remedy("Start the workers before the large data is loaded, or allow overcommit: `vm.overcommit_memory=1`")),
+        _ => {}
+    }
+    remedies.extend(host_remedies(evidence, signs));
+    Some(Verdict {
+        cause: Cause::HostAllocFailed,
+        confidence: if detail == "unknown_words" {
+            Confidence::Likely
+        } else {
+            Confidence::Proved
+        },
+        detail: detail.into(),
+        summary,
+        evidence: proofs,
+        remedies,
+        would_settle: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::Cause;
+    use crate::explain::rules::testing::{check, check_text, ended};
+    use crate::record::{HookLine, Outcome};
+    use crate::units::Bytes;
+
+    #[test]
+    fn the_limit_on_address_space_is_named() {
+        let mut evidence = ended(Outcome::Failed { code: 1 });
+        evidence.attempt.as_mut().unwrap().address_space_limit = Some(Bytes::from_gib(8));
+        evidence.hook.push(HookLine::Exception {
+            at_ms: 1,
+            pid: 7,
+            type_name: "MemoryError".into(),
+            message: "Unable to allocate 2.00 GiB for an array".into(),
+        });
+        check(
+            &evidence,
+            Cause::HostAllocFailed,
+            "address_space_limit",
+            "8 GiB",
+        );
+    }
+
+    #[test]
+    fn programs_say_it_in_their_words() {
+        for text in [
+            "MemoryError",
+            "numpy.core._exceptions.MemoryError: Unable to allocate 4.00 GiB for an array with shape (7,) and data type float32",
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000 bytes. Error code 12 (Cannot allocate memory)",
+            "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 8000 bytes.",
+            "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\nAborted (core dumped)",
+            "pyarrow.lib.ArrowMemoryError: malloc of size 8000 failed",
+            "memory allocation of 8000 bytes failed",
+            "bash: fork: Cannot allocate memory",
+            "OSError: [WinError 1455] Die Auslagerungsdatei ist zu klein",
+            "cv2.error: OpenCV(4.9) alloc.cpp:73: error: (-4:Insufficient memory) Failed to allocate 8000 bytes in function 'OutOfMemoryError'",
+            "OOM when allocating tensor with shape[8,8] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
+        ] {
+            check_text(text, Cause::HostAllocFailed);
+        }
+    }
+
+    #[test]
+    fn a_pinned_buffer_is_host_memory() {
+        let text = "    return data.pin_memory()\nRuntimeError: CUDA error: out of memory";
+        let verdict = check_text(text, Cause::HostAllocFailed);
+        assert_eq!(verdict.detail, "pinned_memory");
+    }
+
+    #[test]
+    fn a_library_without_room_for_its_thread_data_is_no_want_of_memory() {
+        check_text(
+            "ImportError: libgomp.so.1: cannot allocate memory in static TLS block",
+            Cause::NotMemory,
+        );
+    }
+}

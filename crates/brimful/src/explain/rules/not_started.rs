@@ -1,0 +1,43 @@
+//! It never ran.
+
+use crate::explain::rules::Rule;
+use crate::explain::rules::telling::{proof, remedy};
+use crate::explain::signs::Signs;
+use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::record::Outcome;
+
+pub(super) const RULE: Rule = Rule {
+    id: "not_started",
+    about: "The command could not be started.",
+    check,
+};
+
+fn check(evidence: &Evidence, _signs: &Signs<'_>) -> Option<Verdict> {
+    let Outcome::NotStarted { error } = &evidence.end.as_ref()?.outcome else {
+        return None;
+    };
+    Some(Verdict {
+        cause: Cause::NotMemory,
+        confidence: Confidence::Proved,
+        detail: "not_started".into(),
+        summary: format!("it could not be started: {error}"),
+        evidence: vec![proof(Source::WaitStatus, error.clone())],
+        remedies: vec![remedy("Check the command, its path and its permissions")],
+        would_settle: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::Cause;
+    use crate::explain::rules::testing::{check, ended};
+    use crate::record::Outcome;
+
+    #[test]
+    fn a_missing_program_is_no_death() {
+        let evidence = ended(Outcome::NotStarted {
+            error: "no such file: pyhton".into(),
+        });
+        check(&evidence, Cause::NotMemory, "not_started", "pyhton");
+    }
+}

@@ -1,0 +1,198 @@
+//! Not memory.
+
+use crate::explain::rules::Rule;
+use crate::explain::rules::telling::{proof, quoted, remedy};
+use crate::explain::signs::Signs;
+use crate::explain::text::Rank;
+use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+
+pub(super) const RULE: Rule = Rule {
+    id: "something_else",
+    about: "An error that has nothing to do with too little memory: a crash, a kernel's assertion, a collective that timed \
+            out, a full disk, hardware, a time limit, any other exception.",
+    check,
+};
+
+fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
+    let leading = signs.leading_to(Cause::NotMemory);
+    let by_signal = match signs.signal {
+        Some(11) => Some(("segfault", "it crashed: segmentation fault")),
+        Some(4 | 8) => Some(("crash", "it crashed in native code")),
+        Some(6) => Some(("aborted", "it aborted itself (SIGABRT)")),
+        Some(1 | 2 | 15) => Some(("terminated", "it was asked to end from outside")),
+        _ => None,
+    };
+    // What names its cause tells more than the signal that followed.
+    let names_memory = signs
+        .leading()
+        .is_some_and(|leading| leading.sign.cause.is_memory() && leading.sign.rank <= Rank::Hinted);
+    if names_memory || (leading.is_none() && by_signal.is_none()) {
+        return None;
+    }
+    let mut proofs = Vec::new();
+    if let Some(signal) = signs.signal {
+        proofs.push(proof(
+            Source::WaitStatus,
+            format!("ended by signal {signal}"),
+        ));
+    }
+    let (detail, summary) = match (&leading, by_signal) {
+        (Some(leading), by_signal) => {
+            proofs.push(quoted(leading));
+            match by_signal {
+                Some((detail, words)) if leading.sign.rank > Rank::Signaled => {
+                    (detail, words.to_owned())
+                }
+                _ => (
+                    leading.sign.detail,
+                    in_words(leading.sign.detail, &leading.quote()),
+                ),
+            }
+        }
+        (None, Some((detail, words))) => (detail, words.to_owned()),
+        (None, None) => return None,
+    };
+    let is_plain =
+        leading.is_none_or(|leading| leading.sign.rank > Rank::Named) && by_signal.is_none();
+    Some(Verdict {
+        cause: Cause::NotMemory,
+        confidence: if is_plain {
+            Confidence::Likely
+        } else {
+            Confidence::Proved
+        },
+        detail: detail.into(),
+        summary,
+        evidence: proofs,
+        remedies: remedies(detail).into_iter().map(remedy).collect(),
+        would_settle: if detail == "disk_full" {
+            vec!["`df -h . /tmp /dev/shm`: which of them is full".into()]
+        } else {
+            Vec::new()
+        },
+    })
+}
+
+fn in_words(detail: &str, quote: &str) -> String {
+    let words = match detail {
+        "illegal_access" => {
+            "a kernel on the card touched an address that is not its own; that is a bug, not too little memory"
+        }
+        "device_assert" => {
+            "an assertion failed on the card, most often an index or a label out of range"
+        }
+        "nccl_timeout" => "a collective waited in vain for another process",
+        "nccl_error" => "a collective failed; NCCL's own warning says more",
+        "connection_lost" => "the connection to another process was lost",
+        "segfault" => "it crashed: segmentation fault",
+        "crash" => "it crashed in native code",
+        "aborted" => "it aborted itself",
+        "heap_corruption" => "native code damaged the heap; that is a bug, not too little memory",
+        "disk_full" => "a disk is full",
+        "hardware" => "the hardware failed",
+        "process_limit" => "no more processes or threads may be started; memory is not short",
+        "time_limit" => "its time was up",
+        "preempted" => "it was preempted",
+        "cancelled" => "it was cancelled",
+        "terminated" => "it was asked to end from outside (SIGTERM)",
+        "stopped_by_user" => "it was interrupted from the keyboard",
+        "timeout" => "the DataLoader waited too long for a batch",
+        "kernel_needs_too_much" => {
+            "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
+        }
+        "static_tls" => "a library was loaded too late for its thread data; memory is not short",
+        _ => return format!("an error that is not about memory: {quote}"),
+    };
+    words.to_owned()
+}
+
+fn remedies(detail: &str) -> Vec<&'static str> {
+    match detail {
+        "illegal_access" | "device_assert" => {
+            vec!["Run once with `CUDA_LAUNCH_BLOCKING=1`: the traceback then names the kernel"]
+        }
+        "nccl_timeout" | "nccl_error" => vec![
+            "Look at the other ranks' logs for the first error in time: one that died makes all others wait",
+            "Run with `NCCL_DEBUG=WARN`",
+        ],
+        "segfault" | "crash" | "aborted" | "heap_corruption" => {
+            vec!["Run with `python -X faulthandler`: it prints where each thread was"]
+        }
+        "disk_full" => vec!["Make room, or write checkpoints elsewhere; keep fewer of them"],
+        "hardware" => {
+            vec!["Tell the owner of the machine; take the card out of use until it is checked"]
+        }
+        "process_limit" => vec![
+            "Use fewer workers and threads (`OMP_NUM_THREADS`), or raise `pids.max` of the group and `ulimit -u`",
+        ],
+        "time_limit" | "preempted" => vec![
+            "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
+        ],
+        "kernel_needs_too_much" => {
+            vec!["Smaller blocks or fewer stages in the kernel's configuration"]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::Cause;
+    use crate::explain::rules::testing::{check, check_text, ended};
+    use crate::record::{HookLine, Outcome};
+
+    #[test]
+    fn an_exception_that_is_not_about_memory() {
+        let mut evidence = ended(Outcome::Failed { code: 1 });
+        evidence.hook.push(HookLine::Exception {
+            at_ms: 1,
+            pid: 7,
+            type_name: "KeyError".into(),
+            message: "'pixel_values'".into(),
+        });
+        check(&evidence, Cause::NotMemory, "exception", "pixel_values");
+    }
+
+    #[test]
+    fn a_crash_is_told_by_its_signal() {
+        check(
+            &ended(Outcome::Killed { signal: 11 }),
+            Cause::NotMemory,
+            "segfault",
+            "segmentation fault",
+        );
+        check(
+            &ended(Outcome::Killed { signal: 15 }),
+            Cause::NotMemory,
+            "terminated",
+            "asked to end",
+        );
+    }
+
+    #[test]
+    fn words_of_memory_that_are_not_about_too_little_of_it() {
+        for text in [
+            "RuntimeError: CUDA error: an illegal memory access was encountered",
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 9, Hardware limit: 8",
+            "double free or corruption (!prev)\nAborted (core dumped)",
+            "[ERROR] [launch.py:321:sigkill_handler] python exits with return code = -11",
+            "RuntimeError: can't start new thread",
+            "ImportError: libcudart.so.9.0: cannot open shared object file: No such file or directory",
+            "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST) ran for 600001 milliseconds",
+            "NVRM: Xid (PCI:0000:01:00): 48, pid=7, Double Bit ECC Error",
+            "ValueError: too many values to unpack (expected 2)",
+            "KeyboardInterrupt",
+            "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x2. Reason: Page not present",
+            "[rank0]: AssertionError",
+        ] {
+            check_text(text, Cause::NotMemory);
+        }
+    }
+
+    #[test]
+    fn the_root_comes_first_whatever_the_launcher_says_after_it() {
+        let text = "Traceback (most recent call last):\n  File \"train.py\", line 7, in <module>\nKeyError: 'label'\n\
+                    torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED\n  exitcode  : 1 (pid: 7)";
+        check_text(text, Cause::NotMemory);
+    }
+}

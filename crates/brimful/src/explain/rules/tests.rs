@@ -1,0 +1,272 @@
+//! Laws that hold over all rules.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use crate::explain::rules::CATALOGUE;
+use crate::explain::rules::testing::{check, ended, with_kills, with_used, with_workers};
+use crate::explain::{Cause, Confidence, Evidence, SnapshotAnswer, SnapshotReplay, explain};
+use crate::record::{GpuProof, Outcome};
+use crate::units::Bytes;
+use crate::watch::{GpuSample, Sample};
+
+#[test]
+fn ids_are_unique_words() {
+    let ids: BTreeSet<&str> = CATALOGUE.iter().map(|rule| rule.id).collect();
+    assert_eq!(ids.len(), CATALOGUE.len());
+    for id in ids {
+        assert!(id.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+    }
+}
+
+#[test]
+fn without_evidence_nothing_is_said() {
+    let verdict = explain(&Evidence::default());
+    assert_eq!(verdict.confidence, Confidence::CannotTell);
+    assert_eq!(verdict.cause, Cause::Ambiguous);
+}
+
+fn with_oom(asked: u64, allocated: u64, reserved: u64, free: u64) -> Evidence {
+    let mut evidence = ended(Outcome::Failed { code: 1 });
+    evidence.cuda_ooms.push(GpuProof {
+        message: format!("CUDA out of memory. Tried to allocate {asked}.00 GiB."),
+        pid: 40,
+        allocated: Bytes::from_gib(allocated),
+        reserved: Bytes::from_gib(reserved),
+        free: Some(Bytes::from_gib(free)),
+        total: Some(Bytes::from_gib(24)),
+        ..GpuProof::default()
+    });
+    evidence
+}
+
+#[test]
+fn the_hooks_figures_tell_the_kinds_of_a_full_card_apart() {
+    check(
+        &with_oom(2, 22, 23, 1),
+        Cause::CudaOomExhausted,
+        "",
+        "2 GiB more did not fit into 24 GiB",
+    );
+    check(
+        &with_oom(2, 16, 23, 1),
+        Cause::CudaOomFragmented,
+        "",
+        "not in one piece",
+    );
+    check(
+        &with_oom(2, 3, 4, 1),
+        Cause::CudaOomOtherProcess,
+        "",
+        "others hold most",
+    );
+}
+
+#[test]
+fn a_replay_decides_what_figures_cannot() {
+    let mut evidence = with_oom(2, 22, 23, 1);
+    evidence.replay = Some(SnapshotReplay {
+        asked: Some(Bytes::from_gib(2)),
+        allocated: Bytes::from_gib(22),
+        reserved: Bytes::from_gib(23),
+        largest_free_block: Bytes::from_mib(100),
+        free_in_segments: Bytes::from_gib(1),
+        has_history: true,
+        answers: vec![SnapshotAnswer {
+            alloc_conf: "expandable_segments:True".into(),
+            fits: true,
+            peak_reserved: Bytes::from_gib(22),
+            to_spare: Bytes::from_gib(1),
+        }],
+        ..SnapshotReplay::default()
+    });
+    let verdict = check(&evidence, Cause::CudaOomFragmented, "", "not in one piece");
+    assert_eq!(
+        verdict.remedies[0].text,
+        "Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
+    );
+    assert_eq!(
+        verdict.remedies[0].effect.as_deref(),
+        Some("replayed: fits with 1 GiB to spare")
+    );
+}
+
+#[test]
+fn others_on_the_card_are_seen_in_samples() {
+    let mut evidence = ended(Outcome::Failed { code: 1 });
+    evidence.text = "RuntimeError: CUDA error: out of memory".into();
+    evidence.samples.push(Sample {
+        gpus: vec![GpuSample {
+            index: 0,
+            used: Bytes::from_gib(23),
+            total: Bytes::from_gib(24),
+            ours: Some(Bytes::from_gib(1)),
+            others: vec![(77, Some(Bytes::from_gib(22)))],
+        }],
+        ..Sample::default()
+    });
+    let verdict = check(
+        &evidence,
+        Cause::CudaOomOtherProcess,
+        "",
+        "others hold most",
+    );
+    assert!(
+        verdict
+            .evidence
+            .iter()
+            .any(|proof| proof.text.contains("process 77, 22 GiB of 24 GiB"))
+    );
+}
+
+#[test]
+fn a_killed_process_is_not_blamed_on_the_card() {
+    let mut evidence = with_kills(with_oom(2, 22, 23, 1), Some(1));
+    evidence.end.as_mut().unwrap().outcome = Outcome::Killed { signal: 9 };
+    check(&evidence, Cause::HostOomKill, "", "host memory ran out");
+}
+
+#[test]
+fn an_error_that_was_caught_long_ago_is_not_what_ended_it() {
+    let mut evidence = with_oom(2, 22, 23, 1);
+    evidence.text = "KeyError: 'label'".into();
+    check(&evidence, Cause::NotMemory, "exception", "label");
+    evidence.cuda_ooms[0].at_ms = 99_000;
+    check(&evidence, Cause::CudaOomExhausted, "", "24 GiB");
+}
+
+#[test]
+fn a_killed_process_with_memory_full_outranks_what_it_printed() {
+    let mut evidence = with_used(ended(Outcome::Killed { signal: 9 }), 32, 32);
+    evidence.text = "RuntimeError: CUDA error: out of memory".into();
+    check(&evidence, Cause::HostOomKill, "", "likely killed");
+}
+
+#[test]
+fn a_rise_in_the_workers_is_named() {
+    let mut evidence = with_workers(
+        with_kills(ended(Outcome::Failed { code: 1 }), Some(1)),
+        &[71, 72],
+    );
+    let mut first = evidence.samples[0].clone();
+    first.at_ms = 0;
+    for process in &mut first.processes {
+        process.private = Bytes::from_gib(1);
+    }
+    evidence.samples.insert(0, first);
+    evidence.text = "DataLoader worker (pid 71) is killed by signal: Killed.".into();
+    let verdict = check(
+        &evidence,
+        Cause::DataloaderWorkerKilledOom,
+        "worker_copies",
+        "worker 71",
+    );
+    assert!(
+        verdict
+            .remedies
+            .iter()
+            .any(|remedy| remedy.effect.as_deref() == Some("about 22 GiB of 32 GiB")),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
+fn evidence_stands_in_order_of_weight() {
+    let mut evidence = with_kills(ended(Outcome::Killed { signal: 9 }), Some(1));
+    evidence.text = "Killed".into();
+    let verdict = explain(&evidence);
+    assert!(verdict.evidence.is_sorted_by_key(|proof| proof.source));
+}
+
+#[test]
+fn a_megabyte_of_anything_is_read_in_no_time() {
+    // No clock here: the test runner's own limit would show a blow-up, which these inputs provoke.
+    for unit in [
+        "out of memory tried to allocate signal exit code ",
+        "CUDA error: out of memory\n",
+        "No space left on device ",
+        "DataLoader worker (pid 1) is killed by signal: ",
+        "[[[[((((||||>>>>",
+        "\u{1b}[\u{1b}]",
+        "Error: Error: Error: ",
+        "Killed",
+        "1,1,1,1,1.1.1.1",
+        "é",
+    ] {
+        let _ = explain(&Evidence {
+            text: unit.repeat((1 << 20) / unit.len()),
+            ..Evidence::default()
+        });
+    }
+}
+
+/// Pieces of messages, so that random texts come near to what rules look for.
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just(
+            "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; "
+                .to_owned()
+        ),
+        Just(
+            "7.00 GiB already allocated; 0 bytes free; 7.50 GiB reserved in total by PyTorch)"
+                .to_owned()
+        ),
+        Just("RuntimeError: DataLoader worker (pid 7) is killed by signal: ".to_owned()),
+        Just("exitcode: ".to_owned()),
+        Just("-9".to_owned()),
+        Just("Killed".to_owned()),
+        Just("KeyError: 'x'".to_owned()),
+        Just("MemoryError".to_owned()),
+        Just("Reason: OOMKilled".to_owned()),
+        Just("oom-kill event(s)".to_owned()),
+        Just("Killed process 7 (python) total-vm:7kB".to_owned()),
+        Just("Bus error".to_owned()),
+        Just("No space left on device".to_owned()),
+        Just("\n".to_owned()),
+        Just("\u{1b}[31m".to_owned()),
+        ".{0,12}",
+    ];
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in text()) {
+        let verdict = explain(&Evidence { text, ..Evidence::default() });
+        prop_assert!(!verdict.summary.is_empty());
+        prop_assert!(verdict.summary.len() < 1000);
+        prop_assert_eq!(verdict.cause == Cause::Ambiguous, verdict.confidence == Confidence::CannotTell);
+    }
+
+    #[test]
+    fn no_unicode_panics(text in "(?s).{0,300}") {
+        let _ = explain(&Evidence { text, ..Evidence::default() });
+    }
+
+    #[test]
+    fn a_counted_kill_outranks_any_text(text in text(), code in 1_i32..128) {
+        let outcomes = [Outcome::Killed { signal: 9 }, Outcome::Failed { code }];
+        for outcome in outcomes {
+            let mut evidence = with_kills(ended(outcome), Some(1));
+            evidence.text.clone_from(&text);
+            let verdict = explain(&evidence);
+            prop_assert!(
+                matches!(verdict.cause, Cause::HostOomKill | Cause::DataloaderWorkerKilledOom),
+                "{:?}", verdict
+            );
+            prop_assert_eq!(verdict.confidence, Confidence::Proved);
+        }
+    }
+
+    #[test]
+    fn where_the_kernel_counted_none_no_text_makes_it_a_kernel_kill(text in text()) {
+        let mut evidence = with_kills(ended(Outcome::Killed { signal: 9 }), Some(0));
+        evidence.text = text;
+        let verdict = explain(&evidence);
+        prop_assert!(
+            !matches!(verdict.cause, Cause::HostOomKill | Cause::DataloaderWorkerKilledOom),
+            "{:?}", verdict
+        );
+    }
+}
