@@ -3,10 +3,10 @@
 import torch
 
 model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, device="cuda") for _ in range(24)])
-optimizer = torch.optim.AdamW(model.parameters())
-for batch in (1_000, 10_000, 100_000):
-    print(f"batch of {batch}", flush=True)
-    loss = model(torch.zeros(batch, 4096, device="cuda")).sum()
+optimizer = torch.optim.SGD(model.parameters())
+for step in range(3):
+    loss = model(torch.zeros(100_000, 4096, device="cuda")).sum()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    print(f"step {step}", flush=True)
