@@ -15,6 +15,8 @@ use crate::faults::surroundings::Surroundings;
 /// How a run ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
+    /// The process that was started: brimful, or the program itself.
+    pub(crate) pid: u32,
     /// As a shell shows it: 128 and the signal's number for a signal.
     pub(crate) code: i32,
     pub(crate) output: String,
@@ -75,6 +77,7 @@ pub(crate) fn run(
         child.wait()?
     };
     Ok(Ended {
+        pid: child.id(),
         code: code(status),
         output: text(&out),
         errors: text(&err),

@@ -130,12 +130,25 @@ fn weaknesses(fault: &Fault, verdict: &Verdict) -> Vec<String> {
             found.push(format!("no evidence says {wanted:?}: {}", said.join(" | ")));
         }
     }
+    let offered: Vec<String> = verdict
+        .remedies
+        .iter()
+        .map(|remedy| format!("{} {}", remedy.text, remedy.effect.as_deref().unwrap_or("")))
+        .collect();
+    for wanted in &fault.remedies {
+        if !offered.iter().any(|text| text.contains(wanted.as_str())) {
+            found.push(format!(
+                "no remedy says {wanted:?}: {}",
+                offered.join(" | ")
+            ));
+        }
+    }
     found
 }
 
 #[cfg(test)]
 mod tests {
-    use brimful::explain::{Cause, Confidence, Proof, Source};
+    use brimful::explain::{Cause, Confidence, Proof, Remedy, Source};
 
     use super::*;
 
@@ -147,7 +160,8 @@ mod tests {
         cause = "host_oom_kill"
         confidence = ["proved"]
         detail = ["burst", "leak"]
-        evidence = ["200.0 MiB"]
+        evidence = ["200 MiB"]
+        remedies = ["fewer workers"]
     "#;
 
     fn good() -> Seen {
@@ -163,7 +177,11 @@ mod tests {
                 detail: "leak".into(),
                 evidence: vec![Proof {
                     source: Source::Kernel,
-                    text: "killed at 200.0 MiB".into(),
+                    text: "killed at 200 MiB".into(),
+                }],
+                remedies: vec![Remedy {
+                    text: "Use fewer workers".into(),
+                    effect: None,
                 }],
                 ..Verdict::cannot_tell()
             }),
@@ -209,7 +227,11 @@ mod tests {
     fn the_right_cause_needs_its_proof() {
         check(
             |seen| verdict(seen).evidence.clear(),
-            &[(Kind::Proof, "200.0 MiB")],
+            &[(Kind::Proof, "200 MiB")],
+        );
+        check(
+            |seen| verdict(seen).remedies.clear(),
+            &[(Kind::Proof, "fewer workers")],
         );
         check(
             |seen| verdict(seen).confidence = Confidence::Likely,

@@ -28,50 +28,69 @@ impl Before {
     }
 }
 
-/// What is left, each in a few words. Looks at once: brimful has said that it is over.
-pub(crate) fn find(
+/// Processes that are left. Looks at once: brimful has said that it is over.
+pub(crate) fn processes_left(surroundings: &Surroundings) -> Vec<String> {
+    let marked = processes(&surroundings.marker);
+    let others = surroundings
+        .group
+        .iter()
+        .flat_map(TestGroup::processes)
+        .filter(|pid| !marked.contains(pid));
+    marked
+        .iter()
+        .copied()
+        .chain(others)
+        .map(|pid| format!("process {pid} ({})", name_of(pid)))
+        .collect()
+}
+
+/// What brimful made and should have removed, where `brimful` is its process. What a killed training leaves in the
+/// folder for temporary files and in shared memory is its own.
+pub(crate) fn things_left(
     surroundings: &Surroundings,
     before: &Before,
-    brimful_died: bool,
+    brimful: u32,
 ) -> Vec<String> {
-    let mut left: Vec<String> = processes(&surroundings.marker)
-        .into_iter()
-        .map(|pid| format!("process {pid} ({})", name_of(pid)))
+    let groups = surroundings.group.iter().flat_map(TestGroup::groups_below);
+    let mut left: Vec<String> = groups
+        .map(|group| format!("group {}", last(&group)))
         .collect();
-    if let Some(group) = &surroundings.group {
-        let known: BTreeSet<u32> = processes(&surroundings.marker).into_iter().collect();
-        left.extend(
-            group
-                .processes()
-                .into_iter()
-                .filter(|pid| !known.contains(pid))
-                .map(|pid| format!("process {pid} ({}) in the group", name_of(pid))),
-        );
-    }
-    if !brimful_died {
-        let groups = surroundings.group.iter().flat_map(TestGroup::groups_below);
-        left.extend(groups.map(|group| format!("group {}", last(&group))));
-        left.extend(
-            files_of_runs(&surroundings.state())
-                .into_iter()
-                .map(|name| format!("file {name} beside the record")),
-        );
-    }
-    // What a killed training leaves there is its own; what brimful made carries its name.
-    let ours = |name: &OsString| name.to_string_lossy().contains("brimful");
     left.extend(
         names(surroundings.temporary())
             .into_iter()
-            .filter(ours)
+            .filter(|name| name.to_string_lossy().contains("brimful"))
             .map(|name| format!("temporary {}", name.display())),
     );
+    let mine = format!("-{brimful}-");
     left.extend(
         names(SHM)
             .difference(&before.shm)
-            .filter(|name| ours(name))
+            .filter(|name| {
+                let name = name.to_string_lossy();
+                name.contains("brimful") && name.contains(&mine)
+            })
             .map(|name| format!("shared memory {}", name.display())),
     );
     left
+}
+
+/// Files in the folders of runs that are neither a record nor a snapshot of PyTorch's allocator.
+pub(crate) fn files_left(state: &Path) -> Vec<String> {
+    fn add(folder: &Path, shown: &str, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = format!("{shown}{}", entry.file_name().display());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                add(&entry.path(), &format!("{name}/"), found);
+            } else if name != "record.jsonl" && !name.contains("snapshots/") {
+                found.push(format!("file {name} beside the record"));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for run in names(state.join("runs")) {
+        add(&state.join("runs").join(run), "", &mut found);
+    }
+    found
 }
 
 /// Removes segments of shared memory that died with their makers, as `torch_PID_…` says.
@@ -135,16 +154,6 @@ pub(crate) fn records(state: &Path) -> Vec<PathBuf> {
         .collect();
     found.sort();
     found
-}
-
-/// Files beside records that are neither a record nor a snapshot of PyTorch's allocator.
-fn files_of_runs(state: &Path) -> Vec<String> {
-    names(state.join("runs"))
-        .into_iter()
-        .flat_map(|run| names(state.join("runs").join(run)))
-        .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| name != "record.jsonl" && !name.contains("snapshot"))
-        .collect()
 }
 
 /// What cannot be read of a record. The last line may be broken where its writer was killed.

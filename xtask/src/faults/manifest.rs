@@ -38,6 +38,8 @@ pub(crate) struct Fault {
     pub(crate) after_ready: Option<Outside>,
 
     pub(crate) exit_code: i32,
+    /// Without brimful, where that differs.
+    pub(crate) bare_exit_code: Option<i32>,
     pub(crate) prints: Option<String>,
     pub(crate) cause: Cause,
     #[serde(default)]
@@ -46,6 +48,8 @@ pub(crate) struct Fault {
     pub(crate) confidence: Vec<Confidence>,
     #[serde(default)]
     pub(crate) evidence: Vec<String>,
+    #[serde(default)]
+    pub(crate) remedies: Vec<String>,
     pub(crate) next_run_says: Option<String>,
     /// Without brimful nothing ends it: it must still run a moment after the signal.
     #[serde(default)]

@@ -127,11 +127,7 @@ impl Tools {
         let ended = if self.bare {
             let ended = drive::run(fault, &surroundings, &command, fault.stays_when_bare)?;
             row.found = last_line(&ended);
-            let code = if fault.stays_when_bare {
-                137
-            } else {
-                fault.exit_code
-            };
+            let code = fault.bare_exit_code.unwrap_or(fault.exit_code);
             row.problems = judge::endings(fault, &ended, code);
             ended
         } else {
@@ -182,7 +178,7 @@ impl Tools {
             words
         };
         let ended = drive::run(fault, surroundings, &supervise(command), false)?;
-        let leftovers = leftovers::find(surroundings, before, fault.kills_brimful());
+        let mut leftovers = leftovers::processes_left(surroundings);
         let verdict = self
             .explain(&state)
             .map_err(|error| format!("{error:#}; run: {}", ended.errors.trim()));
@@ -196,8 +192,13 @@ impl Tools {
                 let words = supervise(&["true".to_owned()]);
                 Some(drive::run(&next, surroundings, &words, false)?.errors)
             }
-            None => None,
+            None => {
+                leftovers.extend(leftovers::files_left(&state));
+                None
+            }
         };
+        // A killed brimful cannot tidy up; the next one does it.
+        leftovers.extend(leftovers::things_left(surroundings, before, ended.pid));
         Ok(Seen {
             ended,
             verdict,
