@@ -22,22 +22,17 @@ pub(crate) struct Ended {
     pub(crate) output: String,
     pub(crate) errors: String,
     pub(crate) seconds: f64,
-    /// What did not happen in time.
+    /// What did not happen when it should have.
     pub(crate) late: Option<String>,
 }
 
 /// How often we look.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a program that has to stay is watched.
-const STAYS: Duration = Duration::from_secs(1);
+/// How long a program has to outlive a signal.
+const OUTLIVES: Duration = Duration::from_secs(1);
 
 /// Runs `words` in the surroundings, does what has to be done from outside, and waits for the end.
-pub(crate) fn run(
-    fault: &Fault,
-    surroundings: &Surroundings,
-    words: &[String],
-    stays: bool,
-) -> Result<Ended> {
+pub(crate) fn run(fault: &Fault, surroundings: &Surroundings, words: &[String]) -> Result<Ended> {
     let (out, err) = (surroundings.file("out"), surroundings.file("err"));
     let started = Instant::now();
     let deadline = started + Duration::from_secs(fault.time_limit_s);
@@ -53,11 +48,12 @@ pub(crate) fn run(
         match wait_until_ready(&mut child, &out, deadline)? {
             Ready::Process(pid) => {
                 interfere(act, child.id(), pid, surroundings);
-                if stays {
-                    std::thread::sleep(STAYS);
-                    match child.try_wait()? {
-                        Some(_) => late = Some("ended, and should have stayed".into()),
-                        None => leftovers::end(surroundings),
+                if act.then_kill {
+                    std::thread::sleep(OUTLIVES);
+                    status = child.try_wait()?;
+                    match status {
+                        Some(_) => late = Some("did not outlive the signal".into()),
+                        None => send(pid, Number::KILL),
                     }
                 }
             }

@@ -51,9 +51,6 @@ pub(crate) struct Fault {
     #[serde(default)]
     pub(crate) remedies: Vec<String>,
     pub(crate) next_run_says: Option<String>,
-    /// Without brimful nothing ends it: it must still run a moment after the signal.
-    #[serde(default)]
-    pub(crate) stays_when_bare: bool,
     #[serde(default = "usual_time_limit")]
     pub(crate) time_limit_s: u64,
 }
@@ -64,6 +61,9 @@ pub(crate) struct Fault {
 pub(crate) struct Outside {
     pub(crate) signal: Signal,
     pub(crate) to: Target,
+    /// The program must outlive the signal; a moment later it is killed, as schedulers do.
+    #[serde(default)]
+    pub(crate) then_kill: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

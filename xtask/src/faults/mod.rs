@@ -125,7 +125,7 @@ impl Tools {
         let before = leftovers::Before::now();
         let command = fault.command(&self.python, &surroundings.disk());
         let ended = if self.bare {
-            let ended = drive::run(fault, &surroundings, &command, fault.stays_when_bare)?;
+            let ended = drive::run(fault, &surroundings, &command)?;
             row.found = last_line(&ended);
             let code = fault.bare_exit_code.unwrap_or(fault.exit_code);
             row.problems = judge::endings(fault, &ended, code);
@@ -177,25 +177,32 @@ impl Tools {
             words.extend(command.iter().cloned());
             words
         };
-        let ended = drive::run(fault, surroundings, &supervise(command), false)?;
+        let ended = drive::run(fault, surroundings, &supervise(command))?;
+        if ended.late.is_some() {
+            // Cut off by us: what is left is not brimful's doing.
+            return Ok(Seen {
+                verdict: Err("cut off".into()),
+                ended,
+                leftovers: Vec::new(),
+                unreadable: Vec::new(),
+                next_run: None,
+            });
+        }
         let mut leftovers = leftovers::processes_left(surroundings);
         let verdict = self
             .explain(&state)
             .map_err(|error| format!("{error:#}; run: {}", ended.errors.trim()));
         let unreadable = unreadable(&state, fault.kills_brimful());
-        let next_run = match fault.next_run_says {
-            Some(_) => {
-                let next = Fault {
-                    after_ready: None,
-                    ..fault.clone()
-                };
-                let words = supervise(&["true".to_owned()]);
-                Some(drive::run(&next, surroundings, &words, false)?.errors)
-            }
-            None => {
-                leftovers.extend(leftovers::files_left(&state));
-                None
-            }
+        let next_run = if fault.kills_brimful() {
+            let next = Fault {
+                after_ready: None,
+                ..fault.clone()
+            };
+            let words = supervise(&["true".to_owned()]);
+            Some(drive::run(&next, surroundings, &words)?.errors)
+        } else {
+            leftovers.extend(leftovers::files_left(&state));
+            None
         };
         // A killed brimful cannot tidy up; the next one does it.
         leftovers.extend(leftovers::things_left(surroundings, before, ended.pid));
