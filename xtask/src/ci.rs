@@ -10,10 +10,13 @@ use crate::shell::{cache, cargo, read, root, run};
 use crate::tools::{
     PythonEnvironment, cargo_deny, fresh_environment, python_tools, torch_environment,
 };
-use crate::{differential, generate, wheel};
+use crate::{differential, faults, generate, wheel};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
+
+/// The library as the wheel brings it.
+const PHANTOM: &str = "brimful.data/data/lib/brimful/libbrimful_phantom.so";
 
 const STEPS: &[Step] = &[
     ("format", format),
@@ -167,6 +170,7 @@ fn python_style() -> Result<()> {
         "python",
         "benches",
         "examples",
+        "faults",
         "crates/brimful-rehearse/src/hook",
         "crates/brimful-supervise/src/hook",
     ];
@@ -307,9 +311,23 @@ fn torch_tests() -> Result<()> {
     pytest(&environment, "python/torch_tests")
 }
 
+/// Every program of `faults/` once, under the program that the wheel brought.
+#[expect(dead_code, reason = "a step as soon as every fault is told as it is")]
+fn faults_once() -> Result<()> {
+    let environment = torch_environment()?;
+    faults::run(&faults::Options {
+        rounds: 1,
+        only: Vec::new(),
+        brimful: Some(environment.bin().join("brimful")),
+        python: Some(environment.bin().join("python")),
+        phantom: Some(root().join(PHANTOM)),
+        bare: false,
+        json: false,
+    })
+}
+
 /// A seeded part of what `cargo xtask differential` does.
 fn differential_sample() -> Result<()> {
     let python = torch_environment()?.bin().join("python");
-    let phantom = root().join("brimful.data/data/lib/brimful/libbrimful_phantom.so");
-    differential::run(&python, &phantom, 300, 1, 500)
+    differential::run(&python, &root().join(PHANTOM), 300, 1, 500)
 }

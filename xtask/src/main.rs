@@ -6,6 +6,7 @@ mod accuracy;
 mod ci;
 mod differential;
 mod failures;
+mod faults;
 mod generate;
 mod shell;
 mod tools;
@@ -75,6 +76,30 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
+    /// Run programs that misbehave on purpose under `brimful run`, and compare what it says about their ends
+    Faults {
+        /// How often each
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        rounds: u32,
+        /// Only this one, and others so named
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// The program, if not the one that cargo builds
+        #[arg(long, value_name = "PATH")]
+        brimful: Option<PathBuf>,
+        /// A Python with torch and numpy, if not the one that CI uses
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+        /// The phantom library, if not the one that cargo builds
+        #[arg(long, value_name = "PATH")]
+        phantom: Option<PathBuf>,
+        /// Without brimful: only whether each program ends as it should
+        #[arg(long)]
+        bare: bool,
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Write the files that are made from code: schemas, Python classes, stubs, reference pages
     Generate {
         /// Write nothing; fail if a file would change
@@ -118,6 +143,23 @@ fn main() -> anyhow::Result<()> {
             events,
         ),
         Task::Failures { file, json } => failures::run(&file, json),
+        Task::Faults {
+            rounds,
+            only,
+            brimful,
+            python,
+            phantom,
+            bare,
+            json,
+        } => faults::run(&faults::Options {
+            rounds,
+            only,
+            brimful,
+            python,
+            phantom,
+            bare,
+            json,
+        }),
         Task::Generate { check } => generate::all(check),
     }
 }

@@ -70,6 +70,41 @@ impl TestGroup {
         format!("/{}", below.display())
     }
 
+    /// Where the kernel shows the group.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Groups that others made inside this one, at any depth, inner ones first.
+    pub fn groups_below(&self) -> Vec<PathBuf> {
+        fn add(folder: &Path, found: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    add(&entry.path(), found);
+                    found.push(entry.path());
+                }
+            }
+        }
+        let mut found = Vec::new();
+        add(&self.folder, &mut found);
+        found
+    }
+
+    /// Processes in this group and in those below.
+    pub fn processes(&self) -> Vec<u32> {
+        let mut groups = self.groups_below();
+        groups.push(self.folder.clone());
+        groups
+            .iter()
+            .filter_map(|folder| fs::read_to_string(folder.join("cgroup.procs")).ok())
+            .flat_map(|text| {
+                text.lines()
+                    .filter_map(|line| line.trim().parse().ok())
+                    .collect::<Vec<u32>>()
+            })
+            .collect()
+    }
+
     pub fn limit(&self, bytes: u64) -> io::Result<()> {
         let file = if self.is_v2 {
             "memory.max"

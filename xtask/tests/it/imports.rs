@@ -45,6 +45,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-rehearse",
             "brimful-report",
             "brimful-supervise",
+            "brimful-testkit",
         ],
     ),
 ];

@@ -1,0 +1,291 @@
+//! Programs that misbehave on purpose, run for real under `brimful run`: is the verdict right, and is nothing left?
+//!
+//! The programs and what must hold for each are in `faults/`.
+
+mod drive;
+mod judge;
+mod leftovers;
+mod manifest;
+mod surroundings;
+mod table;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use brimful::explain::Confidence;
+use brimful_rehearse::stage::Stage;
+
+use crate::shell::{cargo, read, root, run as run_command};
+use crate::tools::torch_environment;
+use drive::Ended;
+use judge::{Explained, Seen};
+use manifest::Fault;
+use surroundings::{Powers, Surroundings};
+use table::{Counts, Document, Row};
+
+/// A program that finds that it cannot go wrong here says so with this code.
+const NOT_HERE: i32 = 75;
+
+/// What may be asked.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) rounds: u32,
+    pub(crate) only: Vec<String>,
+    pub(crate) brimful: Option<PathBuf>,
+    pub(crate) python: Option<PathBuf>,
+    pub(crate) phantom: Option<PathBuf>,
+    pub(crate) bare: bool,
+    pub(crate) json: bool,
+}
+
+/// What every run needs.
+struct Tools {
+    brimful: PathBuf,
+    python: PathBuf,
+    stage: Stage,
+    powers: Powers,
+    bare: bool,
+}
+
+/// Runs the matrix; anything but perfect is an error.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let faults = manifest::choose(manifest::load()?, &options.only)?;
+    let tools = Tools::new(options)?;
+    let mut progress = Progress {
+        to_stderr: options.json,
+    };
+    progress.say(&table::head())?;
+    let mut rows = Vec::new();
+    for round in 1..=options.rounds {
+        if options.rounds > 1 {
+            progress.say(&format!("round {round} of {}", options.rounds))?;
+        }
+        for fault in &faults {
+            let row = tools
+                .row(fault, round)
+                .with_context(|| fault.name.clone())?;
+            progress.say(&row.lines())?;
+            rows.push(row);
+        }
+    }
+    let counts = Counts::of(&rows);
+    progress.say(&counts.lines(options.bare))?;
+    let is_perfect = counts.is_perfect();
+    if options.json {
+        let document = Document {
+            schema_version: 1,
+            rounds: options.rounds,
+            counts,
+            runs: &rows,
+        };
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    }
+    ensure!(is_perfect, "not every fault was told as it is");
+    Ok(())
+}
+
+impl Tools {
+    fn new(options: &Options) -> Result<Tools> {
+        let python = match &options.python {
+            Some(path) => std::path::absolute(path)?,
+            None => torch_environment()?.bin().join("python"),
+        };
+        let brimful = match &options.brimful {
+            _ if options.bare => PathBuf::new(),
+            Some(path) => path.canonicalize().context("--brimful")?,
+            None => built_brimful()?,
+        };
+        let phantom = crate::differential::phantom(options.phantom.clone())?;
+        Ok(Tools {
+            brimful,
+            python,
+            stage: Stage::new(&phantom).context("the phantom cannot be staged")?,
+            powers: Powers::find(),
+            bare: options.bare,
+        })
+    }
+
+    /// One run of a fault.
+    fn row(&self, fault: &Fault, round: u32) -> Result<Row> {
+        let mut row = Row {
+            fault: fault.name.clone(),
+            round,
+            expected: fault.cause.id().to_owned(),
+            found: String::new(),
+            exit_code: None,
+            seconds: 0.0,
+            skipped: self.powers.lacking(fault),
+            problems: Vec::new(),
+        };
+        if row.skipped.is_some() {
+            return Ok(row);
+        }
+        let surroundings = Surroundings::new(fault, &self.powers, &self.python, &self.stage)?;
+        let before = leftovers::Before::now();
+        let command = fault.command(&self.python, &surroundings.disk());
+        let ended = if self.bare {
+            let ended = drive::run(fault, &surroundings, &command)?;
+            row.found = last_line(&ended);
+            let code = fault.bare_exit_code.unwrap_or(fault.exit_code);
+            row.problems = judge::endings(fault, &ended, code);
+            ended
+        } else {
+            let seen = self.supervised(fault, &surroundings, &before, &command)?;
+            row.found = match &seen.verdict {
+                Ok(verdict) => format!(
+                    "{}, {}, {}",
+                    verdict.cause.id(),
+                    verdict.detail,
+                    word(verdict.confidence)
+                ),
+                Err(_) => "no verdict".to_owned(),
+            };
+            row.problems = judge::judge(fault, &seen);
+            seen.ended
+        };
+        leftovers::end(&surroundings);
+        leftovers::sweep_shared_memory(&before);
+        row.exit_code = Some(ended.code);
+        row.seconds = ended.seconds;
+        if ended.code == NOT_HERE {
+            row.skipped = Some(last_line(&ended));
+            row.problems.clear();
+        }
+        Ok(row)
+    }
+
+    /// One run under brimful, and what brimful says about it afterwards.
+    fn supervised(
+        &self,
+        fault: &Fault,
+        surroundings: &Surroundings,
+        before: &leftovers::Before,
+        command: &[String],
+    ) -> Result<Seen> {
+        let state = surroundings.state();
+        let supervise = |command: &[String]| {
+            let mut words = vec![
+                self.brimful.display().to_string(),
+                "run".into(),
+                "--no-status".into(),
+                "--state-dir".into(),
+                state.display().to_string(),
+            ];
+            words.extend(fault.run_options.iter().cloned());
+            words.push("--".into());
+            words.extend(command.iter().cloned());
+            words
+        };
+        let ended = drive::run(fault, surroundings, &supervise(command))?;
+        if ended.late.is_some() {
+            // Cut off by us: what is left is not brimful's doing.
+            return Ok(Seen {
+                verdict: Err("cut off".into()),
+                ended,
+                leftovers: Vec::new(),
+                unreadable: Vec::new(),
+                next_run: None,
+            });
+        }
+        let mut leftovers = leftovers::processes_left(surroundings);
+        let verdict = self
+            .explain(&state)
+            .map_err(|error| format!("{error:#}; run: {}", ended.errors.trim()));
+        let unreadable = unreadable(&state, fault.kills_brimful());
+        let next_run = if fault.kills_brimful() {
+            let next = Fault {
+                after_ready: None,
+                ..fault.clone()
+            };
+            let words = supervise(&["true".to_owned()]);
+            Some(drive::run(&next, surroundings, &words)?.errors)
+        } else {
+            leftovers.extend(leftovers::files_left(&state));
+            None
+        };
+        // A killed brimful cannot tidy up; the next one does it.
+        leftovers.extend(leftovers::things_left(surroundings, before, ended.pid));
+        Ok(Seen {
+            ended,
+            verdict,
+            leftovers,
+            unreadable,
+            next_run,
+        })
+    }
+
+    fn explain(&self, state: &Path) -> Result<brimful::explain::Verdict> {
+        let mut command = std::process::Command::new(&self.brimful);
+        command
+            .args(["explain", "--json", "--state-dir"])
+            .arg(state)
+            .env("NO_COLOR", "1");
+        let text = read(&mut command)?;
+        let explained: Explained =
+            serde_json::from_str(&text).with_context(|| format!("in {text:?}"))?;
+        Ok(explained.verdict)
+    }
+}
+
+/// What cannot be read of the records of a run. One run makes one record.
+fn unreadable(state: &Path, writer_was_killed: bool) -> Vec<String> {
+    let records = leftovers::records(state);
+    if records.len() != 1 {
+        return vec![format!("expected one record, found {}", records.len())];
+    }
+    match std::fs::read(&records[0]) {
+        Ok(bytes) => leftovers::unreadable(&String::from_utf8_lossy(&bytes), writer_was_killed),
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+fn word(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Proved => "proved",
+        Confidence::Likely => "likely",
+        Confidence::CannotTell => "cannot tell",
+    }
+}
+
+/// The last thing that was said, for a table.
+fn last_line(ended: &Ended) -> String {
+    let lines = ended.errors.lines().rev().chain(ended.output.lines().rev());
+    let line = lines
+        .map(str::trim)
+        .find(|line| line.chars().any(char::is_alphanumeric));
+    line.unwrap_or("nothing").chars().take(48).collect()
+}
+
+/// The program that cargo builds.
+fn built_brimful() -> Result<PathBuf> {
+    run_command(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--package",
+        "brimful-cli",
+    ]))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let program = target.join("debug/brimful");
+    if !program.is_file() {
+        bail!("{} was not built", program.display());
+    }
+    Ok(program)
+}
+
+/// Rows as they come; beside a document they go to the other stream.
+struct Progress {
+    to_stderr: bool,
+}
+
+impl Progress {
+    fn say(&mut self, text: &str) -> Result<()> {
+        if self.to_stderr {
+            writeln!(std::io::stderr(), "{text}")?;
+        } else {
+            println!("{text}");
+        }
+        Ok(())
+    }
+}
