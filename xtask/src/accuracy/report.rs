@@ -91,8 +91,9 @@ fn caveats(out: &mut String) -> std::fmt::Result {
          - The attention layer and the course's language model were written by reading the very records they are \
          compared with. They show that the phantom allocates as a card does, not that the program could be guessed.\n\
          - The margin for convolutions chosen by timing (12 %) covers 97 % of the calibration half; the others are \
-         the ones that the product had before.\n\n",
-    )
+         the ones that the product had before.\n",
+    )?;
+    writeln!(out)
 }
 
 fn shown(errors: &Errors) -> String {
@@ -375,7 +376,14 @@ fn outside(out: &mut String, findings: &Findings) -> std::fmt::Result {
         "It is the median over the five smallest models of the calibration half, which are not scored:"
     )?;
     for (set, mebibytes) in &findings.contexts_mib {
-        writeln!(out, "{mebibytes} MiB for {set}.")?;
+        if findings.assumed_contexts.contains(set) {
+            writeln!(
+                out,
+                "{mebibytes} MiB for {set}, assumed: these measurements have too few models to take it from."
+            )?;
+        } else {
+            writeln!(out, "{mebibytes} MiB for {set}.")?;
+        }
     }
     writeln!(
         out,
@@ -385,9 +393,22 @@ fn outside(out: &mut String, findings: &Findings) -> std::fmt::Result {
 
 fn left_out(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(out, "## Rows left out\n")?;
-    writeln!(out, "| set | reason | rows |\n|---|---|---|")?;
+    if findings.left_out.is_empty() {
+        writeln!(out, "None.")?;
+    } else {
+        writeln!(out, "| set | reason | rows |\n|---|---|---|")?;
+    }
     for (set, reason, count) in &findings.left_out {
         writeln!(out, "| {set} | {} | {count} |", reason.replace('|', "/"))?;
+    }
+    if !findings.absent.is_empty() {
+        writeln!(
+            out,
+            "\nSets that DIR does not have, or that cannot be read:\n"
+        )?;
+    }
+    for absent in &findings.absent {
+        writeln!(out, "- {}", absent.replace('\n', " "))?;
     }
     Ok(())
 }
