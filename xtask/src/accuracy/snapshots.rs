@@ -155,8 +155,9 @@ fn replays(truth: &Path, python: &Path, left_out: &mut LeftOut) -> Result<Replay
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Rebuilt {
     pub id: String,
-    pub allocations: usize,
-    /// Allocations before the first that differs in size.
+    /// Allocations and frees.
+    pub events: usize,
+    /// Before the first that is of another size, or of another allocation.
     pub identical: usize,
     pub peak_allocated: u64,
     pub own_peak_allocated: u64,
