@@ -87,7 +87,7 @@ impl Scored {
 #[derive(Debug, Serialize)]
 struct Group {
     name: &'static str,
-    /// Scored rows of models that no choice was made on.
+    /// Scored rows of models that no choice was made on, which are all if there was nothing to choose.
     test_half: Option<Errors>,
     /// All scored rows but those of the context.
     all: Option<Errors>,
@@ -385,8 +385,14 @@ fn scored(
             "timm" => "timm transformer",
             other => other,
         };
+        let mut leave_out = |reason: String| *left_out.entry((row.set, reason)).or_default() += 1;
         if let Some(reason) = &answer.skip {
-            *left_out.entry((row.set, plain(reason))).or_default() += 1;
+            leave_out(plain(reason));
+            continue;
+        }
+        // Such a figure cannot come from the program that the source describes.
+        if row.role == Role::Scored && row.measured < answer.least_bytes as f64 {
+            leave_out("below what weights and optimizer states hold".to_owned());
             continue;
         }
         let margin = match (answer.kernels_over_one > 0, row.benchmark) {
@@ -402,6 +408,7 @@ fn scored(
                 reserved * (1.0 + margin) + outside + slack,
             ),
             Truth::AllocatedNow => (answer.allocated_now_bytes as f64, f64::MAX),
+            Truth::AllocatedPeak => (answer.allocated_bytes as f64, f64::MAX),
         };
         scored.push(Scored {
             row,
