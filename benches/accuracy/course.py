@@ -1,8 +1,8 @@
 """Rebuild the recorded steps of a course's language model, and compare allocation by allocation.
 
 python course.py TRUTH: a line of JSON for each recorded snapshot whose program is known. The model and the
-optimizer are written from the facts in metadata.json and from what each recorded allocation was for; not from
-the course's code.
+optimizer are written from the facts in metadata.json and from what each recorded allocation was for; the
+order of the warm-up is that of the public script that made the records. No code of the course is used.
 """
 
 import contextlib
@@ -125,6 +125,14 @@ class Matrix(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, columns))
 
 
+class Rotary(nn.Module):
+    """The table of rotary positions."""
+
+    def __init__(self, length: int, half: int) -> None:
+        super().__init__()
+        self.register_buffer("turns", torch.empty(2, length, half), persistent=False)
+
+
 class Model(nn.Module):
     """The whole model, with an output head of its own."""
 
@@ -132,17 +140,16 @@ class Model(nn.Module):
         super().__init__()
         width, heads = facts["d_model"], facts["heads"]
         self.embedding = Matrix(facts["vocab"], width)
+        # Before the blocks, as their segments show: a module's own table would move to the card last.
+        self.rotary = Rotary(facts["context_length"], width // heads // 2)
         self.blocks = nn.ModuleList(Block(width, heads, facts["d_ff"]) for _ in range(facts["layers"]))
         self.norm = Norm(width)
         self.head = Matrix(facts["vocab"], width)
-        half = width // heads // 2
-        self.register_buffer("turns", torch.empty(2, facts["context_length"], half), persistent=False)
 
     def forward(self, tokens):
-        cos, sin = self.turns[0, : tokens.shape[1]], self.turns[1, : tokens.shape[1]]
-        # It keeps a name of its own, so it lives until the end even where no gradient needs it.
-        embedded = self.embedding.weight[tokens]
-        x = embedded
+        cos, sin = self.rotary.turns[:, : tokens.shape[1]]
+        # The second name keeps it until the end, even where no gradient needs it, and longer than `x`.
+        x = embedded = self.embedding.weight[tokens]  # noqa: F841
         for block in self.blocks:
             x = block(x, cos, sin)
         x = self.norm(x)
@@ -195,73 +202,93 @@ def rebuild(facts: dict) -> dict:
     optimizer = AdamW(model.parameters()) if training else None
     shape = (model_facts["batch_size"], model_facts["context_length"])
     # The batches of the warm-up stay; inference has no labels.
-    counts = [count for count in (WARM_UP, 1) for _ in range(1 + training)]
-    batches = [torch.zeros(count, *shape, dtype=torch.int64).to("cuda") for count in counts]
-    tokens, labels = batches[-2 if training else -1][0], batches[-1][0]
+    counts = (WARM_UP, 1) * (1 + training)
+    made = [torch.zeros(count, *shape, dtype=torch.int64, device="cuda") for count in counts]
+    inputs, labels = [*made[0], *made[1]], [*made[2], *made[3]] if training else []
 
     def cast():
         return torch.autocast("cuda", torch.bfloat16) if half else contextlib.nullcontext()
 
-    def step():
+    logits = loss = None
+    for number, tokens in enumerate(inputs):
+        if number == WARM_UP:
+            # Until here the names hold on to the last logits and the last loss while the next are made.
+            logits = loss = None
+            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.memory._record_memory_history(max_entries=1_000_000, context=None, stacks="python")
         if not training:
             with torch.inference_mode(), cast():
                 model(tokens)
-            return
+            continue
         with cast():
             logits = model(tokens)
-            loss = cross_entropy(logits, labels)
+            loss = cross_entropy(logits, labels[number])
         loss.backward()
         optimizer.step()
-
-    for _ in range(WARM_UP):
-        if training:
+        if number < WARM_UP:
             optimizer.zero_grad()
-        step()
-    if training:
-        optimizer.zero_grad()
-    torch.cuda.reset_peak_memory_stats()
-    torch.cuda.memory._record_memory_history(max_entries=1_000_000, context=None, stacks="python")
-    step()
     events = torch.cuda.memory._snapshot()["device_traces"][0]
     torch.cuda.memory._record_memory_history(enabled=None)
     return {
-        "sizes": [event["size"] for event in events if event["action"] == "alloc"],
+        "events": history((event["action"], event["addr"], event["size"]) for event in events),
         "allocated": torch.cuda.max_memory_allocated(),
         "reserved": torch.cuda.max_memory_reserved(),
+    }
+
+
+def history(events) -> list:
+    """Allocations by size and frees by what they free, in order; addresses do not count."""
+    seen, live, count = [], {}, 0
+    for action, address, size in events:
+        if action == "alloc":
+            live[address] = count
+            seen.append(("alloc", size))
+            count += 1
+        elif action == "free_completed":
+            # What was there before the record has no number.
+            seen.append(("free", live.pop(address, None), size))
+    return seen
+
+
+def compare(facts: dict, recorded: list) -> dict:
+    """A recorded step beside the same step here."""
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
+    found = rebuild(facts)
+    pairs = enumerate(zip(recorded, found["events"], strict=False))
+    identical = next((i for i, (a, b) in pairs if a != b), None)
+    if identical is None:
+        identical = min(len(recorded), len(found["events"]))
+    return {
+        "id": facts["id"],
+        "events": len(recorded),
+        "own_events": len(found["events"]),
+        "identical": identical,
+        "peak_allocated": facts["peak"]["allocated_bytes"],
+        "own_peak_allocated": found["allocated"],
+        "peak_reserved": facts["peak"]["reserved_bytes"],
+        "own_peak_reserved": found["reserved"],
     }
 
 
 def main() -> None:
     """Compare every snapshot of the model whose program is known."""
     truth = pathlib.Path(sys.argv[1]) / "snapshots"
-    sizes = {}
-    columns = ["snapshot", "i", "action", "size"]
+    events = {}
+    columns = ["snapshot", "i", "action", "addr", "size"]
     for row in pq.read_table(truth / "events.parquet", columns=columns).to_pylist():
-        if row["action"] == "alloc":
-            sizes.setdefault(row["snapshot"], []).append((row["i"], row["size"]))
+        events.setdefault(row["snapshot"], []).append((row["i"], row["action"], row["addr"], row["size"]))
     for facts in json.loads((truth / "metadata.json").read_text()):
+        model = facts.get("model", {})
         # The other model's program is not public, and it was recorded under other circumstances.
-        if "RoPE" not in facts["model"]["kind"] or facts["model"].get("config") != "medium":
+        if "RoPE" not in model.get("kind", "") or model.get("config") != "medium":
             continue
-        recorded = [size for _, size in sorted(sizes[facts["id"]])]
-        gc.collect()
-        torch._C._cuda_clearCublasWorkspaces()
-        torch.cuda.empty_cache()
-        found = rebuild(facts)
-        pairs = enumerate(zip(recorded, found["sizes"], strict=False))
-        identical = next((i for i, (a, b) in pairs if a != b), None)
-        if identical is None:
-            identical = min(len(recorded), len(found["sizes"]))
-        result = {
-            "id": facts["id"],
-            "allocations": len(recorded),
-            "own_allocations": len(found["sizes"]),
-            "identical": identical,
-            "peak_allocated": facts["peak"]["allocated_bytes"],
-            "own_peak_allocated": found["allocated"],
-            "peak_reserved": facts["peak"]["reserved_bytes"],
-            "own_peak_reserved": found["reserved"],
-        }
+        recorded = history(event[1:] for event in sorted(events.get(facts["id"], [])))
+        try:
+            result = compare(facts, recorded)
+        except (KeyError, TypeError, torch.cuda.OutOfMemoryError) as error:
+            result = {"id": facts["id"], "skip": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
         print(json.dumps(result), flush=True)
 
 

@@ -103,24 +103,36 @@ def convert(facts: dict, segments: list, blocks: list, events: list) -> bytes:
     return bytes(file.out)
 
 
+def layout_of(blocks: list) -> list:
+    """Segments, each with the sizes of its blocks and whether they are in use."""
+    layout = collections.defaultdict(list)
+    for block in sorted(blocks, key=lambda b: b["address"]):
+        layout[block["segment"]].append([block["size"], block["state"] != "inactive"])
+    return sorted(layout.items())
+
+
 def main() -> None:
-    """Convert every snapshot."""
+    """Convert every snapshot; a line of JSON for each that cannot be."""
     truth, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     names = ("events", "initial_segments", "initial_blocks", "final_blocks")
     events, segments, blocks, final = (rows(truth, name) for name in names)
     for facts in json.loads((truth / "snapshots" / "metadata.json").read_text()):
         name = facts["id"]
-        trace = convert(facts, segments[name], blocks[name], events[name])
+        if not events[name]:
+            print(json.dumps({"id": name, "skip": "no events"}))
+            continue
+        try:
+            trace = convert(facts, segments[name], blocks[name], events[name])
+            expected = {
+                "segments": layout_of(final[name]),
+                "peak_allocated_bytes": facts["peak"]["allocated_bytes"],
+                "peak_reserved_bytes": facts["peak"]["reserved_bytes"],
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            print(json.dumps({"id": name, "skip": f"{type(error).__name__}: {error}"}))
+            continue
         (out / f"{name}.brimtrace").write_bytes(trace)
-        layout = collections.defaultdict(list)
-        for block in sorted(final[name], key=lambda b: b["address"]):
-            layout[block["segment"]].append([block["size"], block["state"] != "inactive"])
-        expected = {
-            "segments": sorted(layout.items()),
-            "peak_allocated_bytes": facts["peak"]["allocated_bytes"],
-            "peak_reserved_bytes": facts["peak"]["reserved_bytes"],
-        }
         (out / f"{name}.json").write_text(json.dumps(expected))
 
 

@@ -18,6 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import images
 import language
+import litgpt
 import perceptrons
 import torch
 from quick import Skip
@@ -28,6 +29,7 @@ PROGRAMS = {
     "transformers": language.transformers_training,
     "mlp": perceptrons.mlp_training,
     "attention": language.attention_forward,
+    "litgpt": litgpt.litgpt_run,
 }
 
 

@@ -24,7 +24,8 @@ use brimful_rehearse::stage::Stage;
 use serde::Serialize;
 
 use score::{Errors, errors, quantile};
-use sets::{LeftOut, Role, Row, Truth};
+use sets::{LeftOut, Role, Row, Sets, Truth, WITH_CONTEXT};
+use snapshots::Snapshots;
 use workers::{Answer, Workers};
 
 /// What to compare.
@@ -57,11 +58,6 @@ pub(crate) fn hash(text: &str) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The half of the models on which choices may be made.
-fn is_for_calibration(model: &str) -> bool {
-    hash(model).is_multiple_of(2)
-}
-
 /// A row with its prediction.
 struct Scored {
     row: Row,
@@ -91,7 +87,7 @@ impl Scored {
 #[derive(Debug, Serialize)]
 struct Group {
     name: &'static str,
-    /// Scored rows of models that no choice was made on.
+    /// Scored rows of models that no choice was made on, which are all if there was nothing to choose.
     test_half: Option<Errors>,
     /// All scored rows but those of the context.
     all: Option<Errors>,
@@ -138,6 +134,10 @@ struct Findings {
     rebuilt: Vec<snapshots::Rebuilt>,
     groups: Vec<Group>,
     left_out: Vec<(String, String, usize)>,
+    /// Sets that the directory does not have, or that cannot be read.
+    absent: Vec<String>,
+    /// Sets without enough small models to take the context from.
+    assumed_contexts: Vec<&'static str>,
     seconds_per_row: f64,
 }
 
@@ -153,7 +153,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stage = Stage::new(&library).context("the phantom cannot be staged")?;
     let versions = versions(&options.python, &stage)?;
     let library_hash = hash(&String::from_utf8_lossy(&std::fs::read(&library)?));
-    let (rows, mut left_out) = sets::all(&truth)?;
+    let Sets {
+        rows,
+        mut left_out,
+        mut absent,
+    } = Sets::read(&truth)?;
     let (rows, for_context) = chosen(rows, options.sample);
     let mut workers = Workers::new(
         &options.python,
@@ -164,21 +168,38 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let answers = workers.answers(&jobs)?;
     let seconds =
         answers.iter().map(|answer| answer.seconds).sum::<f64>() / answers.len().max(1) as f64;
-    let (scored, contexts) = scored(rows, &for_context, answers, &mut left_out);
+    let contexts = contexts(&rows, &for_context, &answers);
+    let scored = scored(rows, &for_context, answers, &contexts, &mut left_out);
+    let snapshots = Snapshots::read(&truth, options, &stage, &mut absent, &mut left_out);
+    if scored.is_empty() && snapshots.replays.is_none() {
+        bail!(
+            "expected measurements in {}, found none that can be compared\n{}",
+            truth.display(),
+            absent.join("\n")
+        );
+    }
     let findings = Findings {
         versions,
         sample: options.sample,
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a byte count"
+        )]
         contexts_mib: contexts
-            .into_iter()
-            .map(|(set, bytes)| (set, bytes >> 20))
+            .known
+            .iter()
+            .map(|(set, bytes)| (*set, bytes.max(0.0) as u64 >> 20))
             .collect(),
-        replays: snapshots::replays(&truth, &options.python)?,
-        rebuilt: snapshots::rebuilt(&truth, &options.python, &stage)?,
+        replays: snapshots.replays,
+        rebuilt: snapshots.rebuilt,
         groups: groups(&scored),
         left_out: left_out
             .into_iter()
             .map(|((set, reason), count)| (set.to_owned(), reason, count))
             .collect(),
+        absent,
+        assumed_contexts: contexts.assumed,
         seconds_per_row: seconds,
     };
     let page = report::page(&findings);
@@ -215,18 +236,25 @@ fn versions(python: &Path, stage: &Stage) -> Result<String> {
 fn chosen(mut rows: Vec<Row>, sample: Option<usize>) -> (Vec<Row>, Vec<bool>) {
     rows.sort_by_key(|row| hash(&format!("{} {}", row.set, row.label)));
     let mut for_context = vec![false; rows.len()];
-    for set in ["timm", "mlp"] {
+    for (set, _) in WITH_CONTEXT {
         let mut candidates: Vec<usize> = (0..rows.len())
             .filter(|at| {
                 let row = &rows[*at];
-                row.set == set && row.role == Role::Scored && is_for_calibration(&row.model)
+                row.set == set && row.role == Role::Scored && row.is_for_calibration()
             })
             .collect();
         candidates.sort_by_key(|at| (rows[*at].size, rows[*at].label.clone()));
         let mut models: Vec<&str> = Vec::new();
+        let mut smallest = Vec::new();
         for at in candidates {
             if models.len() < CONTEXT_MODELS && !models.contains(&rows[at].model.as_str()) {
                 models.push(&rows[at].model);
+                smallest.push(at);
+            }
+        }
+        // The smallest of a few may be large, and then tell more of their own error than of the context.
+        if smallest.len() == CONTEXT_MODELS {
+            for at in smallest {
                 for_context[at] = true;
             }
         }
@@ -286,26 +314,63 @@ fn margin(cudnn: bool, benchmark: bool) -> f64 {
     spare as f64 / found.peak_reserved.get() as f64
 }
 
-/// Answers as predictions: the context of each stack is taken from its five small models.
+/// What a process holds outside of the allocator, for each set that needs it.
+struct Contexts {
+    known: BTreeMap<&'static str, f64>,
+    assumed: Vec<&'static str>,
+}
+
+/// The context of each stack is taken from its five small models.
+fn contexts(rows: &[Row], for_context: &[bool], answers: &[Answer]) -> Contexts {
+    let mut found = Contexts {
+        known: BTreeMap::new(),
+        assumed: Vec::new(),
+    };
+    for (set, assumed) in WITH_CONTEXT {
+        let of_set = || {
+            rows.iter()
+                .zip(answers)
+                .zip(for_context)
+                .filter(move |((row, _), _)| row.set == set)
+        };
+        let differences: Vec<f64> = of_set()
+            .filter(|((_, answer), for_context)| {
+                **for_context && answer.skip.is_none() && !answer.oom
+            })
+            .map(|((row, answer), _)| row.measured - answer.reserved_bytes as f64)
+            .collect();
+        if !differences.is_empty() {
+            found.known.insert(set, quantile(&differences, 0.5));
+        } else if of_set().next().is_some() {
+            found.known.insert(set, assumed as f64);
+            found.assumed.push(set);
+        }
+    }
+    found
+}
+
+/// The reason without what differs from row to row.
+fn plain(reason: &str) -> String {
+    let end = reason.find([',', '(']).unwrap_or(reason.len());
+    let mut plain = String::new();
+    for character in reason[..end].trim().chars() {
+        match character {
+            '0'..='9' if plain.ends_with('N') => {}
+            '0'..='9' => plain.push('N'),
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Answers as predictions.
 fn scored(
     rows: Vec<Row>,
     for_context: &[bool],
     answers: Vec<Answer>,
+    contexts: &Contexts,
     left_out: &mut LeftOut,
-) -> (Vec<Scored>, BTreeMap<&'static str, u64>) {
-    let mut differences: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-    for ((row, answer), for_context) in rows.iter().zip(&answers).zip(for_context) {
-        if *for_context && answer.skip.is_none() && !answer.oom {
-            differences
-                .entry(row.set)
-                .or_default()
-                .push(row.measured - answer.reserved_bytes as f64);
-        }
-    }
-    let contexts: BTreeMap<_, _> = differences
-        .iter()
-        .map(|(set, found)| (*set, quantile(found, 0.5)))
-        .collect();
+) -> Vec<Scored> {
     let slack = context(108, true);
     let slack = (slack.safe.get() - slack.likely.get()) as f64;
     let margins = [
@@ -320,9 +385,14 @@ fn scored(
             "timm" => "timm transformer",
             other => other,
         };
+        let mut leave_out = |reason: String| *left_out.entry((row.set, reason)).or_default() += 1;
         if let Some(reason) = &answer.skip {
-            let reason = reason.split(':').next().unwrap_or_default().trim();
-            *left_out.entry((row.set, reason.to_owned())).or_default() += 1;
+            leave_out(plain(reason));
+            continue;
+        }
+        // Such a figure cannot come from the program that the source describes.
+        if row.role == Role::Scored && row.measured < answer.least_bytes as f64 {
+            leave_out("below what weights and optimizer states hold".to_owned());
             continue;
         }
         let margin = match (answer.kernels_over_one > 0, row.benchmark) {
@@ -330,7 +400,7 @@ fn scored(
             (true, false) => margins[1],
             (true, true) => margins[2],
         };
-        let outside = contexts.get(row.set).copied().unwrap_or(0.0);
+        let outside = contexts.known.get(row.set).copied().unwrap_or(0.0);
         let reserved = answer.reserved_bytes as f64;
         let (predicted, safe) = match row.truth {
             Truth::Device | Truth::Growth => (
@@ -338,6 +408,7 @@ fn scored(
                 reserved * (1.0 + margin) + outside + slack,
             ),
             Truth::AllocatedNow => (answer.allocated_now_bytes as f64, f64::MAX),
+            Truth::AllocatedPeak => (answer.allocated_bytes as f64, f64::MAX),
         };
         scored.push(Scored {
             row,
@@ -348,16 +419,7 @@ fn scored(
             for_context: *for_context,
         });
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a byte count"
-    )]
-    let contexts = contexts
-        .into_iter()
-        .map(|(set, bytes)| (set, bytes.max(0.0) as u64))
-        .collect();
-    (scored, contexts)
+    scored
 }
 
 fn groups(scored: &[Scored]) -> Vec<Group> {
@@ -379,7 +441,7 @@ fn groups(scored: &[Scored]) -> Vec<Group> {
 }
 
 fn group(name: &'static str, rows: &[&Scored]) -> Group {
-    let test = |one: &&&Scored| !is_for_calibration(&one.row.model);
+    let test = |one: &&&Scored| !one.row.is_for_calibration();
     let good = || rows.iter().filter(|one| one.counts(Role::Scored));
     let summed = |rows: &mut dyn Iterator<Item = &&Scored>| {
         errors(rows.map(|one| (one.row.model.as_str(), one.error())))
@@ -423,7 +485,7 @@ fn safe(rows: &[&Scored]) -> Option<Safe> {
         rows.iter().filter(move |one| {
             one.counts(Role::Scored)
                 && matches!(one.row.truth, Truth::Device | Truth::Growth)
-                && is_for_calibration(&one.row.model) == calibration
+                && one.row.is_for_calibration() == calibration
         })
     };
     let above: Vec<f64> = good(false)
@@ -479,8 +541,17 @@ mod tests {
     #[test]
     fn the_halves_are_halves() {
         let names = (0..1000).map(|number| format!("model_{number}"));
-        let calibration = names.filter(|name| is_for_calibration(name)).count();
+        let calibration = names.filter(|name| hash(name).is_multiple_of(2)).count();
         assert!((450..550).contains(&calibration), "{calibration}");
+    }
+
+    #[test]
+    fn reasons_of_one_kind_are_one() {
+        assert_eq!(
+            plain("ValueError: expected more than 1 value, got 20"),
+            "ValueError: expected more than N value"
+        );
+        assert_eq!(plain("not in this torchvision"), "not in this torchvision");
     }
 
     #[test]

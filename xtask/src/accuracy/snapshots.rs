@@ -10,7 +10,73 @@ use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::stage::Stage;
 use serde::{Deserialize, Serialize};
 
-use crate::shell::{program, read, root, run};
+use super::sets::LeftOut;
+use super::{Options, plain};
+use crate::shell::{program, read, root};
+
+/// What a directory of ground truth needs to have.
+const FILES: [&str; 5] = [
+    "metadata.json",
+    "events.parquet",
+    "initial_segments.parquet",
+    "initial_blocks.parquet",
+    "final_blocks.parquet",
+];
+
+/// What came of the recorded snapshots.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    pub replays: Option<Replays>,
+    pub rebuilt: Vec<Rebuilt>,
+}
+
+impl Snapshots {
+    /// Replays and rebuilds; what is missing or cannot be read is named in `absent`.
+    pub(super) fn read(
+        truth: &Path,
+        options: &Options,
+        stage: &Stage,
+        absent: &mut Vec<String>,
+        left_out: &mut LeftOut,
+    ) -> Snapshots {
+        let missing = FILES
+            .iter()
+            .find(|file| !truth.join("snapshots").join(file).is_file());
+        if let Some(file) = missing {
+            absent.push(format!("snapshots: no file snapshots/{file}"));
+            return Snapshots::default();
+        }
+        let mut note = |what: &str, error: &anyhow::Error| {
+            let words = format!("{error:#}").replace(&truth.display().to_string(), "DIR");
+            // Of a Python error the last line says what it was.
+            let last = words.lines().rfind(|line| !line.trim().is_empty());
+            absent.push(format!("{what}: {}", last.unwrap_or("failed").trim()));
+        };
+        Snapshots {
+            replays: replays(truth, &options.python, left_out)
+                .map_err(|error| note("snapshots, replayed", &error))
+                .ok(),
+            rebuilt: rebuilt(truth, &options.python, stage, left_out)
+                .map_err(|error| note("snapshots, rebuilt", &error))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// What a converter says about a snapshot that it leaves out.
+#[derive(Debug, Deserialize)]
+struct Skipped {
+    skip: String,
+}
+
+/// Counts a line of output that says that a snapshot is left out.
+fn is_skipped(line: &str, left_out: &mut LeftOut) -> bool {
+    let Ok(Skipped { skip }) = serde_json::from_str(line) else {
+        return false;
+    };
+    *left_out.entry(("snapshots", plain(&skip))).or_default() += 1;
+    true
+}
 
 /// The allocator model against the records.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -35,19 +101,21 @@ struct Expected {
     peak_reserved_bytes: u64,
 }
 
-/// Replays every recorded snapshot; nothing if there are none.
-pub(super) fn replays(truth: &Path, python: &Path) -> Result<Option<Replays>> {
-    if !truth.join("snapshots/metadata.json").is_file() {
-        return Ok(None);
-    }
+/// Replays every recorded snapshot.
+fn replays(truth: &Path, python: &Path, left_out: &mut LeftOut) -> Result<Replays> {
     let folder = crate::shell::cache().join("accuracy/traces");
     std::fs::create_dir_all(&folder)?;
     for old in std::fs::read_dir(&folder)? {
         std::fs::remove_file(old?.path())?;
     }
-    run(program(python, &["-B", "benches/accuracy/traces.py"])
-        .arg(truth)
-        .arg(&folder))?;
+    let output = read(
+        program(python, &["-B", "benches/accuracy/traces.py"])
+            .arg(truth)
+            .arg(&folder),
+    )?;
+    for line in output.lines() {
+        is_skipped(line, left_out);
+    }
     let mut sum = Replays::default();
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
@@ -80,15 +148,16 @@ pub(super) fn replays(truth: &Path, python: &Path) -> Result<Option<Replays>> {
             usize::from(found.peak_allocated == expected.peak_allocated_bytes);
         sum.same_peak_reserved += usize::from(found.peak_reserved == expected.peak_reserved_bytes);
     }
-    Ok(Some(sum))
+    Ok(sum)
 }
 
 /// One recorded step of the language model, and the same step rebuilt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Rebuilt {
     pub id: String,
-    pub allocations: usize,
-    /// Allocations before the first that differs in size.
+    /// Allocations and frees.
+    pub events: usize,
+    /// Before the first that is of another size, or of another allocation.
     pub identical: usize,
     pub peak_allocated: u64,
     pub own_peak_allocated: u64,
@@ -97,10 +166,12 @@ pub(super) struct Rebuilt {
 }
 
 /// Rebuilds the recorded language models whose whole program is known.
-pub(super) fn rebuilt(truth: &Path, python: &Path, stage: &Stage) -> Result<Vec<Rebuilt>> {
-    if !truth.join("snapshots/metadata.json").is_file() {
-        return Ok(Vec::new());
-    }
+fn rebuilt(
+    truth: &Path,
+    python: &Path,
+    stage: &Stage,
+    left_out: &mut LeftOut,
+) -> Result<Vec<Rebuilt>> {
     let mut command = program(python, &["-B", "benches/accuracy/course.py"]);
     stage.apply(&mut command);
     command
@@ -115,6 +186,7 @@ pub(super) fn rebuilt(truth: &Path, python: &Path, stage: &Stage) -> Result<Vec<
     let output = read(&mut command)?;
     output
         .lines()
+        .filter(|line| !is_skipped(line, left_out))
         .map(|line| Ok(serde_json::from_str(line)?))
         .collect()
 }

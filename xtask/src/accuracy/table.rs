@@ -1,42 +1,43 @@
 //! A table in comma-separated values, by column name.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
 
 /// One row; an empty cell is absent.
 pub(super) type Cells = BTreeMap<String, String>;
 
+/// The rows of a table.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub rows: Vec<Cells>,
+    /// Lines that do not have as many cells as the first.
+    pub odd_lines: usize,
+}
+
 /// Reads a table, or nothing if the file is not there.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<Cells>>> {
+pub(super) fn read(path: &Path) -> io::Result<Option<Table>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{} cannot be read", path.display()))?;
-    parse(&text)
-        .with_context(|| format!("in {}", path.display()))
-        .map(Some)
+    Ok(Some(parse(&std::fs::read_to_string(path)?)))
 }
 
-fn parse(text: &str) -> Result<Vec<Cells>> {
-    let mut lines = text.lines();
+fn parse(text: &str) -> Table {
+    let mut lines = text.trim_start_matches('\u{feff}').lines();
     let header = split(lines.next().unwrap_or_default());
-    let mut rows = Vec::new();
-    for (number, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+    let mut table = Table::default();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
         let cells = split(line);
-        ensure!(
-            cells.len() == header.len(),
-            "expected {} cells in line {}, found {}",
-            header.len(),
-            number + 2,
-            cells.len()
-        );
+        if cells.len() != header.len() {
+            table.odd_lines += 1;
+            continue;
+        }
         let pairs = header.iter().cloned().zip(cells);
-        rows.push(pairs.filter(|(_, cell)| !cell.is_empty()).collect());
+        let row = pairs.filter(|(_, cell)| !cell.is_empty()).collect();
+        table.rows.push(row);
     }
-    Ok(rows)
+    table
 }
 
 /// The cells of one line; a cell in quotes may hold commas, and quotes doubled.
@@ -65,19 +66,15 @@ mod tests {
 
     #[test]
     fn cells_in_quotes_keep_their_commas() {
-        let rows = parse("a,b,c\n1,\"x, \"\"y\"\"\",\n").unwrap();
+        let rows = parse("a,b,c\n1,\"x, \"\"y\"\"\",\n").rows;
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].get("b").map(String::as_str), Some("x, \"y\""));
         assert_eq!(rows[0].get("c"), None);
     }
 
     #[test]
-    fn a_short_line_is_named() {
-        assert!(
-            parse("a,b\n1\n")
-                .unwrap_err()
-                .to_string()
-                .contains("line 2")
-        );
+    fn lines_with_a_wrong_number_of_cells_are_counted() {
+        let table = parse("a,b\n1\n1,2\n\n1,2,3\n");
+        assert_eq!((table.rows.len(), table.odd_lines), (1, 2));
     }
 }

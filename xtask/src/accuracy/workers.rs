@@ -31,13 +31,14 @@ pub(super) struct Job {
     pub settings: serde_json::Value,
 }
 
-/// The file in which each program is written.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("timm", "images"),
-    ("torchvision", "images"),
-    ("transformers", "language"),
-    ("attention", "language"),
-    ("mlp", "perceptrons"),
+/// The files in which each program is written.
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("timm", &["images"]),
+    ("torchvision", &["images"]),
+    ("transformers", &["language"]),
+    ("attention", &["language"]),
+    ("mlp", &["perceptrons"]),
+    ("litgpt", &["litgpt", "litgpt_model"]),
 ];
 /// Files that decide every answer.
 const ALWAYS: [&str; 2] = ["worker", "quick"];
@@ -55,6 +56,9 @@ pub(super) struct Answer {
     pub reserved_bytes: u64,
     #[serde(default)]
     pub allocated_now_bytes: u64,
+    /// What the run must hold at the least, if the program knows.
+    #[serde(default)]
+    pub least_bytes: u64,
     #[serde(default)]
     pub retries: u64,
     #[serde(default)]
@@ -98,9 +102,10 @@ impl<'a> Workers<'a> {
         for name in ALWAYS {
             text += &source(name)?;
         }
-        let texts = PROGRAMS
-            .iter()
-            .map(|(program, file)| Ok((*program, hash(&source(file)?))));
+        let texts = PROGRAMS.iter().map(|(program, files)| {
+            let texts = files.iter().map(|file| source(file));
+            Ok((*program, hash(&texts.collect::<Result<String>>()?)))
+        });
         let texts = texts.collect::<Result<BTreeMap<_, _>>>()?;
         let folder = crate::shell::cache().join("accuracy");
         std::fs::create_dir_all(&folder)?;
