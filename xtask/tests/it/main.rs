@@ -7,6 +7,7 @@
 )]
 
 mod documents;
+mod explain_speed;
 mod imports;
 mod purity;
 mod repository;

@@ -146,7 +146,7 @@ mod tests {
             "Child process with PID 7 terminated with code -9. Forcefully terminating all other processes",
             "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9",
             "[CRITICAL] Worker (pid:7) was sent SIGKILL! Perhaps out of memory?",
-            "The exit codes of the workers are {SIGKILL(-9)}",
+            "The exit codes of the workers are {SIGKILL(-9), EXIT(1)}",
         ] {
             check_text(text, Cause::Ambiguous);
         }

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn programs_say_it_in_their_words() {
         for text in [
-            "RuntimeError: received 0 items of ancdata",
+            "RuntimeError: received 2 items of ancdata, expected 3",
             "RuntimeError: unable to open shared memory object </torch_9_8> in read-write mode",
             "RuntimeError: unable to mmap 128 bytes from file </torch_9_8_7>: Cannot allocate memory (12)",
             "OSError: [Errno 23] Too many open files in system",

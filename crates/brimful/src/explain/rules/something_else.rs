@@ -100,6 +100,7 @@ fn in_words(detail: &str, quote: &str) -> String {
         "kernel_needs_too_much" => {
             "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
         }
+        "not_started" => "the command was not found",
         "static_tls" => "a library was loaded too late for its thread data; memory is not short",
         _ => return format!("an error that is not about memory: {quote}"),
     };
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn words_of_memory_that_are_not_about_too_little_of_it() {
         for text in [
-            "RuntimeError: CUDA error: an illegal memory access was encountered",
+            "torch.AcceleratorError: CUDA error 700: an illegal memory access was encountered",
             "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 9, Hardware limit: 8",
             "double free or corruption (!prev)\nAborted (core dumped)",
             "[ERROR] [launch.py:321:sigkill_handler] python exits with return code = -11",

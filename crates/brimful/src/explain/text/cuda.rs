@@ -89,6 +89,12 @@ pub(super) const PHRASES: &[Phrase] = &[
         CudaOomExhausted,
         "no_figures",
     ),
+    means(
+        "Error out of memory at line",
+        Named,
+        CudaOomExhausted,
+        "no_figures",
+    ),
     // A pinned buffer on the host, refused with an error that does not speak of memory.
     ask("CUDA error: invalid argument", pinned_or_nothing),
     ask("HIP error: invalid argument", pinned_or_nothing),
@@ -124,6 +130,13 @@ pub(super) const PHRASES: &[Phrase] = &[
         "xla",
     ),
     means("Exceeded hbm capacity", Named, CudaOomExhausted, "xla"),
+    ask("Resource exhausted:", resource_exhausted),
+    means(
+        "Out of memory while trying to allocate",
+        Named,
+        CudaOomExhausted,
+        "xla",
+    ),
     // TensorFlow.
     ask("OOM when allocating tensor", tensorflow),
     ask("ran out of memory trying to allocate", tensorflow_arena),

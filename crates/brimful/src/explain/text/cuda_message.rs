@@ -149,7 +149,9 @@ impl CudaMessage {
         let Some(total) = self.total else {
             return false;
         };
-        if self.is_unified_memory() {
+        // A message that was cut before it says what this process holds.
+        let is_own_known = self.allocated.is_some() || self.this_process.is_some();
+        if !is_own_known || self.is_unified_memory() {
             return false;
         }
         self.others().share_of(total) > 0.5

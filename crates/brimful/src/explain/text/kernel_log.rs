@@ -97,7 +97,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostOomKill,
         "earlyoom",
     ),
-    ask("badness", earlyoom),
+    ask("VmRSS", earlyoom),
     means(
         "Implementing a corrective action",
         Killer,
@@ -139,8 +139,9 @@ fn usage_and_limit(reading: &Reading, hit: Hit) -> Option<Sign> {
 
 /// `sending SIGTERM to process 71 uid 0 "python": badness 800, VmRSS 7000 MiB`.
 fn earlyoom(reading: &Reading, hit: Hit) -> Option<Sign> {
-    let near = reading.around(hit.at, 120, 60);
-    (near.contains("vmrss")
-        && (near.contains("sigterm") || near.contains("sigkill") || near.contains("killing")))
-    .then(|| hit.sign(Killer, HostOomKill, "earlyoom"))
+    let before = reading.before(hit.at, 160);
+    let kills = ["sendingsigterm", "sendingsigkill", "killingprocess"]
+        .iter()
+        .any(|words| before.contains(words));
+    kills.then(|| hit.sign(Killer, HostOomKill, "earlyoom"))
 }

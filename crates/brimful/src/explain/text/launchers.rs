@@ -116,6 +116,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         Ambiguous,
         "sigkill",
     ),
+    means("workers died", Raised, Ambiguous, "worker_vanished"),
     means("KilledWorker", Raised, Ambiguous, "worker_vanished"),
     means(
         "workers died while running it",

@@ -25,6 +25,10 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("misaligned address", Named, NotMemory, "illegal_access"),
     means("device-side assert", Named, NotMemory, "device_assert"),
     ask("Assertion `", device_assertion),
+    ask("CUDA error:", other_error),
+    ask("CUDA error (", other_error),
+    ask("HIP error:", other_error),
+    ask("cuda runtime error (", other_error),
     means("unspecified launch failure", Named, NotMemory, "cuda_error"),
     means(
         "an illegal instruction was encountered",
@@ -53,6 +57,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         NotMemory,
         "cuda_error",
     ),
+    means("CUDA unknown error", Named, NotMemory, "cuda_error"),
     means("CUDA error: unknown error", Named, NotMemory, "cuda_error"),
     means(
         "CUDA error: initialization error",
@@ -158,6 +163,15 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means("PCIe Bus Error", Raised, NotMemory, "hardware"),
     means("Hardware Error", Raised, NotMemory, "hardware"),
+    means("soft lockup", Raised, NotMemory, "hardware"),
+    means("EXT4-fs error", Raised, NotMemory, "hardware"),
+    means(
+        "blk_update_request: I/O error",
+        Raised,
+        NotMemory,
+        "hardware",
+    ),
+    means(": command not found", Raised, NotMemory, "not_started"),
     // Collectives wait for a process that does not come.
     means(
         "Watchdog caught collective operation timeout",
@@ -238,7 +252,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     // The heap is broken: a bug in native code, not too little memory.
     means("malloc(): ", Raised, NotMemory, "heap_corruption"),
-    means("free(): invalid", Raised, NotMemory, "heap_corruption"),
+    means("free(): ", Raised, NotMemory, "heap_corruption"),
     means(
         "double free or corruption",
         Raised,
@@ -285,6 +299,15 @@ pub(super) const PHRASES: &[Phrase] = &[
     // Asked for by a person.
     means("KeyboardInterrupt", Raised, NotMemory, "stopped_by_user"),
 ];
+
+/// Any other error of the driver, if it does not speak of memory.
+fn other_error(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let after = reading.after(hit.end, 60);
+    let speaks_of_memory = ["memory", "alloc", "resources"]
+        .iter()
+        .any(|word| after.contains(word));
+    (!speaks_of_memory).then(|| hit.sign(Raised, NotMemory, "cuda_error"))
+}
 
 /// `Indexing.cu:71: …: block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed.`
 fn device_assertion(reading: &Reading, hit: Hit) -> Option<Sign> {

@@ -11,6 +11,10 @@ use Cause::{Ambiguous, CudaOomExhausted, HostAllocFailed, NotMemory};
 pub(super) const PHRASES: &[Phrase] = &[
     ask("out of memory", unknown_words),
     ask("out-of-memory", unknown_words),
+    ask("out of GPU memory", unknown_words),
+    ask("out of VRAM", unknown_words),
+    ask("out of device memory", unknown_words),
+    ask("out of video memory", unknown_words),
     ask("not enough memory", unknown_words),
     ask("insufficient memory", unknown_words),
     ask("insufficient GPU memory", unknown_words),
@@ -57,8 +61,35 @@ const HEDGES: &[&str] = &[
 ];
 
 const DEVICE: &[&str] = &[
-    "cuda", "gpu", "hip", "rocm", "device", "vram", "cudnn", "cublas", "nccl", "hbm", "tpu",
-    "显存", "tensorrt",
+    "cuda",
+    "gpu",
+    "hip",
+    "rocm",
+    "device",
+    "vram",
+    "cudnn",
+    "cublas",
+    "nccl",
+    "hbm",
+    "tpu",
+    "显存",
+    "tensorrt",
+    "[trt]",
+    "xlaruntimeerror",
+    "jaxlib",
+];
+
+const HOST: &[&str] = &[
+    "host",
+    "cpu",
+    "ofram",
+    "systemmemory",
+    "malloc",
+    "heap",
+    "libgomp",
+    "mmap",
+    "cc1plus",
+    "java",
 ];
 
 fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
@@ -75,7 +106,11 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
         return None;
     }
     let wider = reading.around(hit.at, 160, 160);
-    let cause = if DEVICE.iter().any(|word| wider.contains(word)) {
+    let speaks_of = |words: &[&str]| words.iter().any(|word| wider.contains(word));
+    // Where whose memory is not said: these words are the card's in this trade, the others the host's.
+    let sounds_like_a_card = reading.after(hit.at, 5).starts_with("outof")
+        || reading.after(hit.at, 6).starts_with("out-of");
+    let cause = if speaks_of(DEVICE) || (sounds_like_a_card && !speaks_of(HOST)) {
         CudaOomExhausted
     } else {
         HostAllocFailed

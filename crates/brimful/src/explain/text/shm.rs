@@ -80,7 +80,7 @@ const SHARED: &[&str] = &[
     "/dev/shm",
     "</torch_",
     "sharedmemory",
-    "shared_memory.py",
+    "shared_memory",
     "semlock",
     "synchronize.py",
     "multiprocessing/heap.py",

@@ -286,7 +286,7 @@ fn exit_code(reading: &Reading, hit: Hit) -> Option<Sign> {
     }
     let code = integer_at_start(rest)?;
     let signal = match code {
-        -64..=-1 => i32::try_from(-code).ok()?,
+        -64..=-2 => i32::try_from(-code).ok()?,
         // 128 and the signal, as shells say it; Docker and Kubernetes too.
         129..=192 => i32::try_from(code - 128).ok()?,
         -1_073_741_819 | 3_221_225_477 => 11,
@@ -296,7 +296,7 @@ fn exit_code(reading: &Reading, hit: Hit) -> Option<Sign> {
             i32::try_from(code).ok()?
         }
         9 if reading.after(hit.end, 40).contains("sigkill") => 9,
-        1 | 2 | 255 => return Some(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere")),
+        -1 | 1 | 2 | 255 => return Some(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere")),
         _ => return None,
     };
     // macOS counts bus errors as 10.

@@ -1,0 +1,45 @@
+//! No text keeps the explainer busy. Here, because the pure crate may not name a clock.
+
+use std::time::{Duration, Instant};
+
+use brimful::explain::{Evidence, explain};
+
+const MOST: Duration = Duration::from_secs(1);
+
+/// The best of three, since others may be busy on the same machine.
+fn check(unit: &str) {
+    let evidence = Evidence {
+        text: unit.repeat((1 << 20) / unit.len()),
+        ..Evidence::default()
+    };
+    let best = (0..3)
+        .map(|_| {
+            let begin = Instant::now();
+            let _ = explain(&evidence);
+            begin.elapsed()
+        })
+        .min()
+        .unwrap();
+    assert!(best < MOST, "{best:?} for a megabyte of {unit:?}");
+}
+
+#[test]
+fn a_megabyte_of_anything_is_read_in_a_second() {
+    for unit in [
+        "out of memory tried to allocate signal exit code ",
+        "CUDA error: out of memory\n",
+        "CUDA error: invalid argument pin ",
+        "No space left on device ",
+        "DataLoader worker (pid 1) is killed by signal: ",
+        "process7has1gib CUDA out of memory. Tried to allocate 1 gib ",
+        "Bus error ",
+        "[[[[((((||||>>>>",
+        "\u{1b}[\u{1b}]",
+        "Error: Error: Error: ",
+        "Killed",
+        "1,1,1,1,1.1.1.1",
+        "é",
+    ] {
+        check(unit);
+    }
+}
