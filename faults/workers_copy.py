@@ -8,6 +8,7 @@ fills its own. Dies of the container's limit: the kernel kills a worker, and the
     workers_copy.py fork|spawn|forkserver
 """
 
+import multiprocessing
 import sys
 
 import torch
@@ -31,6 +32,7 @@ class Samples(Dataset):
 
 
 if __name__ == "__main__":
+    multiprocessing.set_forkserver_preload(["torch"])
     loader = DataLoader(
         Samples(), batch_size=16, shuffle=True, num_workers=2, multiprocessing_context=sys.argv[1]
     )

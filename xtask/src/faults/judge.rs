@@ -63,6 +63,15 @@ pub(crate) fn judge(fault: &Fault, seen: &Seen) -> Vec<Problem> {
             .for_each(|text| add(Kind::Proof, text)),
         Err(reason) => add(Kind::Cause, format!("no verdict: {reason}")),
     }
+    if let Ok(verdict) = &seen.verdict
+        && fault.is_told_at_once()
+        && !in_a_row(&seen.ended.errors).contains(&in_a_row(&verdict.summary))
+    {
+        add(
+            Kind::Ending,
+            format!("at its end, brimful did not say {:?}", verdict.summary),
+        );
+    }
     for text in &seen.leftovers {
         add(Kind::Leftover, format!("left behind: {text}"));
     }
@@ -104,6 +113,11 @@ pub(crate) fn endings(fault: &Fault, ended: &Ended, exit_code: i32) -> Vec<Probl
             text,
         })
         .collect()
+}
+
+/// The words, however the lines were broken.
+fn in_a_row(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Where a verdict with the right cause falls short.
@@ -169,6 +183,7 @@ mod tests {
             ended: Ended {
                 code: 137,
                 output: "step 1\nsaving\n".into(),
+                errors: "brimful: nothing here says\n    why it ended\n".into(),
                 ..Ended::default()
             },
             verdict: Ok(Verdict {
@@ -246,6 +261,10 @@ mod tests {
     #[test]
     fn endings_are_compared() {
         check(|seen| seen.ended.code = 1, &[(Kind::Ending, "found 1")]);
+        check(
+            |seen| seen.ended.errors.clear(),
+            &[(Kind::Ending, "brimful did not say")],
+        );
         check(
             |seen| seen.ended.output.clear(),
             &[(Kind::Ending, "print \"saving\"")],

@@ -191,6 +191,14 @@ impl Fault {
                 .is_some_and(|act| act.to == Target::Everything)
     }
 
+    /// Whether brimful gives the verdict when the run is over: not for one that went well or was stopped by its user.
+    pub(crate) fn is_told_at_once(&self) -> bool {
+        let by_the_user = self
+            .after_ready
+            .is_some_and(|act| act.to == Target::Brimful && !act.then_kill);
+        self.exit_code != 0 && !by_the_user && !self.kills_brimful()
+    }
+
     /// Whether brimful is killed too, and so cannot write the end of its record or tidy up.
     pub(crate) fn kills_brimful(&self) -> bool {
         self.after_ready

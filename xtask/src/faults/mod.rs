@@ -13,8 +13,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use brimful::explain::Confidence;
+use brimful::explain::{Confidence, Verdict};
 use brimful_rehearse::stage::Stage;
+use serde::de::DeserializeOwned;
 
 use crate::shell::{cargo, read, root, run as run_command};
 use crate::tools::torch_environment;
@@ -192,7 +193,12 @@ impl Tools {
         let verdict = self
             .explain(&state)
             .map_err(|error| format!("{error:#}; run: {}", ended.errors.trim()));
-        let unreadable = unreadable(&state, fault.kills_brimful());
+        let mut unreadable = unreadable(&state, fault.kills_brimful());
+        match self.n_runs(&state) {
+            Ok(1) => {}
+            Ok(n_runs) => unreadable.push(format!("`brimful runs` shows {n_runs} runs")),
+            Err(error) => unreadable.push(format!("{error:#}")),
+        }
         let next_run = if fault.kills_brimful() {
             let next = Fault {
                 after_ready: None,
@@ -215,16 +221,26 @@ impl Tools {
         })
     }
 
-    fn explain(&self, state: &Path) -> Result<brimful::explain::Verdict> {
+    fn explain(&self, state: &Path) -> Result<Verdict> {
+        let explained: Explained = self.ask("explain", state)?;
+        Ok(explained.verdict)
+    }
+
+    fn n_runs(&self, state: &Path) -> Result<usize> {
+        let document: serde_json::Value = self.ask("runs", state)?;
+        let runs = document.get("runs").and_then(serde_json::Value::as_array);
+        Ok(runs.context("no list of runs")?.len())
+    }
+
+    /// Asks brimful about the runs of a folder, from outside of the surroundings.
+    fn ask<T: DeserializeOwned>(&self, what: &str, state: &Path) -> Result<T> {
         let mut command = std::process::Command::new(&self.brimful);
         command
-            .args(["explain", "--json", "--state-dir"])
+            .args([what, "--json", "--state-dir"])
             .arg(state)
             .env("NO_COLOR", "1");
         let text = read(&mut command)?;
-        let explained: Explained =
-            serde_json::from_str(&text).with_context(|| format!("in {text:?}"))?;
-        Ok(explained.verdict)
+        serde_json::from_str(&text).with_context(|| format!("in {text:?}"))
     }
 }
 
