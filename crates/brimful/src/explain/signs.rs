@@ -97,10 +97,20 @@ impl<'a> Signs<'a> {
         ]
         .into_iter()
         .filter_map(|(source, text)| {
-            let sign = text.signs.iter().find(|sign| is_believed(sign))?;
+            // Where the exception that ended it is known, words that only sound like memory were about something else.
+            let is_only_words = |sign: &Sign| {
+                source == Source::Output
+                    && sign.rank == Rank::Hinted
+                    && !self.exceptions.signs.is_empty()
+            };
+            let sign = text
+                .signs
+                .iter()
+                .find(|sign| is_believed(sign) && !is_only_words(sign))?;
             Some(Leading { source, sign, text })
         })
-        .min_by_key(|leading| (leading.sign.rank, leading.source))
+        // Of two that say as much, what was printed has the traceback around it.
+        .min_by_key(|leading| (leading.sign.rank, leading.source == Source::Hook))
     }
 
     /// The leading sign, if it is of this cause.

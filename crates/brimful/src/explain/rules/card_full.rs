@@ -40,12 +40,15 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let ended_otherwise = leading.is_some_and(|leading| {
         leading.sign.cause == Cause::NotMemory && leading.sign.rank <= Rank::Raised
     });
-    let from_hook =
-        hooked.filter(|oom| !(names_other || was_killed || ended_otherwise && is_old(oom)));
-    let from_replay = evidence
-        .replay
-        .as_ref()
-        .filter(|replay| replay.asked.is_some() && !names_other && !was_killed);
+    let was_caught =
+        |oom: &GpuProof| ended_otherwise && (is_old(oom) || raised_something_else(evidence, oom));
+    let from_hook = hooked.filter(|oom| !(names_other || was_killed || was_caught(oom)));
+    let from_replay = evidence.replay.as_ref().filter(|replay| {
+        replay.asked.is_some()
+            && !names_other
+            && !was_killed
+            && !hooked.is_some_and(was_caught)
+    });
     if told.is_none() && from_hook.is_none() && from_replay.is_none() {
         return None;
     }
@@ -118,6 +121,22 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     })
 }
 
+/// Whether the process that ran out of memory was ended by an exception of another kind: it had caught this one.
+fn raised_something_else(evidence: &Evidence, oom: &GpuProof) -> bool {
+    let last = evidence.hook.iter().rev().find_map(|line| match line {
+        HookLine::Exception {
+            pid,
+            type_name,
+            message,
+            ..
+        } if *pid == oom.pid => Some((type_name, message)),
+        _ => None,
+    });
+    last.is_some_and(|(type_name, message)| {
+        !type_name.contains("OutOfMemory") && !message.to_lowercase().contains("out of memory")
+    })
+}
+
 fn is_card(cause: Cause) -> bool {
     matches!(
         cause,
@@ -134,6 +153,7 @@ fn of_hook(oom: &GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
     message.unused = Some(oom.reserved.saturating_sub(oom.allocated));
     message.free = oom.free.or(message.free);
     message.total = oom.total.or(message.total);
+    message.asked = oom.asked.or(message.asked);
     message.device = Some(oom.device);
     message
 }
@@ -246,7 +266,7 @@ fn summary(
     let asked = message
         .asked
         .or_else(|| replay.and_then(|replay| replay.asked))
-        .map_or_else(|| "memory".to_owned(), |asked| asked.to_string());
+        .map_or_else(|| "what was asked for".to_owned(), |asked| format!("{asked} more"));
     let card = message
         .device
         .map_or_else(|| "the card".to_owned(), |device| format!("card {device}"));
@@ -270,7 +290,7 @@ fn summary(
             format!("others hold most of {card}, {asked} did not fit{held}")
         }
         _ if detail == "per_process_cap" => format!(
-            "this process reached the cap set for it ({}), {asked} more were refused",
+            "this process reached the cap set for it ({}), {asked} was refused",
             message.allowed.unwrap_or_default()
         ),
         _ if message.is_unified_memory() => {
@@ -278,7 +298,7 @@ fn summary(
         }
         _ => match message.total {
             Some(total) => format!(
-                "{card} is full: {asked} more did not fit into {total}, of which this process holds {}",
+                "{card} is full: {asked} did not fit into {total}, of which this process holds {}",
                 message.own()
             ),
             None => format!("{card} is full: {asked} could not be had"),
