@@ -115,7 +115,7 @@ pub(crate) fn endings(fault: &Fault, ended: &Ended, exit_code: i32) -> Vec<Probl
         .collect()
 }
 
-/// The words, however the lines were broken and the sentence begun.
+/// The words, however the lines were broken and sentences begun.
 fn in_a_row(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").to_lowercase()
@@ -184,7 +184,7 @@ mod tests {
             ended: Ended {
                 code: 137,
                 output: "step 1\nsaving\n".into(),
-                errors: "brimful: nothing here says\n    why it ended\n".into(),
+                errors: "Nothing here says\n    why it ended\n".into(),
                 ..Ended::default()
             },
             verdict: Ok(Verdict {
