@@ -246,7 +246,9 @@ fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
     let mut counts = fs::read_to_string(&control).is_ok_and(|text| hands_on(&text))
         || fs::write(&control, "+memory").is_ok();
     if !counts && members(&own.folder) == [std::process::id()] {
-        let folder = own.folder.join(format!("{PREFIX}{id}-supervisor"));
+        let folder = own
+            .folder
+            .join(format!("{PREFIX}{}-{id}-supervisor", std::process::id()));
         if fs::create_dir(&folder).is_ok() {
             let moved = fs::write(folder.join("cgroup.procs"), "0").is_ok();
             counts = moved && fs::write(&control, "+memory").is_ok();
@@ -278,7 +280,7 @@ fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
 }
 
 fn child_of(own: &Group, id: &str) -> Group {
-    let name = format!("{PREFIX}{id}");
+    let name = format!("{PREFIX}{}-{id}", std::process::id());
     Group {
         version: own.version,
         path: format!("{}/{name}", own.path.trim_end_matches('/')),
@@ -286,17 +288,20 @@ fn child_of(own: &Group, id: &str) -> Group {
     }
 }
 
-/// Removes the empty groups that a killed brimful left here. Those in use refuse.
+/// Removes the groups that a killed brimful left here, once the training that went on in them has ended. Those in use
+/// refuse; those of a living brimful may still be empty, and are let be.
 fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
     for entry in entries.flatten() {
-        if entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(PREFIX))
-        {
+        let owner_is_gone = entry.file_name().to_str().is_some_and(|name| {
+            let owner = name
+                .strip_prefix(PREFIX)
+                .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+            owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        });
+        if owner_is_gone {
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use brimful::explain::{Verdict, explain, replay_snapshot};
-use brimful::record::Record;
+use brimful::record::{Attempt, Record};
 
 use crate::tail;
 
@@ -14,9 +14,8 @@ const LARGEST_SNAPSHOT: u64 = 2 << 30;
 
 /// Why the last attempt of a run ended. `folder` is where snapshots lie.
 pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
-    let Some(attempt) = record.last_attempt() else {
-        return Verdict::cannot_tell();
-    };
+    let none = Attempt::default();
+    let attempt = record.last_attempt().unwrap_or(&none);
     let mut evidence = attempt.evidence();
     let snapshot = evidence
         .cuda_ooms

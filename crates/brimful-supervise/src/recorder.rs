@@ -49,15 +49,15 @@ impl Recorder {
         recorder
     }
 
-    /// No record: why, for the one time that it is told.
-    pub(crate) fn none(problem: String) -> Recorder {
+    /// No record. Whoever could not make a place for it has said why.
+    pub(crate) fn none() -> Recorder {
         Recorder {
             path: PathBuf::new(),
             file: None,
             size: 0,
             shorten_at: SHORTEN_AT,
             broken: false,
-            problem: Some(problem),
+            problem: None,
             problem_told: false,
         }
     }

@@ -142,6 +142,19 @@ fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Opti
     let mut ways: Vec<Option<Way>> = ways.into_iter().map(Some).collect();
     // Outlives the way to it: the line is taken down after the training has closed its end.
     let screen = terminal_of(&ways).and_then(|way| way.destination.try_clone().ok());
+    // Likewise: a last word may come after it.
+    let voice = ways
+        .iter()
+        .enumerate()
+        .filter_map(|(idx, way)| Some((idx, way.as_ref()?)))
+        .rfind(|(_, way)| way.stream != Stream::Stdout)
+        .and_then(|(idx, way)| {
+            Some(Voice {
+                idx,
+                is_terminal: way.is_terminal,
+                destination: way.destination.try_clone().ok()?,
+            })
+        });
     let mut line = StatusLine::default();
     let mut buffer = vec![0; BUFFER];
     // Whether what was handed on so far ends with a whole line.
@@ -183,9 +196,12 @@ fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Opti
                 Err(_) => ways[idx] = None,
             }
         }
-        say(&ways, &line, shared, &at_start);
+        if line.is_between() {
+            say(voice.as_ref(), shared, &at_start);
+        }
         attend(&ways, &mut line, shared);
     }
+    say(voice.as_ref(), shared, &at_start);
     if let Some(screen) = screen {
         write_all(screen, line.take_down().as_bytes());
     }
@@ -226,26 +242,28 @@ fn terminal_of(ways: &[Option<Way>]) -> Option<&Way> {
     ways.iter().flatten().rfind(|way| way.is_terminal)
 }
 
-/// Puts brimful's own lines where standard error goes, on lines of their own.
-fn say(ways: &[Option<Way>], line: &StatusLine, shared: &Mutex<Shared>, at_start: &[bool]) {
-    if !line.is_between() {
-        return;
-    }
+/// Where brimful's own lines go: to standard error, beside those of the training.
+struct Voice {
+    /// The way that the training's lines take there.
+    idx: usize,
+    is_terminal: bool,
+    destination: OwnedFd,
+}
+
+/// Says brimful's own lines, on lines of their own.
+fn say(voice: Option<&Voice>, shared: &Mutex<Shared>, at_start: &[bool]) {
     let lines = std::mem::take(&mut lock(shared).lines);
-    let way = ways
-        .iter()
-        .enumerate()
-        .filter_map(|(idx, way)| Some((idx, way.as_ref()?)))
-        .rfind(|(_, way)| way.stream != Stream::Stdout);
+    let Some(voice) = voice else { return };
+    let mut at_start = at_start[voice.idx];
     for text in lines {
-        let Some((idx, way)) = way else { continue };
-        let text = match (way.is_terminal, at_start[idx]) {
+        let text = match (voice.is_terminal, at_start) {
             // A progress bar stands on this line; it draws itself again below.
             (true, _) => format!("\r\x1b[K{text}\n"),
             (false, true) => format!("{text}\n"),
             (false, false) => format!("\n{text}\n"),
         };
-        write_all(&way.destination, text.as_bytes());
+        write_all(&voice.destination, text.as_bytes());
+        at_start = true;
     }
 }
 

@@ -114,7 +114,7 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
     let stored = open_record(settings, &mut gaps);
     let mut recorder = match &stored {
         Some(run) => Recorder::create(&run.folder),
-        None => Recorder::none("no folder for it could be made".into()),
+        None => Recorder::none(),
     };
     let id = stored
         .as_ref()
@@ -245,6 +245,13 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
         sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
     }
     sampler.watch_process(number(pid));
+    // Before anything that the training prints is handed on: whoever has seen a line of it finds the attempt on record.
+    recorder.write(&Line::Attempt(attempt_line(
+        &sampler,
+        &contained,
+        pid,
+        hook.is_some(),
+    )));
     let has_terminal = streams.ways.iter().any(|way| way.is_terminal);
     let speaks_through_relay = streams.ways.iter().any(|way| way.stream != Stream::Stdout);
     let relay = Relay::start(
@@ -260,12 +267,6 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
             None
         }
     };
-    recorder.write(&Line::Attempt(attempt_line(
-        &sampler,
-        &contained,
-        pid,
-        hook.is_some(),
-    )));
 
     let mut running = Running {
         settings,

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brimful::record::{Line, Record, RecordUnreadable, VerdictLine};
+use brimful::record::{AttemptLine, Line, Record, RecordUnreadable, VerdictLine};
 
 use crate::explained::{self, explain_record};
 use crate::recorder::{self, FILE_NAME};
@@ -146,8 +146,16 @@ impl StateDir {
                 return None;
             }
             let verdict = explain_record(&record, Some(&run.folder));
-            let line = Line::Verdict(VerdictLine { at_ms: 0, verdict });
-            if recorder::append(&run.record_path(), &[line]).is_err() {
+            let mut lines = Vec::new();
+            if record.attempts.is_empty() {
+                // Killed between starting the training and writing so.
+                lines.push(Line::Attempt(AttemptLine {
+                    number: 1,
+                    ..AttemptLine::default()
+                }));
+            }
+            lines.push(Line::Verdict(VerdictLine { at_ms: 0, verdict }));
+            if recorder::append(&run.record_path(), &lines).is_err() {
                 return None;
             }
             let record = run.read().ok()?;

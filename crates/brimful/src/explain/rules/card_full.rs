@@ -44,10 +44,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         |oom: &GpuProof| ended_otherwise && (is_old(oom) || raised_something_else(evidence, oom));
     let from_hook = hooked.filter(|oom| !(names_other || was_killed || was_caught(oom)));
     let from_replay = evidence.replay.as_ref().filter(|replay| {
-        replay.asked.is_some()
-            && !names_other
-            && !was_killed
-            && !hooked.is_some_and(was_caught)
+        replay.asked.is_some() && !names_other && !was_killed && !hooked.is_some_and(was_caught)
     });
     if told.is_none() && from_hook.is_none() && from_replay.is_none() {
         return None;
@@ -266,7 +263,10 @@ fn summary(
     let asked = message
         .asked
         .or_else(|| replay.and_then(|replay| replay.asked))
-        .map_or_else(|| "what was asked for".to_owned(), |asked| format!("{asked} more"));
+        .map_or_else(
+            || "what was asked for".to_owned(),
+            |asked| format!("{asked} more"),
+        );
     let card = message
         .device
         .map_or_else(|| "the card".to_owned(), |device| format!("card {device}"));
