@@ -1,4 +1,4 @@
-"""Comes near the container's limit, so that whoever watches warns, gives it back, and dies of an ordinary mistake."""
+"""Comes near the container's limit, so that a watcher warns, draws back, and dies of an ordinary mistake."""
 
 import time
 
