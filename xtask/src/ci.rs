@@ -321,6 +321,7 @@ fn faults_once() -> Result<()> {
         brimful: Some(environment.bin().join("brimful")),
         python: Some(environment.bin().join("python")),
         phantom: Some(root().join(PHANTOM)),
+        with: Vec::new(),
         bare: false,
         json: false,
     })

@@ -93,6 +93,9 @@ enum Task {
         /// The phantom library, if not the one that cargo builds
         #[arg(long, value_name = "PATH")]
         phantom: Option<PathBuf>,
+        /// One more option of `brimful run`, such as `--with=--no-hook`
+        #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+        with: Vec<String>,
         /// Without brimful: only whether each program ends as it should
         #[arg(long)]
         bare: bool,
@@ -149,6 +152,7 @@ fn main() -> anyhow::Result<()> {
             brimful,
             python,
             phantom,
+            with,
             bare,
             json,
         } => faults::run(&faults::Options {
@@ -157,6 +161,7 @@ fn main() -> anyhow::Result<()> {
             brimful,
             python,
             phantom,
+            with,
             bare,
             json,
         }),

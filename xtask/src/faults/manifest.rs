@@ -25,6 +25,9 @@ pub(crate) struct Fault {
     pub(crate) args: Vec<String>,
 
     pub(crate) memory_limit_mib: Option<u64>,
+    /// As containers have it: control groups can only be read, and the kernel's log is not there.
+    #[serde(default)]
+    pub(crate) container: bool,
     pub(crate) open_files: Option<u64>,
     pub(crate) address_space_mib: Option<u64>,
     pub(crate) shm_mib: Option<u64>,
@@ -180,7 +183,7 @@ impl Fault {
 
     /// Whether it needs mounts of its own.
     pub(crate) fn needs_mounts(&self) -> bool {
-        self.shm_mib.is_some() || self.disk_mib.is_some()
+        self.shm_mib.is_some() || self.disk_mib.is_some() || self.container
     }
 
     /// Whether it needs a control group: for its limit, or to find everything in it.

@@ -36,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) brimful: Option<PathBuf>,
     pub(crate) python: Option<PathBuf>,
     pub(crate) phantom: Option<PathBuf>,
+    /// More options of `brimful run`.
+    pub(crate) with: Vec<String>,
     pub(crate) bare: bool,
     pub(crate) json: bool,
 }
@@ -46,6 +48,7 @@ struct Tools {
     python: PathBuf,
     stage: Stage,
     powers: Powers,
+    with: Vec<String>,
     bare: bool,
 }
 
@@ -103,6 +106,7 @@ impl Tools {
             python,
             stage: Stage::new(&phantom).context("the phantom cannot be staged")?,
             powers: Powers::find(),
+            with: options.with.clone(),
             bare: options.bare,
         })
     }
@@ -114,6 +118,7 @@ impl Tools {
             round,
             expected: fault.cause.id().to_owned(),
             found: String::new(),
+            summary: None,
             exit_code: None,
             seconds: 0.0,
             skipped: self.powers.lacking(fault),
@@ -142,6 +147,11 @@ impl Tools {
                 ),
                 Err(_) => "no verdict".to_owned(),
             };
+            row.summary = seen
+                .verdict
+                .as_ref()
+                .ok()
+                .map(|verdict| verdict.summary.clone());
             row.problems = judge::judge(fault, &seen);
             seen.ended
         };
@@ -173,7 +183,7 @@ impl Tools {
                 "--state-dir".into(),
                 state.display().to_string(),
             ];
-            words.extend(fault.run_options.iter().cloned());
+            words.extend(self.with.iter().chain(&fault.run_options).cloned());
             words.push("--".into());
             words.extend(command.iter().cloned());
             words

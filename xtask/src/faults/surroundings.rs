@@ -57,6 +57,10 @@ pub(crate) struct Surroundings {
     words: Vec<String>,
 }
 
+/// Where the kernel shows control groups that count memory.
+const GROUPS_V1: &str = "/sys/fs/cgroup/memory";
+const GROUPS_V2: &str = "/sys/fs/cgroup";
+
 /// The variable that every process of a run inherits.
 pub(crate) const MARKER: &str = "BRIMFUL_FAULT_ID";
 
@@ -207,6 +211,15 @@ fn entry(
     }
     if let Some(group) = group {
         steps.push(format!("echo 0 > '{}/cgroup.procs'", group.display()));
+    }
+    if fault.container {
+        for folder in [GROUPS_V2, GROUPS_V1] {
+            steps.push(format!("if [ -e {folder}/cgroup.procs ]; then"));
+            steps.push(format!("  mount --bind {folder} {folder}"));
+            steps.push(format!("  mount -o remount,ro,bind {folder}"));
+            steps.push("fi".to_owned());
+        }
+        steps.push("mount --bind /dev/null /dev/kmsg".to_owned());
     }
     steps.push("exec \"$@\"".to_owned());
     words.extend(["sh".into(), "-c".into(), steps.join("\n"), "sh".into()]);

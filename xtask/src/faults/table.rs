@@ -12,6 +12,8 @@ pub(crate) struct Row {
     pub(crate) expected: String,
     /// What was found, in a few words.
     pub(crate) found: String,
+    /// The verdict, in brimful's own words.
+    pub(crate) summary: Option<String>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) seconds: f64,
     /// Why it could not be run here.
@@ -134,6 +136,7 @@ mod tests {
             round: 1,
             expected: "host_oom_kill".into(),
             found: "host_oom_kill, leak, proved".into(),
+            summary: None,
             exit_code: Some(137),
             seconds: 1.25,
             skipped: skipped.then(|| "no groups".into()),
