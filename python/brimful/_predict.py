@@ -60,7 +60,8 @@ def predict(  # noqa: PLR0913
     Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its
     kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps
     it is stopped.
-    Needs the CUDA build of torch in this environment, no GPU and no driver.
+    Needs no GPU and no driver, only the CUDA build of torch in this environment; with a build without CUDA
+    the figures are weaker, and `caveats` says so.
 
     Args:
         training: A command as a list, such as ["python", "train.py"], or a function without arguments that

@@ -51,7 +51,8 @@ pub enum Command {
         long_about = "Rehearse a training command on a phantom GPU: how much memory it takes, and which cards it fits.\n\n\
                       Starts your own script, unchanged, on a GPU that is not there: its memory is addresses only, its \
                       kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer \
-                      steps the script is stopped. Needs the CUDA build of torch, no GPU and no driver.",
+                      steps the script is stopped. Needs no GPU and no driver, only the CUDA build of torch; with a build \
+                      without CUDA the figures are weaker.",
         after_long_help = "Examples:\n  \
                            brimful predict -- python train.py --batch-size 64\n  \
                            brimful predict --gpu rtx-4090,a100-80gb -- python train.py\n  \

@@ -61,6 +61,13 @@ impl Output {
         }
     }
 
+    /// Something to know about what follows, on standard error.
+    pub(crate) fn notice(&self, text: &str, hint: &str) {
+        self.clear_status();
+        eprintln!("note: {}", harmless(text));
+        eprintln!("hint: {}", harmless(hint));
+    }
+
     #[expect(
         clippy::unused_self,
         reason = "a channel of the output, like the others"

@@ -30,6 +30,12 @@ pub struct Facts {
     pub problems: Vec<String>,
     pub cudnn_benchmark: bool,
     pub phantom: Option<PhantomReport>,
+    /// Torch has no CUDA: shapes without values stood in for the card's tensors.
+    #[serde(default)]
+    pub fake_tensors: bool,
+    /// Calls of convolutions, where the phantom was not there to plan them.
+    #[serde(default)]
+    pub convolutions: u64,
     #[serde(default)]
     pub peak_allocated_bytes: u64,
     #[serde(default)]

@@ -80,8 +80,14 @@ pub enum Event {
     Torch {
         torch: String,
     },
+    /// Torch was built without CUDA: the script goes on with tensors that have shapes and no values.
     NoCuda {
         torch: String,
+    },
+    /// Something that cannot be rehearsed with this torch.
+    Unsupported {
+        torch: String,
+        what: String,
     },
     Cuda {
         device: u32,
@@ -115,6 +121,7 @@ impl Event {
             }
             Event::Written { .. } => "replaying".to_owned(),
             Event::Problem { text } => text.clone(),
+            Event::Unsupported { what, .. } => what.clone(),
             Event::Ended { .. } => return None,
         })
     }
@@ -164,8 +171,14 @@ pub enum RehearsalError {
     Died { status: String, output: String },
     #[error("the script ended without importing torch in a Python that can be watched")]
     NoTorch { output: String },
-    #[error("torch {torch} is a build without CUDA: the phantom has nothing to stand in for")]
-    NoCuda { torch: String },
+    #[error(
+        "torch {torch} is a build without CUDA; expected a script that runs on tensors without values, found {found}"
+    )]
+    NoCuda {
+        torch: String,
+        found: String,
+        output: String,
+    },
     #[error("the script ended without using the GPU")]
     GpuUnused { output: String },
     #[error("what the script's process wrote cannot be read: {what}")]
@@ -215,6 +228,7 @@ impl RehearsalError {
             RehearsalError::TimeLimit { output, .. }
             | RehearsalError::Died { output, .. }
             | RehearsalError::NoTorch { output }
+            | RehearsalError::NoCuda { output, .. }
             | RehearsalError::GpuUnused { output } => Some(output),
             _ => None,
         }
@@ -308,23 +322,38 @@ impl Ended {
     /// Why there are no figures.
     fn reason(&self, asked: &Asked) -> RehearsalError {
         let output = self.output.clone();
+        let unsupported = self.seen.iter().find_map(|event| match event {
+            Event::Unsupported { torch, what } => Some((torch.clone(), what.clone())),
+            _ => None,
+        });
+        if let Some((torch, found)) = unsupported {
+            return RehearsalError::NoCuda {
+                torch,
+                found,
+                output,
+            };
+        }
         let without_cuda = self.seen.iter().find_map(|event| match event {
             Event::NoCuda { torch } => Some(torch.clone()),
             _ => None,
         });
         match (without_cuda, self.status) {
-            (Some(torch), _) => RehearsalError::NoCuda { torch },
-            (None, None) => RehearsalError::TimeLimit {
+            (_, None) => RehearsalError::TimeLimit {
                 limit: asked.time_limit,
                 made: self.steps_told(),
                 steps: asked.steps,
+                output,
+            },
+            (Some(torch), Some(status)) if !status.success() => RehearsalError::NoCuda {
+                torch,
+                found: format!("one that ended with {status} before its first optimizer step"),
                 output,
             },
             (None, Some(status)) if !status.success() => RehearsalError::Died {
                 status: status.to_string(),
                 output,
             },
-            (None, Some(_)) => {
+            (_, Some(_)) => {
                 let torch = |event: &Event| matches!(event, Event::Torch { .. });
                 if self.seen.iter().any(torch) {
                     RehearsalError::GpuUnused { output }
@@ -597,4 +626,77 @@ fn trace_of(bytes: &[u8], facts: &Facts) -> Result<Trace, RehearsalError> {
         what: error.to_string(),
     })?;
     Ok(trace)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    fn asked() -> Asked {
+        Asked {
+            command: Vec::new(),
+            phantom: PathBuf::new(),
+            variants: vec![Vec::new()],
+            steps: 3,
+            with: Vec::new(),
+            alloc_conf: None,
+            beside_driver: false,
+            time_limit: Duration::from_secs(9),
+            output: None,
+        }
+    }
+
+    fn reason(lines: &[&str], code: Option<i32>) -> RehearsalError {
+        let event = |line: &&str| {
+            serde_json::from_str::<Progress>(line)
+                .expect("an event")
+                .event
+        };
+        let ended = Ended {
+            status: code.map(|code| ExitStatus::from_raw(code << 8)),
+            seen: lines.iter().map(event).collect(),
+            output: "its last words".into(),
+        };
+        ended.reason(&asked())
+    }
+
+    const NO_CUDA: &str = r#"{"event":"no-cuda","torch":"2.14.1+cpu","pid":1}"#;
+    const TORCH: &str = r#"{"event":"torch","torch":"2.14.1+cpu","pid":1}"#;
+    const UNSUPPORTED: &str =
+        r#"{"event":"unsupported","torch":"2.14.1+cpu","what":"aten.eig","pid":1}"#;
+
+    #[test]
+    fn without_cuda_the_message_says_what_was_expected_and_found() {
+        let error = reason(&[NO_CUDA, TORCH, UNSUPPORTED], Some(1));
+        assert_eq!(
+            error.to_string(),
+            "torch 2.14.1+cpu is a build without CUDA; expected a script that runs on tensors without values, found aten.eig"
+        );
+        assert!(error.hint().starts_with("install the CUDA build of torch"));
+        assert_eq!(error.output(), Some("its last words"));
+        let error = reason(&[NO_CUDA, TORCH], Some(1));
+        assert!(
+            error.to_string().ends_with(
+                "found one that ended with exit status: 1 before its first optimizer step"
+            )
+        );
+    }
+
+    #[test]
+    fn without_cuda_other_reasons_stay_what_they_are() {
+        assert!(matches!(
+            reason(&[NO_CUDA, TORCH], None),
+            RehearsalError::TimeLimit { .. }
+        ));
+        assert!(matches!(
+            reason(&[NO_CUDA, TORCH], Some(0)),
+            RehearsalError::GpuUnused { .. }
+        ));
+        assert!(matches!(
+            reason(&[TORCH], Some(1)),
+            RehearsalError::Died { .. }
+        ));
+    }
 }

@@ -21,6 +21,10 @@ const LIBRARY: &str = "libbrimful_phantom.so";
 const HOOK: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
     (
+        "brimful_attention.py",
+        include_str!("hook/brimful_attention.py"),
+    ),
+    (
         "brimful_autotune.py",
         include_str!("hook/brimful_autotune.py"),
     ),
@@ -29,7 +33,20 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_branches.py"),
     ),
     ("brimful_common.py", include_str!("hook/brimful_common.py")),
+    ("brimful_fake.py", include_str!("hook/brimful_fake.py")),
+    (
+        "brimful_fake_cuda.py",
+        include_str!("hook/brimful_fake_cuda.py"),
+    ),
+    (
+        "brimful_fallback.py",
+        include_str!("hook/brimful_fallback.py"),
+    ),
+    ("brimful_guard.py", include_str!("hook/brimful_guard.py")),
+    ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
+    ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
+    ("brimful_reduce.py", include_str!("hook/brimful_reduce.py")),
     (
         "brimful_rehearsal.py",
         include_str!("hook/brimful_rehearsal.py"),

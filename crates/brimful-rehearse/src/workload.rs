@@ -10,7 +10,7 @@ use crate::facts::Facts;
 pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
     let facts = &process.facts;
     let phantom = facts.phantom.clone().unwrap_or_default();
-    let uses_cudnn = phantom.cudnn_plans > 0;
+    let uses_cudnn = phantom.cudnn_plans > 0 || facts.convolutions > 0;
     let heuristics = uses_cudnn && phantom.cudnn.starts_with("deviceless");
     Workload {
         trace: process.trace.clone(),
@@ -32,6 +32,8 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         cudnn_benchmark: facts.cudnn_benchmark && uses_cudnn,
         value_dependent_shapes: count(facts, "value-dependent-shape"),
         autotuned: count(facts, "autotune") > 0,
+        fake_tensors: facts.fake_tensors,
+        uncompiled: count(facts, "uncompiled") > 0,
         unknown_calls: phantom.unknown_entry_points,
         guesses: phantom.guesses,
         problems: facts.problems.clone(),

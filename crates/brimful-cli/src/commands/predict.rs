@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
-use brimful_rehearse::{Question, USUAL_CARDS};
+use brimful_rehearse::{Event, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
@@ -39,7 +39,16 @@ pub(crate) fn predict(
     };
     output.status("rehearsing");
     let stop = Interruption::watch();
+    let mut weaker_is_told = false;
     let predicted = brimful_rehearse::predict(&question, |progress| {
+        if let Some(Event::NoCuda { torch }) = progress.map(|told| &told.event)
+            && !std::mem::replace(&mut weaker_is_told, true)
+        {
+            output.notice(
+                &format!("torch {torch} is a build without CUDA: the figures are weaker"),
+                "install the CUDA build of torch for the exact ones: it needs no GPU and no driver here",
+            );
+        }
         if let Some(line) = progress.and_then(|told| told.event.line()) {
             output.status(&format!("rehearsing: {line}"));
         }

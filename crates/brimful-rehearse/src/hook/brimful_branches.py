@@ -95,9 +95,13 @@ class Branches:
         configure.argtypes = [ctypes.c_char_p]
         if configure(description.encode()) != 0:
             tell(event="problem", text=f"the phantom does not take {description!r}")
+        self.remember_choice(description)
+
+    def remember_choice(self, description):
         # What this process starts is on the same card and does not branch again.
         os.environ["BRIMFUL_PHANTOM_DEVICES"] = description
-        os.environ["BRIMFUL_REHEARSAL_VARIANT"] = str(self.variant)
+        if self.variant is not None:
+            os.environ["BRIMFUL_REHEARSAL_VARIANT"] = str(self.variant)
         os.environ["BRIMFUL_REHEARSAL_ATTEMPT"] = str(self.attempt)
 
     def died_of_memory(self, attempt):

@@ -1,8 +1,10 @@
 """What the parts of the rehearsal share: what was asked, and how to tell."""
 
 import functools
+import importlib.util
 import json
 import os
+import sys
 import weakref
 
 FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
@@ -10,6 +12,8 @@ STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
 WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
 # A loop over this many evaluation batches shows the peak of evaluation.
 EVALUATION_BATCHES = 3
+# For tests: take the CUDA build of torch for one without, as far as that can be done.
+WITHOUT_CUDA = os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_CUDA") == "1"
 
 
 def tell(**facts):
@@ -28,6 +32,25 @@ def phantom_is_loaded():
     import ctypes
 
     return hasattr(ctypes.CDLL(None), "brimful_phantom_configure")
+
+
+def load_part(name):
+    """Load a part that needs torch; the folder of the parts is on nobody's search path."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def pretend_no_cuda(torch):
+    """Take from the CUDA build what a build without CUDA lacks."""
+    torch.version.cuda = None
+    for name in [name for name in dir(torch._C) if name.startswith("_cuda_")]:
+        delattr(torch._C, name)
+    torch._C._has_cuda = torch._C._has_cudnn = False
+    # Without cuDNN PyTorch's own kernels are chosen.
+    torch.backends.cudnn.enabled = False
 
 
 def exit_code(status):

@@ -23,11 +23,34 @@ import sys
 import threading
 
 from brimful_branches import Branches
-from brimful_common import EVALUATION_BATCHES, FOLDER, STEPS, WITH, Known, guarded, phantom_is_loaded, tell
+from brimful_common import (
+    EVALUATION_BATCHES,
+    FOLDER,
+    STEPS,
+    WITH,
+    WITHOUT_CUDA,
+    Known,
+    guarded,
+    load_part,
+    phantom_is_loaded,
+    pretend_no_cuda,
+    tell,
+)
 from brimful_onward import Onward
 from brimful_substitutes import Substitutes
 
 MOST_EVENTS = 20_000_000
+# Each needs those before it.
+FALLBACK_PARTS = (
+    "brimful_ledger",
+    "brimful_attention",
+    "brimful_guard",
+    "brimful_reduce",
+    "brimful_fake_cuda",
+    "brimful_mended",
+    "brimful_fake",
+    "brimful_fallback",
+)
 # Parts of a module's name that wrappers put in; the user never wrote them.
 WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
 
@@ -36,13 +59,26 @@ def wait_for_torch():
     """Call `Rehearsal.install` when torch has been imported."""
     several = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or "1")
     devices = os.environ.get("BRIMFUL_PHANTOM_DEVICES", "")
+    if WITHOUT_CUDA:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if several > 1 and ";" not in devices:
         # A launcher such as torchrun has started several processes: each has a card of its own.
         os.environ["BRIMFUL_PHANTOM_DEVICES"] = ";".join([devices] * min(several, 16))
     if "torch" in sys.modules:
-        Rehearsal(sys.modules["torch"]).install()
+        rehearsal_for(sys.modules["torch"]).install()
     else:
         sys.meta_path.insert(0, _TorchFinder())
+
+
+def rehearsal_for(torch):
+    """On the phantom, or without CUDA on tensors that have only shapes."""
+    if WITHOUT_CUDA:
+        pretend_no_cuda(torch)
+    if torch.version.cuda or torch.version.hip:
+        return Rehearsal(torch)
+    for name in FALLBACK_PARTS:
+        load_part(name)
+    return sys.modules["brimful_fallback"].Fallback(torch)
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
@@ -60,7 +96,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         def exec_module(module):
             run(module)
             try:
-                Rehearsal(module).install()
+                rehearsal_for(module).install()
             except Exception as error:
                 tell(event="problem", text=f"the rehearsal could not be set up: {error!r}")
 
@@ -97,6 +133,7 @@ class Rehearsal(Branches, Substitutes, Onward):
         self.tensors = []
         self.library = None
         self.autotune = None
+        self.plain_types = (torch.Tensor,)
         self.record_history = torch.cuda.memory._record_memory_history
         # A process that another one of this rehearsal has started goes on with that one's card.
         variant = os.environ.get("BRIMFUL_REHEARSAL_VARIANT")
@@ -107,7 +144,7 @@ class Rehearsal(Branches, Substitutes, Onward):
     def install(self):
         """Put all hooks in place."""
         if not self.torch.version.cuda:
-            tell(event="no-cuda", torch=self.torch.__version__)
+            tell(event="unsupported", torch=self.torch.__version__, what="a build for AMD's ROCm")
             return
         if not phantom_is_loaded():
             self.give_up()
@@ -488,7 +525,10 @@ class Rehearsal(Branches, Substitutes, Onward):
         local = getattr(tensor, "_local_tensor", tensor)
         if not isinstance(local, self.torch.Tensor) or local.device.type != "cuda":
             return None
-        return local.untyped_storage().data_ptr()
+        return self.address_of(local.untyped_storage())
+
+    def address_of(self, storage):
+        return storage.data_ptr()
 
     @guarded
     def note_tensors(self, at_end=False):
@@ -551,10 +591,8 @@ class Rehearsal(Branches, Substitutes, Onward):
         self.counts()  # finds devices that came into use after the last mark
         devices = [device for device in self.devices if self.count(device)]
         if not devices:
-            devices = [self.torch._C._cuda_getDevice() if self.recording else 0]
-        snapshot = None
-        if self.recording:
-            snapshot = pickle.dumps(self.torch._C._cuda_memorySnapshot(None), protocol=4)
+            devices = [self.current_device() if self.recording else 0]
+        snapshot = self.snapshot() if self.recording else None
         common = self.facts(reason)
         for device in devices:
             stem = f"{self.pid}-{device}" if len(devices) > 1 else f"{self.pid}"
@@ -562,6 +600,12 @@ class Rehearsal(Branches, Substitutes, Onward):
                 self.put(f"{stem}.snapshot", snapshot)
             self.put(f"{stem}.json", json.dumps({**common, **self.facts_of(device)}).encode())
         tell(event="written", reason=reason)
+
+    def current_device(self):
+        return self.torch._C._cuda_getDevice()
+
+    def snapshot(self):
+        return pickle.dumps(self.torch._C._cuda_memorySnapshot(None), protocol=4)
 
     def put(self, name, contents):
         """Write a file that appears when it is whole."""
@@ -595,13 +639,16 @@ class Rehearsal(Branches, Substitutes, Onward):
     def facts_of(self, device):
         """What holds for one of its devices."""
         facts = {"device": device, "marks": self.marks_of(device)}
-        if self.recording:
-            stats = self.torch.cuda.memory_stats(device)
-            facts["peak_allocated_bytes"] = stats["allocated_bytes.all.peak"]
-            facts["peak_reserved_bytes"] = stats["reserved_bytes.all.peak"]
-            facts["retries"] = stats["num_alloc_retries"]
-            facts["ooms"] = stats["num_ooms"] + self.before_reset.get(device, (0, 0))[1]
-        return facts
+        return {**facts, **self.figures(device)} if self.recording else facts
+
+    def figures(self, device):
+        stats = self.torch.cuda.memory_stats(device)
+        return {
+            "peak_allocated_bytes": stats["allocated_bytes.all.peak"],
+            "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
+            "retries": stats["num_alloc_retries"],
+            "ooms": stats["num_ooms"] + self.before_reset.get(device, (0, 0))[1],
+        }
 
     def phantom_report(self):
         """What the phantom itself saw: guesses, unknown calls, communicators."""

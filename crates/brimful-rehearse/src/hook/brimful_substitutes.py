@@ -1,14 +1,13 @@
 """What a GPU without contents cannot know, and what is taken in its place."""
 
 import functools
-import importlib.util
 import os
 import pickle
 import sys
 import time
 import warnings
 
-from brimful_common import guarded
+from brimful_common import guarded, load_part
 
 # NCCL's watchdog looks for finished work ten times a second, and work holds its tensors until then.
 WATCHDOG_SECONDS = 0.25
@@ -19,11 +18,7 @@ class Substitutes:
 
     @guarded
     def choose_convolutions(self):
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "brimful_autotune.py")
-        spec = importlib.util.spec_from_file_location("brimful_autotune", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        self.autotune = module.Autotune()
+        self.autotune = load_part("brimful_autotune").Autotune()
         self.autotune.install()
 
     def assume_masks_select_everything(self):
@@ -51,7 +46,7 @@ class Substitutes:
             @functools.wraps(function)
             def isfinite(tensor):
                 answer = function(tensor)
-                plain = type(answer) is torch.Tensor and answer.is_cuda
+                plain = type(answer) in self.plain_types and answer.is_cuda
                 if not plain or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
                     return answer
                 if answer.dim() == 0:

@@ -16,6 +16,18 @@ pub struct Caveat {
 pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     let mut found = Vec::new();
     let mut add = |id, text: String| found.push(Caveat { id, text });
+    if workload.fake_tensors {
+        add(
+            "fake_tensor_fallback",
+            "torch has no CUDA, so this is the weaker figure: tensors without values stood in for those of the card, PyTorch's rules for choosing kernels were followed from the outside, and the scratch memory of cuDNN and of some kernels is not seen. The CUDA build of torch, which needs no GPU, gives the exact one".into(),
+        );
+    }
+    if workload.uncompiled {
+        add(
+            "uncompiled",
+            "torch.compile has no CUDA to compile for here: what it would have compiled ran as it is".into(),
+        );
+    }
     if workload.steps == 0 {
         add(
             "no_step",
@@ -63,7 +75,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             ),
         );
     }
-    if workload.cudnn_guessed {
+    if workload.cudnn_guessed && !workload.fake_tensors {
         add(
             "cudnn_workspaces_unknown",
             "cuDNN's workspaces are not known: no cuDNN of version 9.8 or newer was found beside torch (one behind a wrapper script is not); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),

@@ -124,8 +124,14 @@ const LARGEST: usize = 12;
 /// Measured on real cards, see docs/accuracy.md: transformers and networks without convolutions stay close; cuDNN's
 /// choice of workspaces makes convolutions uncertain, more so when they are chosen by timing or when its heuristics
 /// could not be asked. The share for timed ones is what 97 % of the calibration half of those rows stay below.
+///
+/// Without CUDA the figure is measured against the phantom's (29 scripts on one to three cards, see
+/// docs/design/2026-11-predict.md): with convolutions it is up to 25 % smaller, so that 1.09 becomes 1.09 / 0.75;
+/// without, at most 0.2 %, and the share is doubled for kernels that those scripts do not call.
 fn margin(workload: &Workload) -> f64 {
-    if workload.cudnn_guessed {
+    if workload.fake_tensors {
+        if workload.cudnn_guessed { 0.46 } else { 0.08 }
+    } else if workload.cudnn_guessed {
         0.20
     } else if workload.cudnn_heuristics {
         if workload.cudnn_benchmark { 0.12 } else { 0.09 }

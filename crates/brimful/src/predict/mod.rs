@@ -51,6 +51,10 @@ pub struct Workload {
     /// `nonzero` and boolean masks met, each taken to select everything.
     pub value_dependent_shapes: u64,
     pub autotuned: bool,
+    /// Torch has no CUDA: shapes without values stood in for the card's tensors, and no library was asked.
+    pub fake_tensors: bool,
+    /// `torch.compile` was asked for, and what it would have compiled ran as it is.
+    pub uncompiled: bool,
     /// Calls that the phantom does not know.
     pub unknown_calls: Vec<String>,
     /// Sizes that the phantom had to guess, such as `rnn`.

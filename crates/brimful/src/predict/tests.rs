@@ -157,6 +157,31 @@ fn weak_figures_say_so() {
 }
 
 #[test]
+fn without_cuda_the_figure_is_called_weaker_and_its_margin_is_wider() {
+    let exact = workload(3, 400);
+    let mut weak = exact.clone();
+    weak.fake_tensors = true;
+    let mut convolutions = weak.clone();
+    convolutions.cudnn_guessed = true;
+    let on_card = |workload| footprint(workload, &target(Bytes::from_gib(16)));
+    let spare = |found: &Footprint| found.device.safe.get() - found.device.likely.get();
+    let [exact, weak, convolutions] = [&exact, &weak, &convolutions].map(on_card);
+    assert_eq!(exact.device.likely, weak.device.likely);
+    assert!(spare(&exact) < spare(&weak));
+    assert!(spare(&weak) < spare(&convolutions));
+    let ids = |found: &Footprint| -> Vec<&'static str> {
+        found.caveats.iter().map(|caveat| caveat.id).collect()
+    };
+    assert!(ids(&exact).is_empty());
+    assert_eq!(ids(&weak), ["fake_tensor_fallback"]);
+    assert_eq!(
+        ids(&convolutions),
+        ["fake_tensor_fallback"],
+        "cuDNN is not asked for twice"
+    );
+}
+
+#[test]
 fn a_leak_is_noticed() {
     let mut leaking = workload(3, 10);
     let steps: Vec<usize> = Story::of(&leaking.trace).step_ends;
