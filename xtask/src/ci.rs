@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     ("python tests", python_tests),
     ("python types", python_types),
     ("torch on the phantom", torch_tests),
+    ("faults", faults_once),
     ("allocator against torch", differential_sample),
 ];
 
@@ -312,7 +313,6 @@ fn torch_tests() -> Result<()> {
 }
 
 /// Every program of `faults/` once, under the program that the wheel brought.
-#[expect(dead_code, reason = "a step as soon as every fault is told as it is")]
 fn faults_once() -> Result<()> {
     let environment = torch_environment()?;
     faults::run(&faults::Options {
@@ -322,6 +322,7 @@ fn faults_once() -> Result<()> {
         python: Some(environment.bin().join("python")),
         phantom: Some(root().join(PHANTOM)),
         with: Vec::new(),
+        show: false,
         bare: false,
         json: false,
     })

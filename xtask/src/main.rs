@@ -99,6 +99,9 @@ enum Task {
         /// Without brimful: only whether each program ends as it should
         #[arg(long)]
         bare: bool,
+        /// Print what brimful says at the end of each
+        #[arg(long)]
+        show: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -154,6 +157,7 @@ fn main() -> anyhow::Result<()> {
             phantom,
             with,
             bare,
+            show,
             json,
         } => faults::run(&faults::Options {
             rounds,
@@ -163,6 +167,7 @@ fn main() -> anyhow::Result<()> {
             phantom,
             with,
             bare,
+            show,
             json,
         }),
         Task::Generate { check } => generate::all(check),

@@ -182,6 +182,11 @@ impl Running<'_> {
             self.take_hook_lines(hook);
         }
         let sample = self.sampler.sample(&self.contained);
+        // What was read of a job that had ended by then would be taken for its last moment.
+        self.reap();
+        if self.ended.is_some() {
+            return Duration::ZERO;
+        }
         self.n_samples += 1;
         self.keep_peaks(&sample);
         let alarms = self.watch.observe(&sample);

@@ -39,6 +39,8 @@ pub(crate) struct Options {
     /// More options of `brimful run`.
     pub(crate) with: Vec<String>,
     pub(crate) bare: bool,
+    /// Print what brimful said at the end of each.
+    pub(crate) show: bool,
     pub(crate) json: bool,
 }
 
@@ -50,6 +52,7 @@ struct Tools {
     powers: Powers,
     with: Vec<String>,
     bare: bool,
+    show: bool,
 }
 
 /// Runs the matrix; anything but perfect is an error.
@@ -108,6 +111,7 @@ impl Tools {
             powers: Powers::find(),
             with: options.with.clone(),
             bare: options.bare,
+            show: options.show,
         })
     }
 
@@ -153,6 +157,9 @@ impl Tools {
                 .ok()
                 .map(|verdict| verdict.summary.clone());
             row.problems = judge::judge(fault, &seen);
+            if self.show {
+                eprintln!("--- {}\n{}", fault.name, seen.ended.errors);
+            }
             seen.ended
         };
         leftovers::end(&surroundings);

@@ -9,6 +9,11 @@ const NEARLY_FULL: f64 = 0.05;
 /// And above this share the brim was far away.
 const FAR_FROM_FULL: f64 = 0.2;
 
+/// A rise is called steady once it has been seen for so long.
+const LEAK_MS: u64 = 20_000;
+/// What comes within so little is sudden.
+const BURST_MS: u64 = 2_000;
+
 /// The samples of an attempt, as far as a verdict needs them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::explain) struct Series {
@@ -27,8 +32,8 @@ pub(in crate::explain) struct Series {
 pub(in crate::explain) enum Shape {
     /// A steady rise by so many bytes in so many milliseconds.
     Leak { rise: Bytes, over_ms: u64 },
-    /// Calm, then up by so many bytes at the end.
-    Burst { rise: Bytes },
+    /// Calm, then up by so many bytes in the last milliseconds.
+    Burst { rise: Bytes, over_ms: u64 },
 }
 
 /// DataLoader workers, as they were last measured.
@@ -88,12 +93,19 @@ impl Series {
         })
     }
 
-    /// "7.8 GiB of 8 GiB used at the last sample, 200 MiB left".
+    /// "7.8 GiB of 8 GiB used at the highest sample, 200 MiB left".
     pub(in crate::explain) fn host_in_words(&self) -> Option<String> {
         let host = self.last_host?;
+        // A sample that was taken while processes were ending already says little of what ended them.
+        let peak = self.peak_used.unwrap_or(host.used).max(host.used);
+        let left = self
+            .least_headroom
+            .unwrap_or(host.headroom)
+            .min(host.headroom);
+        let which = if peak > host.used { "highest" } else { "last" };
         Some(format!(
-            "{} of {} used at the last sample, {} left",
-            host.used, host.limit, host.headroom
+            "{peak} of {} used at the {which} sample, {left} left",
+            host.limit
         ))
     }
 }
@@ -118,9 +130,16 @@ fn fullest_shm(samples: &[&Sample], peak: Option<Bytes>) -> Option<SharedMemoryS
     Some(fullest)
 }
 
-/// A leak rises in every quarter of the time after the start; a burst comes at the end, out of calm.
+/// A leak rises in every quarter of the time after the start; a burst comes at the end, out of calm. What comes after
+/// the highest sample is no part of it: somebody has ended by then.
 fn shape(hosts: &[(u64, HostSample)]) -> Option<Shape> {
-    if hosts.len() < 8 {
+    let highest = hosts
+        .iter()
+        .enumerate()
+        .max_by_key(|(idx, (_, host))| (host.used, *idx))
+        .map(|(idx, _)| idx)?;
+    let hosts = &hosts[..=highest];
+    if hosts.len() < 4 {
         return None;
     }
     let (begin_ms, _) = *hosts.first()?;
@@ -129,33 +148,46 @@ fn shape(hosts: &[(u64, HostSample)]) -> Option<Shape> {
     // The first quarter is the making of the model and the first epoch's caches.
     let warm: Vec<&(u64, HostSample)> = hosts
         .iter()
-        .filter(|(at_ms, _)| at_ms.saturating_sub(begin_ms) * 4 >= span)
+        .filter(|(at_ms, _)| at_ms.saturating_sub(begin_ms).saturating_mul(4) >= span)
         .collect();
     let first = warm.first()?;
-    let recent = &hosts[hosts.len() - 3];
-    let burst = last.used.saturating_sub(recent.1.used);
     let rise = last.used.saturating_sub(first.1.used);
-    if burst.share_of(last.limit) >= 0.15 && burst.get() * 2 >= rise.get() {
-        return Some(Shape::Burst { rise: burst });
-    }
-    let over_ms = end_ms.saturating_sub(first.0);
-    let quarter = warm.len() / 4;
-    if quarter == 0 || over_ms < 20_000 || rise.share_of(last.limit) < 0.1 {
-        return None;
-    }
-    let means: Vec<u64> = warm
-        .chunks(quarter)
-        .take(4)
-        .map(|part| {
-            part.iter()
-                .map(|(_, host)| host.used.get() / part.len() as u64)
-                .sum()
-        })
-        .collect();
-    means
-        .windows(2)
-        .all(|pair| pair[1] > pair[0])
-        .then_some(Shape::Leak { rise, over_ms })
+    burst(&warm).or_else(|| {
+        let over_ms = end_ms.saturating_sub(first.0);
+        let quarter = warm.len() / 4;
+        if quarter == 0 || over_ms < LEAK_MS || rise.share_of(last.limit) < 0.1 {
+            return None;
+        }
+        let means: Vec<u64> = warm
+            .chunks(quarter)
+            .take(4)
+            .map(|part| {
+                part.iter()
+                    .map(|(_, host)| host.used.get() / part.len() as u64)
+                    .sum()
+            })
+            .collect();
+        means
+            .windows(2)
+            .all(|pair| pair[1] > pair[0])
+            .then_some(Shape::Leak { rise, over_ms })
+    })
+}
+
+/// Up by a good part of the limit in the last tenth of the time, at least three times as fast as before.
+fn burst(warm: &[&(u64, HostSample)]) -> Option<Shape> {
+    let (first_ms, first) = **warm.first()?;
+    let (end_ms, last) = **warm.last()?;
+    let window = (end_ms.saturating_sub(first_ms) / 10).max(BURST_MS);
+    let (calm_ms, calm) = **warm
+        .iter()
+        .rfind(|(at_ms, _)| at_ms.saturating_add(window) <= end_ms)?;
+    let rise = last.used.saturating_sub(calm.used);
+    let over_ms = end_ms.saturating_sub(calm_ms);
+    let rate = |rise: Bytes, over_ms: u64| rise.get() as f64 / over_ms.max(1) as f64;
+    let before = calm.used.saturating_sub(first.used);
+    let was_calm = rate(before, calm_ms.saturating_sub(first_ms)) * 3.0 <= rate(rise, over_ms);
+    (was_calm && rise.share_of(last.limit) >= 0.15).then_some(Shape::Burst { rise, over_ms })
 }
 
 fn workers(samples: &[&Sample]) -> Option<Workers> {

@@ -22,6 +22,8 @@ pub(in crate::explain) struct Signs<'a> {
     our_pids: Vec<u32>,
     /// The signal that ended the main process, or a child of a shell that passes it on as 128 and the signal.
     pub(in crate::explain) signal: Option<i32>,
+    /// The main process ended with an exit code other than 0.
+    failed: bool,
 }
 
 /// The sign to believe, and where it stands.
@@ -64,6 +66,10 @@ impl<'a> Signs<'a> {
                 .end
                 .as_ref()
                 .and_then(|end| signal_of(&end.outcome)),
+            failed: evidence
+                .end
+                .as_ref()
+                .is_some_and(|end| matches!(end.outcome, Outcome::Failed { .. })),
         };
         for sign in &signs.text.signs {
             if sign.cause == Cause::DataloaderWorkerKilledOom || sign.detail == "worker_vanished" {
@@ -128,11 +134,21 @@ impl<'a> Signs<'a> {
         (kills > 0).then_some(kills)
     }
 
-    /// The kernel counted in the job's own group, and counted none.
+    /// The kernel counted in the job's own group, or around it, and counted none.
     pub(in crate::explain) fn kernel_did_not_kill(&self) -> bool {
         self.kernel.is_some_and(|kernel| {
-            kernel.oom_kills == Some(0) && kernel.oom_group_kills.unwrap_or(0) == 0
+            kernel.oom_kills.or(kernel.oom_kills_around) == Some(0)
+                && kernel.oom_group_kills.unwrap_or(0) == 0
         }) && self.our_victim().is_none()
+    }
+
+    /// Whether the main process went on to fail by itself while the kernel killed in a job that has workers, and no rank
+    /// is named: then the victim was one of them.
+    fn a_worker_must_have_been_killed(&self) -> bool {
+        self.signal.is_none()
+            && self.failed
+            && !self.worker_pids.is_empty()
+            && self.killed_rank().is_none()
     }
 
     /// A process of this job that the kernel's log names.
@@ -170,8 +186,11 @@ impl<'a> Signs<'a> {
         let told = self.text.signs.iter().find(|sign| {
             sign.cause == Cause::DataloaderWorkerKilledOom
                 || (sign.detail == "worker_vanished" && !sign.facts.pids.is_empty())
-        })?;
-        Some(told.facts.pids.first().copied().unwrap_or_default())
+        });
+        match told {
+            Some(told) => Some(told.facts.pids.first().copied().unwrap_or_default()),
+            None => self.a_worker_must_have_been_killed().then_some(0),
+        }
     }
 
     /// The rank that a launcher names with SIGKILL.

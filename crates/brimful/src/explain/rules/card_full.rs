@@ -57,7 +57,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         proofs.push(proof(
             Source::Hook,
             format!(
-                "PyTorch in process {} on device {}: {} allocated, {} reserved{}, {} retries",
+                "PyTorch in process {} on device {}: {} allocated, {} reserved{}, {}",
                 oom.pid,
                 oom.device,
                 oom.allocated,
@@ -65,7 +65,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 oom.free
                     .map(|free| format!(", {free} free"))
                     .unwrap_or_default(),
-                oom.retries
+                match oom.retries {
+                    1 => "1 retry".to_owned(),
+                    n => format!("{n} retries"),
+                }
             ),
         ));
     }

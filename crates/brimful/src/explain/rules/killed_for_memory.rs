@@ -51,11 +51,21 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
         && let Some(around) = signs.kernel.and_then(|kernel| kernel.oom_kills_around)
         && around > 0
         && !signs.kernel_did_not_kill()
-        && signs.somebody_was_killed()
+        && (signs.somebody_was_killed() || signs.series.was_nearly_full() == Some(true))
     {
+        let times = if around == 1 {
+            "1 kill".to_owned()
+        } else {
+            format!("{around} kills")
+        };
+        let what = if signs.somebody_was_killed() {
+            "a process of the job was killed"
+        } else {
+            "the job was next to the brim"
+        };
         proofs.push(proof(
             Source::Kernel,
-            format!("the kernel counted {around} kills for want of memory around the job, and a process of the job was killed"),
+            format!("the kernel counted {times} for want of memory around the job, and {what}"),
         ));
         found = Some((Confidence::Likely, "kernel"));
     }

@@ -5,6 +5,7 @@ use crate::explain::rules::telling::{proof, quoted, remedy};
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
 use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "something_else",
@@ -13,9 +14,17 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
+fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading_to(Cause::NotMemory);
+    let code = evidence.end.as_ref().and_then(|end| match end.outcome {
+        Outcome::Failed { code } => Some(code),
+        _ => None,
+    });
     let by_signal = match signs.signal {
+        // What `timeout` ends with.
+        None if code == Some(124) && leading.is_none() => {
+            Some(("time_limit", "its time was up: exit code 124"))
+        }
         Some(11) => Some(("segfault", "it crashed: segmentation fault")),
         Some(4 | 8) => Some(("crash", "it crashed in native code")),
         Some(6) => Some(("aborted", "it aborted itself (SIGABRT)")),
@@ -30,11 +39,15 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return None;
     }
     let mut proofs = Vec::new();
-    if let Some(signal) = signs.signal {
-        proofs.push(proof(
+    match (signs.signal, code) {
+        (Some(signal), _) => proofs.push(proof(
             Source::WaitStatus,
             format!("ended by signal {signal}"),
-        ));
+        )),
+        (None, Some(code)) => {
+            proofs.push(proof(Source::WaitStatus, format!("exit code {code}")));
+        }
+        (None, None) => {}
     }
     let (detail, summary) = match (&leading, by_signal) {
         (Some(leading), by_signal) => {
@@ -52,8 +65,8 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         (None, Some((detail, words))) => (detail, words.to_owned()),
         (None, None) => return None,
     };
-    let is_plain =
-        leading.is_none_or(|leading| leading.sign.rank > Rank::Named) && by_signal.is_none();
+    let is_plain = leading.is_none_or(|leading| leading.sign.rank > Rank::Named)
+        && (by_signal.is_none() || signs.signal.is_none());
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: if is_plain {

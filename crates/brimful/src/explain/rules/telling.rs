@@ -70,7 +70,12 @@ fn shape_in_words(shape: Shape) -> String {
         Shape::Leak { rise, over_ms } => {
             format!("a steady rise: {rise} in {}", duration(over_ms))
         }
-        Shape::Burst { rise } => format!("calm, then {rise} more at the end"),
+        Shape::Burst { rise, over_ms } => {
+            format!(
+                "calm, then {rise} more in the last {:.1} s",
+                over_ms as f64 / 1000.0
+            )
+        }
     }
 }
 
@@ -136,7 +141,7 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
     }
     if let Some(remedy) = fewer_workers(signs) {
         remedies.push(remedy);
-    } else if n_workers.is_none_or(|n| n > 0) {
+    } else if n_workers.is_none_or(|n| n > 0) && !has_no_loader(evidence) {
         remedies.push(remedy(
             "Use fewer DataLoader workers: each may hold a copy of the dataset",
         ));
@@ -149,13 +154,26 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
         Some(Shape::Burst { .. }) if saves_a_checkpoint(signs) => remedies.push(remedy(
             "Save in parts: a sharded or streamed checkpoint needs no second copy of the state in host memory",
         )),
-        _ => {}
+        Some(Shape::Burst { rise, over_ms }) => remedies.push(remedy_with(
+            "Look at what began at the end: building a checkpoint in memory, an evaluation, a longer sample, reading a file as a whole",
+            format!("{rise} in {:.1} s", over_ms as f64 / 1000.0),
+        )),
+        None => {}
     }
     remedies.push(match signs.series.limit() {
         Some(limit) => remedy(format!("Ask for more memory than {limit}")),
         None => remedy("Ask for more memory: `--mem` (Slurm), `resources.limits.memory` (Kubernetes), `--memory` (Docker)"),
     });
     remedies
+}
+
+/// Whether the hook looked inside and no DataLoader was there.
+fn has_no_loader(evidence: &Evidence) -> bool {
+    evidence
+        .attempt
+        .as_ref()
+        .is_some_and(|attempt| attempt.hook)
+        && evidence.loaders.is_empty()
 }
 
 fn fewer_workers(signs: &Signs<'_>) -> Option<Remedy> {
@@ -165,7 +183,10 @@ fn fewer_workers(signs: &Signs<'_>) -> Option<Remedy> {
     // Where the kernel killed, more was wanted than the limit.
     let (n, used) = workers.fewer(peak.max(limit), limit)?;
     Some(remedy_with(
-        format!("Use {n} workers instead of {}", workers.n),
+        match n {
+            1 => format!("Use 1 worker instead of {}", workers.n),
+            n => format!("Use {n} workers instead of {}", workers.n),
+        },
         format!("about {used} of {limit}"),
     ))
 }
