@@ -158,7 +158,12 @@ impl Tools {
                 .map(|verdict| verdict.summary.clone());
             row.problems = judge::judge(fault, &seen);
             if self.show {
-                eprintln!("--- {}\n{}", fault.name, seen.ended.errors);
+                writeln!(
+                    std::io::stderr(),
+                    "--- {}\n{}",
+                    fault.name,
+                    seen.ended.errors
+                )?;
             }
             seen.ended
         };

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use brimful::cards::{self, Figure};
+use brimful::explain::rules;
 use brimful::findings::CATALOGUE;
+use brimful::watch::detectors;
 use brimful::{env_vars, profiles};
 use brimful_cli::exit::ExitStatus;
 use brimful_report::text;
@@ -16,6 +18,8 @@ pub(super) fn pages() -> Vec<Generated> {
     vec![
         page("docs/reference/command-line.md", &command_line()),
         page("docs/reference/findings.md", &findings()),
+        page("docs/reference/detectors.md", &detectors()),
+        page("docs/reference/verdicts.md", &verdicts()),
         page("docs/reference/machines.md", &machines()),
         page("docs/reference/cards.md", &card_table()),
         page("docs/reference/exit-codes.md", &exit_codes()),
@@ -84,6 +88,44 @@ fn findings() -> String {
         let _ = writeln!(
             out,
             "Code: [`findings/{id}.rs`](../../crates/brimful/src/findings/{id}.rs)."
+        );
+    }
+    out
+}
+
+fn detectors() -> String {
+    let mut out = String::from(
+        "# Detectors\n\n\
+         What `brimful run` may warn of while a training runs.\n\
+         Each is one file, `crates/brimful/src/watch/detectors/ID.rs`.\n\
+         An alarm is said once, and again when it gets worse or comes back.\n",
+    );
+    for detector in detectors::CATALOGUE {
+        let id = detector.id;
+        let _ = write!(
+            out,
+            "\n## {id}\n\n{}\n\
+             Code: [`watch/detectors/{id}.rs`](../../crates/brimful/src/watch/detectors/{id}.rs).\n",
+            detector.about
+        );
+    }
+    out
+}
+
+fn verdicts() -> String {
+    let mut out = String::from(
+        "# Verdicts\n\n\
+         How `brimful explain` comes to its verdict: rules, heaviest evidence first; the first that speaks is believed.\n\
+         Each is one file, `crates/brimful/src/explain/rules/ID.rs`. \
+         The causes stand in [why did it die](../guides/why-did-it-die.md).\n",
+    );
+    for rule in rules::CATALOGUE {
+        let id = rule.id;
+        let _ = write!(
+            out,
+            "\n## {id}\n\n{}\n\
+             Code: [`explain/rules/{id}.rs`](../../crates/brimful/src/explain/rules/{id}.rs).\n",
+            rule.about
         );
     }
     out

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::units::Bytes;
 use crate::watch::state::WatchState;
 
 /// The fastest burst that must not come as a surprise is 1 GB/s; four looks have to fit into it.
@@ -11,6 +12,9 @@ const BYTES_PER_SECOND: f64 = 4e9;
 const LOOKS_LEFT: f64 = 16.0;
 const FASTEST_MS: u64 = 20;
 const CALM_MS: u64 = 1_000;
+/// A `/dev/shm` as small as a container's default fills and empties within a second; seeing it full is the proof.
+const SMALL_SHM: Bytes = Bytes::from_gib(1);
+const SMALL_SHM_MS: u64 = 200;
 /// While a job that was asked to end has not ended.
 const ENDING_MS: u64 = 100;
 
@@ -24,6 +28,10 @@ pub fn next_interval(state: &WatchState) -> Duration {
         return calm;
     };
     let mut ms = interval_ms(headroom, state.steepest_fall());
+    let shm = state.latest().and_then(|sample| sample.shm);
+    if shm.is_some_and(|shm| shm.total <= SMALL_SHM && shm.total > Bytes::ZERO) {
+        ms = ms.min(SMALL_SHM_MS);
+    }
     if state.pressure().is_ending() {
         ms = ms.min(ENDING_MS);
     }

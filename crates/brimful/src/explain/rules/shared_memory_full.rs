@@ -48,7 +48,7 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         proofs.push(proof(
             Source::Samples,
             format!(
-                "/dev/shm: {} of {} used at its fullest",
+                "/dev/shm: {} of {} used at the fullest sample",
                 shm.used, shm.total
             ),
         ));
@@ -56,9 +56,12 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(leading) = &leading {
         proofs.push(quoted(leading));
     }
-    let figures = shm.map_or_else(String::new, |shm| {
-        format!(": {} of {} used", shm.used, shm.total)
-    });
+    let summary = match shm {
+        Some(shm) if is_full => format!("/dev/shm was full: {} of {} used", shm.used, shm.total),
+        // It fills and empties faster than it is looked at.
+        Some(shm) => format!("/dev/shm ran full: {} are too little", shm.total),
+        None => "/dev/shm was full".to_owned(),
+    };
     let confidence = if is_full {
         Confidence::Proved
     } else {
@@ -76,9 +79,7 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 }
             })
             .into(),
-        summary: format!(
-            "/dev/shm was full{figures}; DataLoader workers and NCCL hand data over through it"
-        ),
+        summary: format!("{summary}; DataLoader workers and NCCL hand data over through it"),
         evidence: proofs,
         remedies: remedies(shm),
         would_settle: if is_full {

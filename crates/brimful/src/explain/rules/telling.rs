@@ -135,7 +135,7 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
     {
         let copies = Bytes(workers.private_each.get().saturating_mul(workers.n));
         remedies.push(remedy_with(
-            "Keep the dataset in one shared copy: `brimful.share(…)`, or arrays instead of lists of Python objects",
+            "Keep the dataset in arrays (NumPy, Arrow) instead of lists of Python objects: the workers then share one copy",
             format!("the {} workers hold {copies} of their own", workers.n),
         ));
     }

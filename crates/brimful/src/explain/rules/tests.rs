@@ -248,3 +248,34 @@ proptest! {
         );
     }
 }
+
+#[test]
+fn none_counted_around_is_none_here() {
+    let mut evidence = ended(Outcome::Killed { signal: 9 });
+    evidence.end.as_mut().unwrap().kernel.oom_kills_around = Some(0);
+    check(
+        &evidence,
+        Cause::NotMemory,
+        "killed_by_someone",
+        "counted no kill",
+    );
+}
+
+#[test]
+fn a_failure_beside_a_kill_in_a_job_with_workers_was_a_worker() {
+    let mut evidence = with_used(ended(Outcome::Failed { code: 1 }), 32, 32);
+    evidence = with_workers(evidence, &[71, 72]);
+    evidence.end.as_mut().unwrap().kernel.oom_kills_around = Some(1);
+    evidence.text = "ConnectionResetError: [Errno 104] Connection reset by peer".into();
+    check(&evidence, Cause::DataloaderWorkerKilledOom, "", "worker");
+}
+
+#[test]
+fn a_time_limit_is_told_by_its_code() {
+    check(
+        &ended(Outcome::Failed { code: 124 }),
+        Cause::NotMemory,
+        "time_limit",
+        "124",
+    );
+}

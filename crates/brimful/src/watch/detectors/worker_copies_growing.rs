@@ -12,7 +12,7 @@ pub(super) const DETECTOR: Detector = Detector {
     about: "What most DataLoader workers have for themselves grows while what they share shrinks: forked workers that \
             read Python objects write their reference counts, and the kernel copies page after page. Said from 64 MiB \
             in all and 8 MiB each, a warning where the copies that are still to come do not fit. Keep the data in \
-            arrays, or share it by `brimful.share`.",
+            arrays.",
     check,
 };
 
