@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use brimful::units::Bytes;
 
@@ -90,6 +91,22 @@ impl Processes {
             .files
             .text_up_to(&format!("/proc/{pid}/status"), 64 << 10);
         meminfo_bytes(text.known()?, "RssAnon").map(Bytes)
+    }
+
+    /// Time that a process and its threads have had on a processor, and its resident memory at the most.
+    pub fn cost(&self, pid: u32) -> Option<(Duration, Bytes)> {
+        let stat = self.files.text_up_to(&format!("/proc/{pid}/stat"), 4096);
+        let after_name = stat.known()?.rsplit_once(')')?.1;
+        let mut fields = after_name.split_ascii_whitespace().skip(11);
+        let user: u64 = fields.next()?.parse().ok()?;
+        let system: u64 = fields.next()?.parse().ok()?;
+        let status = self
+            .files
+            .text_up_to(&format!("/proc/{pid}/status"), 64 << 10);
+        let resident = meminfo_bytes(status.known()?, "VmHWM").map(Bytes)?;
+        // The kernel shows these in hundredths of a second on every Linux of today.
+        let cpu = Duration::from_millis(user.saturating_add(system).saturating_mul(10));
+        Some((cpu, resident))
     }
 
     /// Its arguments, program first.
@@ -221,6 +238,7 @@ mod tests {
                 .any(|process| process.pid == pid)
         );
         assert!(!processes.arguments(pid).is_empty());
+        assert!(processes.cost(pid).unwrap().1 > Bytes::ZERO);
     }
 
     #[test]

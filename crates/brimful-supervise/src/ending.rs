@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use brimful::explain::Verdict;
-use brimful::record::{Attempt, EndLine, Line, Outcome, Record, VerdictLine};
+use brimful::record::{Attempt, EndLine, Line, Outcome, OwnCost, Record, VerdictLine};
 use brimful_probe::Processes;
 use rustix::process::{Pid, WaitOptions};
 
@@ -69,6 +69,13 @@ impl Running<'_> {
         end.last.clone_from(&self.last);
         end.n_left_behind = n_left_behind;
         end.orphans = std::mem::take(&mut self.orphans);
+        if let Some((cpu, resident)) = processes.cost(std::process::id()) {
+            end.own_cost = OwnCost {
+                cpu_ms: u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX),
+                resident,
+                n_samples: self.n_samples,
+            };
+        }
         self.recorder.write(&Line::End(Box::new(end.clone())));
         if let Some(relay) = &self.relay {
             relay.remove_tail_files();

@@ -2,15 +2,15 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brimful::explain::Verdict;
 use brimful::fact::Fact;
 use brimful::record::{
-    ActionLine, AttemptLine, EndLine, KernelCounts, Line, Outcome, Peaks, Record, RunLine,
-    SCHEMA_VERSION, Stream,
+    ActionLine, AttemptLine, EndLine, GapLine, KernelCounts, Line, Outcome, OwnCost, Peaks, Record,
+    RunLine, SCHEMA_VERSION, Stream,
 };
 use brimful::units::Bytes;
 use brimful::watch::{Alarm, Sample, Watch, WatchRules, WatchState};
@@ -172,7 +172,16 @@ pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd
     }
     let gpus = match GpuMeter::live() {
         Fact::Known(gpus) => Some(gpus),
-        Fact::Missing(_) => None,
+        Fact::Missing(gap) => {
+            // Worth a word only where there is a card.
+            let message = format!("the GPUs are not watched: {gap}");
+            if Path::new("/dev/nvidiactl").exists() {
+                gaps.push(message);
+            } else {
+                recorder.write(&Line::Gap(GapLine { at_ms: 0, message }));
+            }
+            None
+        }
     };
     let mut sampler = Sampler::new(meter, gpus, started);
 
@@ -389,6 +398,7 @@ pub(crate) fn end_line(at_ms: u64, outcome: Outcome) -> EndLine {
         last: None,
         n_left_behind: 0,
         orphans: Vec::new(),
+        own_cost: OwnCost::default(),
     }
 }
 

@@ -13,8 +13,8 @@ const KEPT_BYTES: usize = 64 << 10;
 
 /// The last of one stream.
 ///
-/// On disk it is two files that take turns, so that the last 64 KiB survive the end of everything without a file that
-/// grows or is rewritten.
+/// On disk it is two numbered files, the older of which goes when a new one is begun, so that the last 64 KiB survive the
+/// end of everything without a file that grows or is rewritten.
 #[derive(Debug)]
 pub(crate) struct Tail {
     stream: Stream,
@@ -22,7 +22,7 @@ pub(crate) struct Tail {
     folder: Option<PathBuf>,
     file: Option<File>,
     written: usize,
-    turn: u8,
+    turn: u64,
     /// Bytes at the end of `bytes` that are not on disk yet.
     unwritten: usize,
 }
@@ -64,7 +64,7 @@ impl Tail {
         {
             self.written += unwritten;
             if self.written >= KEPT_BYTES {
-                self.turn = 1 - self.turn;
+                self.turn += 1;
                 self.next_file();
             }
         }
@@ -81,15 +81,20 @@ impl Tail {
     /// Forgets the files: what they hold is in the record now.
     pub(crate) fn remove_files(&mut self) {
         self.file = None;
-        for turn in 0..2 {
-            if let Some(path) = self.path(turn) {
-                let _ = std::fs::remove_file(path);
-            }
+        for turn in [self.turn.checked_sub(1), Some(self.turn)] {
+            self.remove_file(turn);
+        }
+    }
+
+    fn remove_file(&self, turn: Option<u64>) {
+        if let Some(path) = turn.and_then(|turn| self.path(turn)) {
+            let _ = std::fs::remove_file(path);
         }
     }
 
     fn next_file(&mut self) {
         self.written = 0;
+        self.remove_file(self.turn.checked_sub(2));
         self.file = self.path(self.turn).and_then(|path| {
             OpenOptions::new()
                 .write(true)
@@ -100,42 +105,48 @@ impl Tail {
         });
     }
 
-    fn path(&self, turn: u8) -> Option<PathBuf> {
+    fn path(&self, turn: u64) -> Option<PathBuf> {
         self.folder
             .as_ref()
             .map(|folder| file_of(folder, self.stream, turn))
     }
 }
 
-fn file_of(folder: &Path, stream: Stream, turn: u8) -> PathBuf {
-    let name = match stream {
+fn file_of(folder: &Path, stream: Stream, turn: u64) -> PathBuf {
+    folder.join(format!("{}.{turn}.tail", name_of(stream)))
+}
+
+fn name_of(stream: Stream) -> &'static str {
+    match stream {
         Stream::Stdout => "stdout",
         Stream::Stderr => "stderr",
         Stream::Both => "output",
-    };
-    folder.join(format!("{name}.{turn}.tail"))
+    }
 }
 
 /// The tails that a killed brimful left beside its record.
 pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
+    let names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(1000)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
     [Stream::Stdout, Stream::Stderr, Stream::Both]
         .into_iter()
         .filter_map(|stream| {
-            let mut files: Vec<(std::time::SystemTime, Vec<u8>)> = (0..2)
-                .filter_map(|turn| {
-                    let path = file_of(folder, stream, turn);
-                    let changed = std::fs::metadata(&path).ok()?.modified().ok()?;
-                    let mut bytes = Vec::new();
-                    File::open(path)
-                        .ok()?
-                        .take(4 * KEPT_BYTES as u64)
-                        .read_to_end(&mut bytes)
-                        .ok()?;
-                    Some((changed, bytes))
-                })
-                .collect();
-            files.sort_by_key(|(changed, _)| *changed);
-            let bytes: Vec<u8> = files.into_iter().flat_map(|(_, bytes)| bytes).collect();
+            let turn_of = |name: &String| -> Option<u64> {
+                let rest = name.strip_prefix(name_of(stream))?;
+                rest.strip_prefix('.')?.strip_suffix(".tail")?.parse().ok()
+            };
+            let mut turns: Vec<u64> = names.iter().filter_map(turn_of).collect();
+            turns.sort_unstable();
+            let mut bytes = Vec::new();
+            for turn in turns.iter().rev().take(2).rev() {
+                let _ = File::open(file_of(folder, stream, *turn))
+                    .and_then(|file| file.take(4 * KEPT_BYTES as u64).read_to_end(&mut bytes));
+            }
             (!bytes.is_empty()).then(|| OutputLine {
                 at_ms: 0,
                 stream,

@@ -232,6 +232,19 @@ pub struct Peaks {
     pub gpu_used: Vec<(u32, Bytes)>,
 }
 
+/// What brimful itself took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnCost {
+    /// Time on a processor, its threads together.
+    pub cpu_ms: u64,
+    /// Resident memory at the most.
+    #[serde(rename = "resident_bytes")]
+    pub resident: Bytes,
+    /// Looks at the job.
+    pub n_samples: u64,
+}
+
 /// The attempt is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndLine {
@@ -247,6 +260,8 @@ pub struct EndLine {
     /// Other signals that ended processes of the job whose parent brimful had become: pid and signal.
     #[serde(default)]
     pub orphans: Vec<(u32, i32)>,
+    #[serde(default)]
+    pub own_cost: OwnCost,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

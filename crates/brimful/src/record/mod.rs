@@ -20,7 +20,7 @@ mod read;
 
 pub use line::{
     ActionLine, AttemptLine, EndLine, GapLine, GpuProof, HookLine, KernelCounts, Line, LoaderLine,
-    Outcome, OutputLine, Peaks, RunLine, Stream, VerdictLine,
+    Outcome, OutputLine, OwnCost, Peaks, RunLine, Stream, VerdictLine,
 };
 pub use merge::{Merger, merged};
 pub use read::{Attempt, Record, RecordUnreadable};

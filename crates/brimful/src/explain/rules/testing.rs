@@ -42,6 +42,7 @@ pub(super) fn ended(outcome: Outcome) -> Evidence {
             last: None,
             n_left_behind: 0,
             orphans: Vec::new(),
+            own_cost: crate::record::OwnCost::default(),
         }),
         ..Evidence::default()
     }
