@@ -95,6 +95,9 @@ fn caveats(out: &mut String, findings: &Findings) -> std::fmt::Result {
          workspace and the others what cuDNN's heuristics name, which is what `brimful predict` does with that \
          setting. With the heuristics throughout, about 150 convolutional rows of the calibration half had \
          a median error of 2.3 % and a p90 of 12.1 %; with the rule 1.3 % and 4.7 %.\n\
+         - Autotuning likely also leaves behind the memory of what it tried and did not choose: mobilevitv2_100 \
+         measured 19 GiB at batch 8 and 14 GiB at batch 32. That is not foretold; such rows are the worst of their \
+         set, too low by up to 84 %.\n\
          - The halves are clean for timm only. For xMem and the perceptrons the position of `zero_grad` and the life \
          of a batch were settled after looking at rows of both halves.\n\
          - The attention layer and the course's language model were written by reading the very records they are \
