@@ -6,7 +6,7 @@
 //! A supervisor must never make things worse. What it cannot do becomes a gap that is told once; a bug in the watch ends
 //! the watch, not the training; and when brimful itself is killed, a second process keeps the streams open.
 //!
-//! Read first: [`run`] and [`RunSettings`]; then `streams.rs` and `terminal.rs` for what passes through.
+//! Read first: [`run()`] and [`RunSettings`]; then `streams.rs` and `terminal.rs` for what passes through.
 
 pub mod gauge;
 pub mod hook;
