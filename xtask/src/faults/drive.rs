@@ -47,6 +47,9 @@ pub(crate) fn run(fault: &Fault, surroundings: &Surroundings, words: &[String]) 
     if let Some(act) = fault.after_ready {
         match wait_until_ready(&mut child, &out, deadline)? {
             Ready::Process(pid) => {
+                if fault.neighbor_killed {
+                    surroundings.kill_a_neighbor()?;
+                }
                 interfere(act, child.id(), pid, surroundings);
                 if act.then_kill {
                     std::thread::sleep(OUTLIVES);

@@ -39,6 +39,9 @@ pub(crate) struct Fault {
     pub(crate) run_options: Vec<String>,
 
     pub(crate) after_ready: Option<Outside>,
+    /// Before that, the kernel kills somebody else's program, in a group of its own, for want of memory.
+    #[serde(default)]
+    pub(crate) neighbor_killed: bool,
 
     pub(crate) exit_code: i32,
     /// Without brimful, where that differs.
@@ -133,6 +136,10 @@ fn parse(text: &str) -> Result<Vec<Fault>> {
             fault.disk_mib.is_some() == fault.args.iter().any(|text| text.contains("{disk}")),
             "{name}: `disk_mib` and `{{disk}}` go together"
         );
+        ensure!(
+            fault.after_ready.is_some() || !fault.neighbor_killed,
+            "{name}: `neighbor_killed` needs `after_ready`"
+        );
         let kills_everything = fault
             .after_ready
             .is_some_and(|act| act.to == Target::Everything);
@@ -189,6 +196,7 @@ impl Fault {
     /// Whether it needs a control group: for its limit, or to find everything in it.
     pub(crate) fn needs_group(&self) -> bool {
         self.memory_limit_mib.is_some()
+            || self.neighbor_killed
             || self
                 .after_ready
                 .is_some_and(|act| act.to == Target::Everything)
@@ -266,6 +274,7 @@ mod tests {
         check_refused("color = \"red\"", "color");
         check_refused("confidence = [\"sure\"]", "sure");
         check_refused("disk_mib = 16", "go together");
+        check_refused("neighbor_killed = true", "needs `after_ready`");
         check_refused(
             "after_ready = { signal = \"KILL\", to = \"everything\" }",
             "next_run_says",

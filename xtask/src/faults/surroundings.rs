@@ -1,13 +1,14 @@
 //! Where a fault happens: a control group, limits of processes, mounts, a card. Made for real, for one run.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use brimful_rehearse::stage::Stage;
 use brimful_testkit::{NoGroups, TestGroup};
 
-use crate::faults::manifest::Fault;
+use crate::faults::manifest::{self, Fault};
 
 /// What this machine allows.
 #[derive(Debug)]
@@ -55,11 +56,15 @@ pub(crate) struct Surroundings {
     /// Stands in the environment of every process of the run.
     pub(crate) marker: String,
     words: Vec<String>,
+    python: PathBuf,
 }
 
 /// Where the kernel shows control groups that count memory.
 const GROUPS_V1: &str = "/sys/fs/cgroup/memory";
 const GROUPS_V2: &str = "/sys/fs/cgroup";
+
+/// Enough for Python to start.
+const NEIGHBOR_LIMIT: u64 = 64 << 20;
 
 /// The variable that every process of a run inherits.
 pub(crate) const MARKER: &str = "BRIMFUL_FAULT_ID";
@@ -120,6 +125,7 @@ impl Surroundings {
             group,
             marker,
             words,
+            python: python.to_owned(),
         })
     }
 
@@ -132,6 +138,21 @@ impl Surroundings {
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         command
+    }
+
+    /// Has the kernel kill a program that has nothing to do with the run, in a group of its own.
+    pub(crate) fn kill_a_neighbor(&self) -> Result<()> {
+        let group = TestGroup::new().map_err(|NoGroups(reason)| anyhow::anyhow!(reason))?;
+        group.limit(NEIGHBOR_LIMIT)?;
+        let status = group
+            .command(&self.python)
+            .arg(manifest::folder().join("burst.py"))
+            .status()?;
+        ensure!(
+            status.signal() == Some(9),
+            "the neighbor ended with {status}, and should have been killed"
+        );
+        Ok(())
     }
 
     /// What `{disk}` stands for.
