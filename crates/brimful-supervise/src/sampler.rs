@@ -145,9 +145,12 @@ impl Sampler {
         let group = contained.counting_group();
         let used = match group {
             Some(group) => self.meter.usage(group).known()?.unreclaimable(),
-            None => self
-                .tree_used
-                .unwrap_or_else(|| brim.limit.saturating_sub(headroom)),
+            None => {
+                // All that is used inside of the limit; processes that end while they are counted make the sum of the
+                // tree larger than that.
+                let in_all = brim.limit.saturating_sub(headroom);
+                self.tree_used.map_or(in_all, |used| used.min(in_all))
+            }
         };
         Some(HostSample {
             used,
@@ -290,8 +293,9 @@ impl Sampler {
         KernelCounts {
             oom_kills: since(now.own.oom_kills, before.own.oom_kills),
             oom_group_kills: since(now.own.oom_group_kills, before.own.oom_group_kills),
+            // The machine's count has everybody's in it; it stands in only where the group's cannot be read.
             oom_kills_around: since(now.around.oom_kills, before.around.oom_kills)
-                .max(since(now.machine, before.machine)),
+                .or(since(now.machine, before.machine)),
             limit_hits: since(now.own.limit_hits, before.own.limit_hits)
                 .max(since(now.around.limit_hits, before.around.limit_hits)),
             log: self

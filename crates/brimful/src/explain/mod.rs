@@ -32,5 +32,11 @@ pub fn explain(evidence: &Evidence) -> Verdict {
     let signs = Signs::of(evidence);
     let mut verdict = rules::first_verdict(evidence, &signs).unwrap_or_else(Verdict::cannot_tell);
     verdict.evidence.sort_by_key(|proof| proof.source);
+    if evidence.attempt.is_some() {
+        // It was run so.
+        verdict
+            .would_settle
+            .retain(|line| !line.contains("under `brimful run`"));
+    }
     verdict
 }

@@ -182,6 +182,10 @@ fn burst(warm: &[&(u64, HostSample)]) -> Option<Shape> {
     let (calm_ms, calm) = **warm
         .iter()
         .rfind(|(at_ms, _)| at_ms.saturating_add(window) <= end_ms)?;
+    // Too little was seen before to call it calm.
+    if calm_ms.saturating_sub(first_ms) < window / 2 {
+        return None;
+    }
     let rise = last.used.saturating_sub(calm.used);
     let over_ms = end_ms.saturating_sub(calm_ms);
     let rate = |rise: Bytes, over_ms: u64| rise.get() as f64 / over_ms.max(1) as f64;

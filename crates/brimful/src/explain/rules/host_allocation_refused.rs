@@ -29,11 +29,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         ));
     }
     proofs.extend(host_proofs(signs));
-    let asked = leading
-        .sign
-        .facts
-        .asked
-        .map_or_else(|| "memory".to_owned(), |asked| asked.to_string());
+    let asked = leading.sign.facts.asked.map_or_else(
+        || "host memory was".to_owned(),
+        |asked| format!("{asked} of host memory were"),
+    );
     let told = leading.sign.detail;
     let detail = if limit.is_some() && told == "refused" {
         "address_space_limit"
@@ -44,12 +43,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         "pinned_memory" => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
         "fork" => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
         "commit_limit" => "Windows refused memory: its paging file is too small for what all processes have reserved".to_owned(),
-        "address_space_limit" => format!("{asked} of host memory were refused: the limit on address space is {}", limit.unwrap_or_default()),
+        "address_space_limit" => format!("{asked} refused: the limit on address space is {}", limit.unwrap_or_default()),
         "locked_memory_limit" => "memory could not be locked: the limit on locked memory (`ulimit -l`) is too low".to_owned(),
         "java_heap" => "the Java heap is too small".to_owned(),
         _ => match signs.series.last_host {
-            Some(host) => format!("{asked} of host memory were refused, with {} left of {}", host.headroom, host.limit),
-            None => format!("{asked} of host memory were refused"),
+            Some(host) => format!("{asked} refused, with {} left of {}", host.headroom, host.limit),
+            None => format!("{asked} refused"),
         },
     };
     let mut remedies = Vec::new();
