@@ -1,12 +1,14 @@
-"""A training that suddenly takes 1 GB/s in a control group of 2 GB: does its checkpoint get written before the kernel kills?
+"""A training that suddenly takes 1 GB/s in a control group of 2 GB, and its checkpoint.
 
-Needs the right to make control groups (root). Each round: brimful and the training start inside of the group, the
-training takes 16 MB every 16 ms and never stops, and writes a checkpoint of 64 MB when SIGUSR1 comes.
+Is it written before the kernel kills? Needs the right to make control groups (root). Each round brimful and
+the training start inside of the group, the training takes 16 MB every 16 ms and never stops, and writes a
+checkpoint of 64 MB when SIGUSR1 comes.
 
     python benches/run_burst.py --brimful target/release/brimful [--rounds 20] [--rate 1.0]
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import signal
@@ -53,19 +55,22 @@ class Group:
         (self.folder / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
 
     def start(self, command, **named):
+        """Start a command inside of the group."""
         join = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
         return subprocess.Popen(["/bin/sh", "-c", join, self.folder, *command], **named)
 
     def remove(self):
+        """The kernel refuses while a killed process is still being taken apart."""
         for _ in range(200):
-            try:
+            with contextlib.suppress(OSError):
                 self.folder.rmdir()
+            if not self.folder.exists():
                 return
-            except OSError:
-                time.sleep(0.02)
+            time.sleep(0.02)
 
 
 def one(brimful, limit, rate, number):
+    """Tell whether the signal came, the checkpoint was written, and the kernel killed in the end."""
     group = Group(f"brimful-burst-{os.getpid()}-{number}", limit)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -73,8 +78,8 @@ def one(brimful, limit, rate, number):
             command += [sys.executable, "-c", TRAINING, folder, str(rate)]
             run = group.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             _, said = run.communicate(timeout=60)
-            asked = os.path.exists(f"{folder}/asked")
-            saved = os.path.exists(f"{folder}/checkpoint")
+            asked = pathlib.Path(folder, "asked").exists()
+            saved = pathlib.Path(folder, "checkpoint").exists()
             killed = run.returncode == 128 + signal.SIGKILL
             return asked, saved, killed, said.decode()
     finally:
@@ -82,6 +87,7 @@ def one(brimful, limit, rate, number):
 
 
 def main():
+    """Run the rounds and count."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--brimful", default="brimful")
     arguments.add_argument("--rounds", type=int, default=20)

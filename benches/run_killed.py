@@ -46,11 +46,12 @@ def lines_of(path):
 
 
 def one(brimful, folder, delay):
+    """Start a run, kill brimful after so many seconds, and tell what is left."""
     state = folder / "state"
     mark = folder / "done"
-    with open(folder / "out", "wb") as out:
+    with (folder / "out").open("wb") as out:
         # A pipe, so that brimful stands between the training and its reader.
-        reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=out)
+        reader = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=out)
         run = subprocess.Popen(
             [brimful, "run", "-q", "--state-dir", state, "--", sys.executable, "-c", TRAINING, mark],
             stdout=reader.stdin,
@@ -63,9 +64,9 @@ def one(brimful, folder, delay):
         ended_before = run.wait() == 0
         reader.wait(timeout=30)
     records = list(state.glob("runs/*/record.jsonl"))
-    told = subprocess.run(
-        [brimful, "run", "--state-dir", state, "--", "true"], capture_output=True, text=True, cwd=folder, timeout=30
-    ).stderr
+    next_start = [brimful, "run", "--state-dir", state, "--", "true"]
+    done = subprocess.run(next_start, check=False, capture_output=True, text=True, cwd=folder, timeout=30)
+    told = done.stderr
     started = bool(records)
     readable = all(lines_of(record) is not None for record in records)
     return {
@@ -80,12 +81,15 @@ def one(brimful, folder, delay):
 
 
 def main():
+    """Run the rounds and count."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--brimful", default="brimful")
     arguments.add_argument("--rounds", type=int, default=200)
     arguments.add_argument("--seed", type=int, default=1)
     arguments = arguments.parse_args()
-    brimful = str(pathlib.Path(arguments.brimful).resolve()) if "/" in arguments.brimful else arguments.brimful
+    brimful = (
+        str(pathlib.Path(arguments.brimful).resolve()) if "/" in arguments.brimful else arguments.brimful
+    )
     chance = random.Random(arguments.seed)
     found = []
     for number in range(arguments.rounds):

@@ -42,7 +42,7 @@ def predicted(python: str, command: list[str], *, without_cuda: bool) -> dict | 
     """Ask for a prediction."""
     program = os.environ.get("BRIMFUL", "brimful")
     env = {**os.environ, "BRIMFUL_REHEARSAL_WITHOUT_CUDA": "1" if without_cuda else "0"}
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [program, "predict", "--json", "--gpu", CARDS, "--", python, *command],
         capture_output=True,
         text=True,
