@@ -143,14 +143,12 @@ impl Sampler {
         let brim = brim.known()?;
         let headroom = *brim.headroom.known()?;
         let group = contained.counting_group();
+        // All that is used inside of the limit. Processes that end while they are counted make the sum of the tree larger
+        // than that.
+        let in_all = brim.limit.saturating_sub(headroom);
         let used = match group {
             Some(group) => self.meter.usage(group).known()?.unreclaimable(),
-            None => {
-                // All that is used inside of the limit; processes that end while they are counted make the sum of the
-                // tree larger than that.
-                let in_all = brim.limit.saturating_sub(headroom);
-                self.tree_used.map_or(in_all, |used| used.min(in_all))
-            }
+            None => self.tree_used.map_or(in_all, |used| used.min(in_all)),
         };
         Some(HostSample {
             used,
