@@ -2,6 +2,7 @@
 #![no_main]
 
 use brimful::explain::{Evidence, explain, replay_snapshot};
+use brimful::plan::Observed;
 use brimful::record::{Line, Merger, Record};
 use brimful::watch::Watch;
 use brimful_report::text::{self, Page};
@@ -20,8 +21,11 @@ fuzz_target!(|data: &[u8]| {
     for bytes in [data, &with_a_head] {
         if let Ok(record) = Record::read(bytes) {
             verdicts.extend(record.attempts.iter().map(|attempt| explain(&attempt.evidence())));
+            for attempt in &record.attempts {
+                let _ = Observed::of(attempt).steps_per_second();
+            }
             let mut watch = Watch::default();
-            let mut merger = Merger::new(1 << 20);
+            let mut merger = Merger::new(1 << 20, 0);
             for sample in record.attempts.iter().flat_map(|attempt| &attempt.samples) {
                 watch.observe(sample);
                 merger.push(Line::Sample(sample.clone()), |_| {});

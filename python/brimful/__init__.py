@@ -16,6 +16,7 @@ Examples:
 
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
 from brimful._native import __version__
+from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
 
@@ -26,9 +27,11 @@ __all__ = [
     "InternalError",
     "Machine",
     "MachineError",
+    "Plan",
     "__version__",
     "card_names",
     "machine_names",
+    "plan",
     "predict",
     "probe",
 ]

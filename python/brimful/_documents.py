@@ -787,6 +787,54 @@ class GpuFit:
 
 
 @dataclass(frozen=True, slots=True)
+class HostBudgetTerm:
+    """One line of the host's budget."""
+
+    name: str
+    """`program`, `dataset`, `training`, `worker_programs`, `worker_copies`, `making_batches`, `pickle_buffer`, `batches`, `pinned` or `checkpoint`."""
+    likely_bytes: int
+    """The most likely bytes."""
+    safe_bytes: int
+    """The same with the uncertainty that belongs to this term."""
+    reason: str | None
+    """Why it is charged like this, where that needs a word."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> HostBudgetTerm:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            likely_bytes=data["likely_bytes"],
+            safe_bytes=data["safe_bytes"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostByWorkers:
+    """The host's need with other workers."""
+
+    start_method: str
+    """`fork`, `forkserver` or `spawn`."""
+    workers: int
+    """Worker processes of the DataLoader."""
+    bytes: LikelyAndSafe
+    """The highest use."""
+    shm_bytes: LikelyAndSafe
+    """Of these, what lies in `/dev/shm`."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> HostByWorkers:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            start_method=data["start_method"],
+            workers=data["workers"],
+            bytes=LikelyAndSafe._from_json(data["bytes"]),
+            shm_bytes=LikelyAndSafe._from_json(data["shm_bytes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LargestUse:
     """What takes much."""
 
@@ -868,6 +916,48 @@ class PhaseUse:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedHost:
+    """Predicted host memory of a training: anonymous and shared memory of all of its processes together."""
+
+    workers: int
+    """Worker processes of the DataLoader, as rehearsed."""
+    prefetch: int
+    """Batches that each worker makes ahead (`prefetch_factor`), as rehearsed."""
+    micro_batch: int
+    """Samples of a batch, as rehearsed."""
+    start_method: str
+    """`fork`, `forkserver` or `spawn`, as rehearsed."""
+    pin_memory: bool
+    """Whether batches are pinned for a card, as rehearsed."""
+    persistent_workers: bool
+    """Whether workers stay from one epoch to the next, as rehearsed."""
+    bytes: LikelyAndSafe
+    """The highest use."""
+    shm_bytes: LikelyAndSafe
+    """Of these, what lies in `/dev/shm`."""
+    terms: tuple[HostBudgetTerm, ...]
+    """What the memory is for at the fullest moment."""
+    by_workers: tuple[HostByWorkers, ...]
+    """The same training with other workers and other start methods; all else as rehearsed."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictedHost:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            workers=data["workers"],
+            prefetch=data["prefetch"],
+            micro_batch=data["micro_batch"],
+            start_method=data["start_method"],
+            pin_memory=data["pin_memory"],
+            persistent_workers=data["persistent_workers"],
+            bytes=LikelyAndSafe._from_json(data["bytes"]),
+            shm_bytes=LikelyAndSafe._from_json(data["shm_bytes"]),
+            terms=tuple(HostBudgetTerm._from_json(item) for item in data["terms"]),
+            by_workers=tuple(HostByWorkers._from_json(item) for item in data["by_workers"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PredictedPeak:
     """The highest use of a card."""
 
@@ -914,7 +1004,7 @@ class PredictionCaveat:
 
 @dataclass(frozen=True, slots=True)
 class PredictDocument:
-    """Predicted GPU memory of a training command."""
+    """Predicted memory of a training command, on the GPU and on the host."""
 
     schema_version: int
     """The version of this document's form."""
@@ -930,8 +1020,8 @@ class PredictDocument:
     """Processes of the training, each with a GPU of its own."""
     seconds: float
     """How long the rehearsal and the replays took."""
-    peak: PredictedPeak
-    """The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too."""
+    peak: PredictedPeak | None
+    """The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too. Nothing for a training on the processors."""
     terms: tuple[BudgetTerm, ...]
     """The budget: what the memory is for when most is in use. Its sum is the likely use of the card."""
     phases: tuple[PhaseUse, ...]
@@ -944,6 +1034,8 @@ class PredictDocument:
     """What takes most when most is in use."""
     curve: tuple[CurveColumn, ...]
     """The memory over the rehearsal, in equal parts of its allocations and frees."""
+    host: PredictedHost | None
+    """Host memory; nothing where it could not be measured."""
     caveats: tuple[PredictionCaveat, ...]
     """What makes the figures weaker, heaviest first."""
 
@@ -958,12 +1050,298 @@ class PredictDocument:
             steps=data["steps"],
             world_size=data["world_size"],
             seconds=data["seconds"],
-            peak=PredictedPeak._from_json(data["peak"]),
+            peak=None if data["peak"] is None else PredictedPeak._from_json(data["peak"]),
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
             gpus=tuple(GpuFit._from_json(item) for item in data["gpus"]),
             failed=tuple(FailedGpu._from_json(item) for item in data["failed"]),
             largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
             curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
+            host=None if data["host"] is None else PredictedHost._from_json(data["host"]),
             caveats=tuple(PredictionCaveat._from_json(item) for item in data["caveats"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariable:
+    """A variable to set."""
+
+    name: str
+    """Its name."""
+    value: str
+    """Its value."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> EnvironmentVariable:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            value=data["value"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnobChange:
+    """A knob that differs."""
+
+    knob: str
+    """The knob."""
+    before: str
+    """Its value on the rung above."""
+    after: str
+    """Its value on this one."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> KnobChange:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            knob=data["knob"],
+            before=data["before"],
+            after=data["after"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReason:
+    """One sentence of why."""
+
+    kind: str
+    """Such as `refused`, `sacrificed`, `chosen` or `estimated`."""
+    text: str
+    """The sentence."""
+    brim: str | None
+    """The limit that forbids it, where one does."""
+    missing_bytes: int | None
+    """By how many bytes."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlanReason:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            kind=data["kind"],
+            text=data["text"],
+            brim=data["brim"],
+            missing_bytes=data["missing_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBrim:
+    """A limit, and what the settings take of it."""
+
+    name: str
+    """`host`, `shm` or `gpu`, with a number where there are several."""
+    limit_bytes: int
+    """Bytes that the job may use."""
+    likely_bytes: int
+    """The most likely use."""
+    safe_bytes: int
+    """What 95 of 100 runs stay below."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedBrim:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            limit_bytes=data["limit_bytes"],
+            likely_bytes=data["likely_bytes"],
+            safe_bytes=data["safe_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBytes:
+    """A likely and a safe number of bytes."""
+
+    likely_bytes: int
+    """The most likely value."""
+    safe_bytes: int
+    """What 95 of 100 runs stay below."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedBytes:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            likely_bytes=data["likely_bytes"],
+            safe_bytes=data["safe_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFootprint:
+    """What settings need of the host and of each card."""
+
+    host: PlannedBytes
+    """Anonymous and shared memory of all processes together."""
+    shm: PlannedBytes
+    """Of these, what lies in /dev/shm."""
+    gpu: PlannedBytes | None
+    """The fullest card; nothing for a job on processors."""
+    host_terms: tuple[PlannedTerm, ...]
+    """What the host's bytes are for at the fullest moment."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedFootprint:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            host=PlannedBytes._from_json(data["host"]),
+            shm=PlannedBytes._from_json(data["shm"]),
+            gpu=None if data["gpu"] is None else PlannedBytes._from_json(data["gpu"]),
+            host_terms=tuple(PlannedTerm._from_json(item) for item in data["host_terms"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRung:
+    """One step down."""
+
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    changed: tuple[KnobChange, ...]
+    """What differs from the rung above."""
+    brims: tuple[PlannedBrim, ...]
+    """Every limit, and what the rung takes of it."""
+    throughput: PlannedThroughput | None
+    """How fast it would train; nothing where that is not known."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedRung:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            settings=data["settings"],
+            changed=tuple(KnobChange._from_json(item) for item in data["changed"]),
+            brims=tuple(PlannedBrim._from_json(item) for item in data["brims"]),
+            throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTerm:
+    """One line of the host's budget."""
+
+    name: str
+    """Such as `program`, `dataset`, `worker_copies` or `batches`."""
+    likely_bytes: int
+    """The most likely value."""
+    safe_bytes: int
+    """What 95 of 100 runs stay below."""
+    reason: str | None
+    """Why it is charged like this, where that needs a word."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedTerm:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            likely_bytes=data["likely_bytes"],
+            safe_bytes=data["safe_bytes"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedThroughput:
+    """How fast it would train."""
+
+    samples_per_second: float
+    """Samples per second."""
+    source: str
+    """`measured` in an earlier run with these settings, or `estimated` from the rehearsal."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedThroughput:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            samples_per_second=data["samples_per_second"],
+            source=data["source"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalUsed:
+    """A rehearsal that the answer rests on."""
+
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    reused: bool
+    """Whether it was made before and kept."""
+    age_seconds: float
+    """How long ago it was made."""
+    seconds: float
+    """How long it took when it was made."""
+    failed: str | None
+    """Where it died before its first steps: its last words."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> RehearsalUsed:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            settings=data["settings"],
+            reused=data["reused"],
+            age_seconds=data["age_seconds"],
+            seconds=data["seconds"],
+            failed=data["failed"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """The best settings that fit, why, and the rungs below."""
+
+    schema_version: int
+    """The version of this document's form."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    job: str
+    """The job file."""
+    mode: str | None
+    """The mode that was asked for."""
+    machine: str
+    """The machine it is for."""
+    fits: bool
+    """Whether anything fits. Where nothing does, `settings` is what comes closest."""
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    effective_batch: int | None
+    """Samples per optimizer step, over all ranks and accumulated micro-batches."""
+    command: tuple[str, ...]
+    """The job's command line with these settings."""
+    environment: tuple[EnvironmentVariable, ...]
+    """Variables to set for it."""
+    footprint: PlannedFootprint
+    """What the settings need."""
+    brims: tuple[PlannedBrim, ...]
+    """Every limit that binds, and what the settings take of it."""
+    throughput: PlannedThroughput | None
+    """How fast it would train; nothing where that is not known."""
+    reasons: tuple[PlanReason, ...]
+    """Why these settings and not better ones."""
+    rungs: tuple[PlannedRung, ...]
+    """What would be tried next, best first."""
+    rehearsals: tuple[RehearsalUsed, ...]
+    """The rehearsals that the answer rests on."""
+    seconds: float
+    """How long the answer took."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlanDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            job=data["job"],
+            mode=data["mode"],
+            machine=data["machine"],
+            fits=data["fits"],
+            settings=data["settings"],
+            effective_batch=data["effective_batch"],
+            command=tuple(data["command"]),
+            environment=tuple(EnvironmentVariable._from_json(item) for item in data["environment"]),
+            footprint=PlannedFootprint._from_json(data["footprint"]),
+            brims=tuple(PlannedBrim._from_json(item) for item in data["brims"]),
+            throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
+            reasons=tuple(PlanReason._from_json(item) for item in data["reasons"]),
+            rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
+            rehearsals=tuple(RehearsalUsed._from_json(item) for item in data["rehearsals"]),
+            seconds=data["seconds"],
         )

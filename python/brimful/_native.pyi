@@ -6,7 +6,7 @@ from _typeshed import SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex
 
-__all__ = ["__version__", "card_names", "machine_names", "predict", "probe", "size_text"]
+__all__ = ["__version__", "card_names", "machine_names", "plan", "predict", "probe", "size_text"]
 
 __version__: Final[str]
 """
@@ -21,6 +21,14 @@ def card_names() -> list[str]:
 def machine_names() -> list[str]:
     """
     The names that `probe(as_machine=…)` takes.
+    """
+
+def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, steps: SupportsIndex, beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, phantom: str | PathLike[str], progress: Any | None) -> tuple[str, str, str, str, str]:
+    """
+    Searches for the best settings of a job.
+
+    Returns the JSON document, the page for a terminal, the card for a notebook, and the settings under the names of
+    Hugging Face and of Lightning.
     """
 
 def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpu: str | None, steps: SupportsIndex, with_: SupportsGetItem[int, str], alloc_conf: str | None, phantom: str | PathLike[str], beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, progress: Any | None) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""`brimful.predict()`: how much GPU memory a training takes, without a GPU."""
+"""`brimful.predict()`: how much memory a training takes on a GPU and on the host, without a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_STEPS = 1000
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Footprint(Shown, PredictDocument):
-    """Predicted GPU memory of a training.
+    """Predicted memory of a training, on the GPU and on the host.
 
     The attributes are those of the document that `brimful predict --json` prints.
     """
@@ -34,15 +34,24 @@ class Footprint(Shown, PredictDocument):
 
     @property
     def fits(self) -> bool:
-        """Whether it fits at least one of the cards, by the safe value."""
-        return any(gpu.fits for gpu in self.gpus)
+        """Whether it fits at least one of the cards, by the safe value; true for a training without one."""
+        return not self.gpus or any(gpu.fits for gpu in self.gpus)
 
     def __repr__(self) -> str:
         """Return one line for a prompt."""
+        if self.peak is None:
+            return f"Footprint({self._host_line()})"
         likely = _native.size_text(self.peak.device_bytes.likely)
         safe = _native.size_text(self.peak.device_bytes.safe)
         verdicts = ", ".join(f"{gpu.name} {gpu.verdict}" for gpu in self.gpus)
         return f"Footprint({likely} likely, {safe} safe; {verdicts})"
+
+    def _host_line(self) -> str:
+        if self.host is None:
+            return "no GPU, host not measured"
+        likely = _native.size_text(self.host.bytes.likely)
+        safe = _native.size_text(self.host.bytes.safe)
+        return f"host {likely} likely, {safe} safe"
 
 
 def predict(  # noqa: PLR0913
@@ -66,7 +75,8 @@ def predict(  # noqa: PLR0913
     Args:
         training: A command as a list, such as ["python", "train.py"], or a function without arguments that
             trains. A function defined in a notebook needs the package cloudpickle.
-        gpu: Cards to answer for, such as "t4,rtx-4090" or "2x a100-40gb" (see `card_names`).
+        gpu: Cards to answer for, such as "t4,rtx-4090" or "2x a100-40gb" (see `card_names`); "none" for a
+            training on the processors, of which only the host is predicted.
         steps: Optimizer steps to rehearse.
         with_: Go on after the steps until the script has done these: "eval", "save".
         alloc_conf: Settings of the allocator, as in PYTORCH_CUDA_ALLOC_CONF.

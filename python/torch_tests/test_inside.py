@@ -74,6 +74,49 @@ OOM = """
         kept.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
 """
 
+MODES = """
+    import torch
+    from torch.utils.data import DataLoader
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.empty(1 << 20, device="cuda"))
+
+        def forward(self, size):
+            return self.weight.sum() * torch.empty(size, dtype=torch.uint8, device="cuda").sum()
+
+    small, large = 1 << 20, 1 << 35
+    case, model, teacher = "CASE", Model(), Model()
+    optimizer = torch.optim.Adam(model.parameters())
+    model.train()
+    teacher.eval()
+    if case != "teacher":
+        model.train()
+    if case == "optimizer":
+        wide = torch.nn.Parameter(torch.empty(1 << 30, device="cuda"))
+        optimizer = torch.optim.Adam([wide])
+        wide.grad = torch.empty_like(wide)
+        optimizer.step()
+    for x in DataLoader(range(4)):
+        if case == "teacher" and x > 1:
+            with torch.no_grad():
+                teacher(large)
+        model(large if case == "training" and x > 1 else small)
+        model.weight.grad = torch.empty_like(model.weight)
+        optimizer.step()
+    if case == "backward":
+        wide = torch.empty(1 << 30, device="cuda", requires_grad=True)
+        wide.exp().exp().sum().backward()
+    model.eval()
+    if case == "evaluation without no_grad":
+        for x in DataLoader(range(4)):
+            model(large)
+    with torch.no_grad():
+        for x in DataLoader(range(4)):
+            model(large)
+"""
+
 
 class Inside:
     """A folder as `brimful run` lays it out."""
@@ -288,6 +331,25 @@ def test_running_out_of_gpu_memory_leaves_a_snapshot(inside: Inside, run: Run) -
     (exception,) = inside.lines("exception")
     assert exception["type_name"] == "torch.OutOfMemoryError"
     assert exception["message"].startswith("CUDA out of memory. Tried to allocate 1024.00 MiB")
+
+
+@pytest.mark.parametrize(
+    ("case", "evaluating"),
+    [
+        ("training", False),
+        ("optimizer", False),
+        ("backward", False),
+        ("evaluation", True),
+        ("evaluation without no_grad", None),
+        ("teacher", None),
+    ],
+)
+def test_an_error_tells_training_from_evaluation(
+    inside: Inside, run: Run, case: str, *, evaluating: bool | None
+) -> None:
+    done = run(MODES.replace("CASE", case), inside.environment())
+    assert "OutOfMemoryError" in done.stderr
+    assert inside.lines("cuda_oom")[-1]["evaluating"] is evaluating, done.stderr
 
 
 def test_errors_that_are_caught_do_not_add_up(inside: Inside, run: Run) -> None:

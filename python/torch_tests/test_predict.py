@@ -228,3 +228,54 @@ def test_a_function_is_rehearsed_in_a_process_of_its_own(script) -> None:  # noq
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Footprint(")
+
+
+LOADED = """
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Rows(Dataset):
+        def __init__(self):
+            self.rows = [[row * 1000 + place for place in range(100)] for row in range(20_000)]
+
+        def __len__(self):
+            return len(self.rows)
+
+        def __getitem__(self, index):
+            return torch.tensor(self.rows[index], dtype=torch.float32)
+
+    if __name__ == "__main__":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = torch.nn.Linear(100, 10).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(Rows(), batch_size=BATCH, num_workers=1, multiprocessing_context="fork")
+        for batch in loader:
+            model(batch.to(device)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("gpu", ["none", "t4"])
+def test_the_host_is_measured(script, gpu: str, phantom: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    if gpu == "none":
+        # torch loads its libraries without a card too; the phantom answers for those that are not here.
+        monkeypatch.setenv("LD_PRELOAD", phantom)
+    document = predict(script(LOADED, batch=32), "--gpu", gpu)
+    assert (document["peak"] is None) == (gpu == "none")
+    host = document["host"]
+    assert (host["workers"], host["micro_batch"], host["start_method"]) == (1, 32, "fork")
+    found = {term["name"]: term for term in host["terms"]}
+    # Two million numbers of 32 bytes; their tables stay shared.
+    assert found["worker_copies"]["safe_bytes"] == pytest.approx(64e6, rel=0.1)
+    assert "reference counts" in found["worker_copies"]["reason"]
+    assert found["dataset"]["likely_bytes"] == pytest.approx(82e6, rel=0.1)
+    need = {(row["start_method"], row["workers"]): row["bytes"]["likely"] for row in host["by_workers"]}
+    assert need["fork", 0] < need["fork", 1] < need["fork", 4] < need["spawn", 4]
+    assert host["shm_bytes"]["likely"] == 3 * 16384
+
+
+def test_a_script_without_a_loader_has_a_host_too(script) -> None:  # noqa: ANN001
+    host = predict(script(PLAIN), "--gpu", "t4")["host"]
+    assert host["workers"] == 0
+    assert host["bytes"]["likely"] > 100e6

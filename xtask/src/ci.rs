@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     ("python types", python_types),
     ("torch on the phantom", torch_tests),
     ("faults", faults_once),
+    ("plans hold", plans_hold),
     ("allocator against torch", differential_sample),
 ];
 
@@ -326,6 +327,41 @@ fn faults_once() -> Result<()> {
         bare: false,
         json: false,
     })
+}
+
+/// A sample of what `benches/plans/plans_hold.py` does: random jobs, planned and run under real limits.
+fn plans_hold() -> Result<()> {
+    if !may_make_groups() {
+        println!("skipped: control groups cannot be made here");
+        return Ok(());
+    }
+    let environment = torch_environment()?;
+    let brimful = environment.bin().join("brimful");
+    run(environment
+        .python(&[
+            "benches/plans/plans_hold.py",
+            "--jobs",
+            "10",
+            "--at-once",
+            "2",
+        ])
+        .arg("--brimful")
+        .arg(brimful)
+        .current_dir(root()))
+}
+
+/// Whether this machine lets us set limits that kill.
+fn may_make_groups() -> bool {
+    let memory = Path::new("/sys/fs/cgroup/memory");
+    let root = if memory.is_dir() {
+        memory
+    } else {
+        Path::new("/sys/fs/cgroup")
+    };
+    let name = root.join(format!("brimful-ci-{}", std::process::id()));
+    let made = fs::create_dir(&name).is_ok();
+    let _ = fs::remove_dir(&name);
+    made
 }
 
 /// A seeded part of what `cargo xtask differential` does.

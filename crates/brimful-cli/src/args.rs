@@ -62,6 +62,23 @@ pub enum Command {
                            Ends with 0 if the training fits at least one of the cards, with 99 if it fits none."
     )]
     Predict(PredictArguments),
+    /// Find the best settings that fit here, and say why
+    #[command(
+        long_about = "Find the best settings that fit here, and say why.\n\n\
+                      Reads the job of this folder (brimful.toml), rehearses its command at a few settings, and searches \
+                      over its knobs: what does not change the result of the training freely, what does only as the job \
+                      allows, in its order of sacrifice. The safe need stays below every limit at once: host memory, \
+                      /dev/shm and the GPU. Rehearsals are kept, so that the next answer takes a moment.",
+        after_long_help = "Examples:\n  \
+                           brimful plan                          the job of this folder on this machine\n  \
+                           brimful plan --as colab-t4            on a machine that is not here\n  \
+                           brimful plan --gpu rtx-4090 --memory 32GiB\n  \
+                           brimful plan workers=2 resolution=24  with some knobs held\n  \
+                           brimful plan --mode debug --json\n  \
+                           eval \"$(brimful plan --format args)\"  start it with them\n\n\
+                           Ends with 0 if something fits, with 99 if nothing does."
+    )]
+    Plan(PlanArguments),
     /// Replay a recorded run on another card or with other allocator settings
     #[command(
         long_about = "Replay a recorded run on another card or with other allocator settings.\n\n\
@@ -80,9 +97,14 @@ pub enum Command {
         long_about = "Run a training command, watch it, and explain its death.\n\n\
                       Needs no configuration and no change of code. The command's terminal, signals, exit code and output \
                       pass through. While it runs, brimful watches its memory against the nearest limit that kills, says \
-                      when the end is coming, and keeps a record. When it dies, one sentence says why, with what proves it.",
+                      when the end is coming, and keeps a record. When it dies, one sentence says why, with what proves it.\n\n\
+                      Without a command it runs the job of this folder (brimful.toml): it plans, starts with the best \
+                      settings that fit, and when the training dies of memory all the same, it goes on a rung lower from \
+                      the newest complete checkpoint.",
         after_long_help = "Examples:\n  \
                            brimful run -- python train.py --batch-size 64\n  \
+                           brimful run                           the job of this folder: plan, run, come back\n  \
+                           brimful run --as-wanted               the same, beginning with what is wanted most\n  \
                            brimful run -- torchrun --nproc-per-node 2 train.py\n  \
                            brimful run --on-pressure checkpoint --signal USR1 -- python train.py\n  \
                            brimful run --on-pressure stop --dry-run -- python train.py\n\n\
@@ -104,6 +126,19 @@ pub enum Command {
     Explain(ExplainArguments),
     /// List the runs that are recorded
     Runs(RunsArguments),
+    /// Write a job file (brimful.toml) for a training command
+    #[command(
+        long_about = "Write a job file (brimful.toml) for a training command.\n\n\
+                      Starts your script until it looks at its arguments, and ends it there: before its data, its model and \
+                      its first step. From the options that argparse, HfArgumentParser or LightningCLI accept it writes how \
+                      the job is started, which knobs may be turned and where checkpoints are, with a comment for each. What \
+                      stands on the command line is what is wanted.",
+        after_long_help = "Examples:\n  \
+                           brimful init -- python train.py --batch-size 64\n  \
+                           brimful init --output - -- torchrun --nproc-per-node 2 train.py\n  \
+                           brimful init --force -- python main.py fit --config config.yaml"
+    )]
+    Init(InitArguments),
     /// Print a completion script for a shell
     Completions(CompletionsArguments),
 }
@@ -143,7 +178,7 @@ pub struct ProbeArguments {
 /// What `brimful predict` accepts.
 #[derive(Debug, Args)]
 pub struct PredictArguments {
-    /// Cards to answer for, such as t4,rtx-4090 or "2x a100-40gb" [default: t4,l4,a100-40gb]
+    /// Cards to answer for, such as t4,rtx-4090 or "2x a100-40gb"; none: on the processors [default: t4,l4,a100-40gb]
     #[arg(long, value_name = "CARDS")]
     pub gpu: Option<String>,
 
@@ -204,6 +239,108 @@ impl With {
             With::Save => "save",
         }
     }
+}
+
+/// Which job.
+#[derive(Debug, Default, Args)]
+pub struct JobArguments {
+    /// The job file [default: ./brimful.toml, or [tool.brimful] in ./pyproject.toml]
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+
+    /// A mode of the job, such as debug
+    #[arg(long, value_name = "NAME")]
+    pub mode: Option<String>,
+}
+
+/// How a plan rehearses.
+#[derive(Debug, Args)]
+pub struct RehearseArguments {
+    /// Rehearse again what was rehearsed before
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// Optimizer steps of each rehearsal
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub steps: u32,
+
+    /// Give a rehearsal up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    pub time_limit: u64,
+
+    /// Rehearse although this machine has an NVIDIA driver
+    #[arg(long)]
+    pub beside_driver: bool,
+
+    /// The phantom library, if not the one that came with brimful
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub phantom: Option<PathBuf>,
+}
+
+/// What `brimful plan` accepts.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub job: JobArguments,
+
+    /// Plan for a recorded machine instead of this one (see `brimful probe --list`)
+    #[arg(long = "as", value_name = "MACHINE")]
+    pub as_machine: Option<String>,
+
+    /// Plan for these cards, such as t4 or "2x a100-40gb"; none: on processors
+    #[arg(long, value_name = "CARDS")]
+    pub gpu: Option<String>,
+
+    /// Put this limit in place of the control groups', such as 16GiB
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory: Option<Bytes>,
+
+    /// Put this size in place of what is free in /dev/shm
+    #[arg(long, value_name = "SIZE")]
+    pub shm: Option<Bytes>,
+
+    /// What is left of each card, where others hold some of it
+    #[arg(long, value_name = "SIZE")]
+    pub gpu_memory: Option<Bytes>,
+
+    #[command(flatten)]
+    pub rehearse: RehearseArguments,
+
+    #[command(flatten)]
+    pub state: StateArguments,
+
+    /// Forget what earlier runs of this job have taught
+    #[arg(long)]
+    pub forget: bool,
+
+    /// Print only the settings, in this form
+    #[arg(long, value_name = "FORM", conflicts_with = "json")]
+    pub format: Option<FormatChoice>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+
+    /// Values to hold, such as workers=2 or resolution=24,16
+    #[arg(value_name = "KNOB=VALUE")]
+    pub overrides: Vec<String>,
+}
+
+/// A form of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatChoice {
+    /// The job's command line
+    Args,
+    /// Environment variables
+    Env,
+    /// Names of Hugging Face's TrainingArguments
+    Hf,
+    /// Arguments of Lightning's Trainer and of the DataLoader
+    Lightning,
+    /// A JSON object
+    Json,
+    /// Lines for a brimful.toml
+    Toml,
 }
 
 /// What `brimful replay` accepts.
@@ -288,9 +425,38 @@ pub struct RunArguments {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// The command, as you would start the training
+    #[command(flatten)]
+    pub job: JobArguments,
+
+    /// A value to hold for the job, such as workers=2
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    pub overrides: Vec<String>,
+
+    /// Begin the job with what is wanted most, without planning
+    #[arg(long)]
+    pub as_wanted: bool,
+
+    /// Begin the job from its newest complete checkpoint
+    #[arg(long)]
+    pub resume: bool,
+
+    /// Start the job so many times at the most
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub attempts: u32,
+
+    /// Plan for these cards; none: on processors [default: those of this machine]
+    #[arg(long, value_name = "CARDS")]
+    pub gpu: Option<String>,
+
+    /// Forget what earlier runs of this job have taught
+    #[arg(long)]
+    pub forget: bool,
+
+    #[command(flatten)]
+    pub rehearse: RehearseArguments,
+
+    /// The command, as you would start the training; without one the job of this folder is run
     #[arg(
-        required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "COMMAND"
@@ -365,6 +531,26 @@ pub struct RunsArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `brimful init` accepts.
+#[derive(Debug, Args)]
+pub struct InitArguments {
+    /// Where to write it; - is standard output
+    #[arg(long, value_name = "FILE", default_value = "brimful.toml")]
+    pub output: PathBuf,
+
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub time_limit: u64,
+
+    /// The command, as you would start the training
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// How bad a finding must be to fail the command.

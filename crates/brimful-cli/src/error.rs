@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use brimful::cards::UnknownCard;
+use brimful::job::JobError;
 use brimful::profiles::UnknownProfile;
 use brimful::record::RecordUnreadable;
 use brimful::units::ImplausibleLimit;
 use brimful_allocsim::settings::SettingsError;
 use brimful_allocsim::version::VersionError;
 use brimful_probe::PlatformUnsupported;
-use brimful_rehearse::{PredictionError, RehearsalError};
+use brimful_rehearse::{AcceptsError, JobFileError, PlanError, PredictionError, RehearsalError};
 use brimful_supervise::{RunError, RunNotFound};
 
 use crate::exit::ExitStatus;
@@ -32,6 +33,16 @@ pub(crate) enum CommandError {
     Version(#[from] VersionError),
     #[error("the phantom GPU (libbrimful_phantom.so) was not found; looked at {looked}")]
     NoPhantom { looked: String },
+    #[error(
+        "expected a job in this folder, found neither brimful.toml nor [tool.brimful] in pyproject.toml"
+    )]
+    NoJob,
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error("no settings of the job fit here; it was not started")]
+    NothingFits,
+    #[error("the search for settings came to no end")]
+    Endless,
     #[error(transparent)]
     Prediction(#[from] PredictionError),
     #[error("`{}` cannot be read", path.display())]
@@ -68,6 +79,14 @@ pub(crate) enum CommandError {
         #[source]
         source: RecordUnreadable,
     },
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+    #[error("`{}` is there already", path.display())]
+    FileExists { path: PathBuf },
+    #[error(transparent)]
+    Accepts(#[from] AcceptsError),
+    #[error("the drafted job file cannot be read back")]
+    Draft(#[source] JobError),
     #[error("`{program}` cannot be started")]
     NotStarted {
         program: String,
@@ -93,11 +112,15 @@ impl CommandError {
             | CommandError::Read { .. }
             | CommandError::Unreadable { .. }
             | CommandError::EmptyRecord { .. }
+            | CommandError::NoJob
+            | CommandError::Job(_)
             | CommandError::NoStateDir
             | CommandError::NoSuchRun(_)
             | CommandError::StillRunning { .. }
             | CommandError::Record { .. }
             | CommandError::NotStarted { .. }
+            | CommandError::JobFile(_)
+            | CommandError::FileExists { .. }
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
             CommandError::PlatformUnsupported(_)
             | CommandError::NoPhantom { .. }
@@ -117,7 +140,23 @@ impl CommandError {
                 ) => ExitStatus::InternalError,
                 _ => ExitStatus::BadInput,
             },
-            CommandError::Json(_) => ExitStatus::InternalError,
+            CommandError::NothingFits => ExitStatus::DoesNotFit,
+            CommandError::Accepts(error) => match error {
+                AcceptsError::Folder(_) => ExitStatus::MachineRefuses,
+                _ => ExitStatus::BadInput,
+            },
+            CommandError::Json(_) | CommandError::Draft(_) | CommandError::Endless => {
+                ExitStatus::InternalError
+            }
+        }
+    }
+
+    /// The end of a script's own output, where it may tell more.
+    pub(crate) fn script_output(&self) -> Option<&str> {
+        match self {
+            CommandError::Prediction(PredictionError::Rehearsal(error)) => error.output(),
+            CommandError::Accepts(error) => error.output(),
+            _ => None,
         }
     }
 
@@ -161,6 +200,14 @@ impl CommandError {
             CommandError::EmptyRecord { .. } => {
                 vec!["begin to record before training, with `torch.cuda.memory._record_memory_history()`".into()]
             }
+            CommandError::NoJob => vec![
+                "write one with `brimful init -- python train.py`, name one with --job FILE, or give a command: `brimful run -- python train.py`".into(),
+            ],
+            CommandError::Job(error) => error.hints(),
+            CommandError::NothingFits => vec![
+                "allow more (docs/reference/job-file.md: sacrifice), or begin all the same with --as-wanted".into(),
+            ],
+            CommandError::Endless => vec!["please report it, with the job file".into()],
             CommandError::NoStateDir => vec!["name the folder, as in `--state-dir ~/.local/state/brimful`".into()],
             CommandError::NoSuchRun(RunNotFound::None { .. }) => {
                 vec!["start one with `brimful run -- python train.py`, or give a log: `brimful explain train.log`".into()]
@@ -173,6 +220,12 @@ impl CommandError {
                 io::ErrorKind::PermissionDenied => "it may not be executed; for a script, name its interpreter: `brimful run -- python train.py`".into(),
                 _ => "try it without brimful".into(),
             }],
+            CommandError::JobFile(error) => error.hints(),
+            CommandError::FileExists { .. } => {
+                vec!["write over it with --force, or to another file with --output FILE".into()]
+            }
+            CommandError::Accepts(error) => vec![error.hint().into()],
+            CommandError::Draft(_) => vec!["please report this together with the command and what it prints for --help".into()],
             CommandError::Json(_)
             | CommandError::Run(_)
             | CommandError::Settings(_)
@@ -180,6 +233,15 @@ impl CommandError {
             | CommandError::Read { .. }
             | CommandError::Write { .. } => Vec::new(),
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
+        }
+    }
+}
+
+impl From<PlanError> for CommandError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Prediction(error) => CommandError::Prediction(error),
+            PlanError::Endless => CommandError::Endless,
         }
     }
 }

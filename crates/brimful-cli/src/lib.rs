@@ -58,10 +58,12 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Probe(arguments) => commands::probe(arguments, output),
         Command::Predict(arguments) => commands::predict(arguments, output),
+        Command::Plan(arguments) => commands::plan(arguments, output),
         Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Run(arguments) => commands::run(arguments, output),
         Command::Explain(arguments) => commands::explain(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),
+        Command::Init(arguments) => commands::init(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)
         }

@@ -10,7 +10,6 @@ use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
-use brimful_rehearse::PredictionError;
 use brimful_report::text::Page;
 use clap::ColorChoice;
 
@@ -124,11 +123,10 @@ impl Output {
 
 /// Tells what went wrong and what to do next, on standard error.
 pub(crate) fn complain(error: &CommandError) {
-    if let CommandError::Prediction(PredictionError::Rehearsal(error)) = error
-        && let Some(text) = error
-            .output()
-            .map(str::trim_end)
-            .filter(|text| !text.is_empty())
+    if let Some(text) = error
+        .script_output()
+        .map(str::trim_end)
+        .filter(|text| !text.is_empty())
     {
         eprintln!("the end of the script's own output:");
         let lines: Vec<&str> = text.lines().collect();

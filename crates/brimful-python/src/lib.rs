@@ -5,6 +5,7 @@
 
 mod border;
 mod machine;
+mod plan;
 mod predict;
 
 use pyo3::pymodule;
@@ -14,6 +15,8 @@ use pyo3::pymodule;
 mod _native {
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_text};
+    #[pymodule_export]
+    use crate::plan::plan;
     #[pymodule_export]
     use crate::predict::predict;
 

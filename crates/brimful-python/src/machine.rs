@@ -3,7 +3,7 @@
 use brimful::machine::{Machine, PythonVersion};
 use brimful::units::Bytes;
 use brimful::{cards, profiles};
-use brimful_probe::{PythonHint, Surroundings, current_environment};
+use brimful_probe::{Environment, PythonHint, Surroundings, current_environment};
 use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
@@ -27,29 +27,44 @@ pub(crate) fn probe(
     // Read while Python's lock is held: another thread may be setting a variable.
     let env = current_environment();
     call(py, move || {
-        let limit = memory.as_deref().map(str::parse::<Bytes>).transpose()?;
-        let limit = limit.map(Bytes::as_memory_limit).transpose()?;
-        let cards = gpu.as_deref().map(cards::find_all).transpose()?;
-        let mut machine = match as_machine {
-            Some(name) => profiles::find(&name)?.machine(),
-            None => brimful_probe::probe(&Surroundings::live(
-                env,
-                PythonHint {
-                    executable,
-                    import_folders,
-                    version: Some(PythonVersion::new(version.0, version.1)),
-                    ..PythonHint::default()
-                },
-            )?),
+        let hint = PythonHint {
+            executable,
+            import_folders,
+            version: Some(PythonVersion::new(version.0, version.1)),
+            ..PythonHint::default()
         };
-        if let Some(cards) = cards {
-            machine = machine.with_cards(&cards);
-        }
-        if let Some(limit) = limit {
-            machine = machine.with_memory(limit);
-        }
-        forms(&machine)
+        forms(&described(
+            as_machine.as_deref(),
+            gpu.as_deref(),
+            memory.as_deref(),
+            env,
+            hint,
+        )?)
     })
+}
+
+/// This machine or a recorded one, with what was put in place of its own.
+pub(crate) fn described(
+    as_machine: Option<&str>,
+    gpu: Option<&str>,
+    memory: Option<&str>,
+    env: Environment,
+    hint: PythonHint,
+) -> Result<Machine, Failure> {
+    let limit = memory.map(str::parse::<Bytes>).transpose()?;
+    let limit = limit.map(Bytes::as_memory_limit).transpose()?;
+    let cards = gpu.map(cards::find_all).transpose()?;
+    let mut machine = match as_machine {
+        Some(name) => profiles::find(name)?.machine(),
+        None => brimful_probe::probe(&Surroundings::live(env, hint)?),
+    };
+    if let Some(cards) = cards {
+        machine = machine.with_cards(&cards);
+    }
+    if let Some(limit) = limit {
+        machine = machine.with_memory(limit);
+    }
+    Ok(machine)
 }
 
 fn forms(machine: &Machine) -> Result<(String, String, String), Failure> {

@@ -84,6 +84,11 @@ pub(crate) fn predict(
                 .iter()
                 .map(|card| (card.name.to_owned(), card.reason.clone()))
                 .collect(),
+            steps: predicted
+                .processes
+                .first()
+                .map_or(0, |process| process.facts.steps),
+            host: predicted.host,
         };
         let footprints = &predicted.footprints;
         let internal = |error: &dyn std::error::Error| Failure::Internal {

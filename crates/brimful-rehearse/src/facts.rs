@@ -1,11 +1,14 @@
 //! What the hook writes about one process.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::host::HostReport;
 
 /// One process that used the GPU. Unknown fields are ignored; the hook and this file travel together.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// `steps`: stopped after the asked steps; `end`: the script ended by itself.
     pub reason: String,
@@ -42,10 +45,16 @@ pub struct Facts {
     pub peak_reserved_bytes: u64,
     #[serde(default)]
     pub ooms: u64,
+    /// Memory of the host; nothing where the hook could not measure it.
+    #[serde(default)]
+    pub host: Option<HostReport>,
+    /// Python files of the script itself.
+    #[serde(default)]
+    pub sources: Vec<PathBuf>,
 }
 
 /// What the phantom saw.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PhantomReport {
     pub unknown_entry_points: Vec<String>,
@@ -56,7 +65,7 @@ pub struct PhantomReport {
 }
 
 /// Communicators of one size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Communicators {
     pub ranks: u32,
     pub count: u32,

@@ -3,16 +3,27 @@
 //! Starts processes and writes into a temporary folder, nothing else. What the trace means is decided in `brimful`.
 //!
 //! Read first: [`predict`], a prediction from end to end; [`rehearse`], one run of the script; [`stage::Stage`], how the
-//! phantom stands in for NVIDIA's libraries.
+//! phantom stands in for NVIDIA's libraries; [`plan`], rehearsals until settings are found; [`accepts()`], what a script
+//! takes on its command line.
 
 pub mod facts;
+pub mod job_file;
 pub mod stage;
 
+mod accepts;
 mod cudnn;
+mod host;
+mod planning;
 mod prediction;
 mod run;
 mod workload;
 
-pub use prediction::{FailedCard, Prediction, PredictionError, Question, USUAL_CARDS, predict};
+pub use accepts::{Accepted, AcceptsError, accepts};
+pub use host::{HostReport, host_facts, pace};
+pub use job_file::JobFileError;
+pub use planning::{Answer, Cache, PlanError, PlanQuestion, Planned, Told, Used, plan};
+pub use prediction::{
+    FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
+};
 pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, Variant, rehearse};
 pub use workload::{phantom_devices, workload};

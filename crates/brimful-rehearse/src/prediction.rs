@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brimful::cards::{self, Card, UnknownCard};
+use brimful::plan::Pace;
+use brimful::predict::host::HostFacts;
 use brimful::predict::{Footprint, Target, context, footprint};
 use brimful_allocsim::settings::{Settings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 
+use crate::host::{host_facts, pace};
 use crate::run::{Asked, Progress, RehearsalError, Rehearsed, rehearse};
 use crate::workload::{phantom_devices, workload};
 
@@ -18,7 +21,7 @@ use crate::workload::{phantom_devices, workload};
 #[derive(Clone, Debug)]
 pub struct Question {
     pub command: Vec<OsString>,
-    /// Cards with commas between them: `t4,2x a100-40gb`.
+    /// Cards with commas between them: `t4,2x a100-40gb`; or [`NO_CARD`].
     pub gpu: String,
     pub steps: u32,
     /// Of `eval` and `save`.
@@ -42,6 +45,13 @@ pub struct Prediction {
     pub seconds: f64,
     /// The trace of the first card's fullest process.
     pub trace: Trace,
+    /// For each of `footprints` the process that it is of; without a card the first process.
+    pub processes: Vec<Rehearsed>,
+    /// Memory of the host; nothing where it could not be measured.
+    pub host: Option<HostFacts>,
+    pub pace: Option<Pace>,
+    /// Python files of the script itself, from outside of installed packages and the standard library.
+    pub sources: Vec<PathBuf>,
 }
 
 /// A card on which the script did not run.
@@ -73,6 +83,9 @@ pub enum PredictionError {
     TooMany { count: usize },
 }
 
+/// In place of a card: the script trains on the processors, and only the host is measured.
+pub const NO_CARD: &str = "none";
+
 /// What most people can get.
 pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
 
@@ -92,6 +105,9 @@ pub fn predict(
     mut look: impl FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Prediction, PredictionError> {
     let start = Instant::now();
+    if question.gpu.trim() == NO_CARD {
+        return on_processors(question, &mut look, start);
+    }
     let wanted = wanted(&question.gpu)?;
     if let Some(conf) = &question.alloc_conf {
         // Which release will read it is known later; what no release accepts is told now.
@@ -119,12 +135,12 @@ pub fn predict(
     }
     let mut footprints = Vec::new();
     let mut failed = Vec::new();
-    let mut first: Option<&Rehearsed> = None;
+    let mut processes = Vec::new();
     for (wanted, variant) in wanted.iter().zip(&variants) {
         match fullest(question, wanted.card, &variant.processes)? {
             Some((found, process)) => {
                 footprints.push(found);
-                first = first.or(Some(process));
+                processes.push(process.clone());
             }
             None => failed.push(FailedCard {
                 name: wanted.card.name,
@@ -132,14 +148,49 @@ pub fn predict(
             }),
         }
     }
-    let first = first.ok_or(PredictionError::NoFigures)?;
-    Ok(Prediction {
+    let seconds = start.elapsed().as_secs_f64();
+    answer(processes, seconds).map(|answer| Prediction {
         footprints,
         failed,
+        ..answer
+    })
+}
+
+/// A rehearsal without any card: no footprints, only the host.
+fn on_processors(
+    question: &Question,
+    look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
+    start: Instant,
+) -> Result<Prediction, PredictionError> {
+    let asked = Asked {
+        processors: true,
+        variants: vec![Vec::new()],
+        ..asked(question, &[])
+    };
+    let rehearsal = rehearse(&asked, look)?;
+    let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
+    // The launcher of several processes has no loader of its own.
+    let mut processes: Vec<Rehearsed> = processes.collect();
+    processes.sort_by_key(|process| (process.facts.steps == 0, process.facts.rank));
+    processes.truncate(1);
+    answer(processes, start.elapsed().as_secs_f64())
+}
+
+/// What is said besides the footprints.
+fn answer(processes: Vec<Rehearsed>, seconds: f64) -> Result<Prediction, PredictionError> {
+    let first = processes.first().ok_or(PredictionError::NoFigures)?;
+    let report = first.facts.host.as_ref();
+    Ok(Prediction {
+        footprints: Vec::new(),
+        failed: Vec::new(),
         torch: first.facts.torch.clone(),
         world_size: first.facts.world_size,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds,
         trace: first.trace.clone(),
+        host: report.and_then(host_facts),
+        pace: report.and_then(pace),
+        sources: first.facts.sources.clone(),
+        processes,
     })
 }
 
@@ -180,6 +231,7 @@ fn asked(question: &Question, wanted: &[Wanted]) -> Asked {
     Asked {
         command: question.command.clone(),
         phantom: question.phantom.clone(),
+        processors: false,
         variants: wanted.iter().map(tries).collect(),
         steps: question.steps,
         with: question.with.clone(),

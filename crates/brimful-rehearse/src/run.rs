@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use brimful::explain::{Evidence, explain};
 use brimful::units::Bytes;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::snapshot::{self, SnapshotError};
@@ -21,6 +22,8 @@ use crate::stage::Stage;
 const LOOK: Duration = Duration::from_millis(15);
 /// The last of the script's output that is kept for a message.
 const TAIL: u64 = 16 << 10;
+/// How early the kernel picks a rehearsal when memory runs out: 1000 is first.
+const OOM_SCORE_ADJ: &str = "800";
 /// More than any snapshot of a rehearsal.
 const LARGEST_RESULT: u64 = 2 << 30;
 
@@ -30,6 +33,8 @@ pub struct Asked {
     pub command: Vec<OsString>,
     /// `libbrimful_phantom.so`.
     pub phantom: PathBuf,
+    /// On the processors, without any card; `variants` then has one that is empty.
+    pub processors: bool,
     /// For each card to rehearse on, descriptions for the phantom that are tried in turn until the script does not die
     /// of memory.
     pub variants: Vec<Vec<String>>,
@@ -188,6 +193,28 @@ pub enum RehearsalError {
 }
 
 impl RehearsalError {
+    /// The script's last words, where it ran out of host memory before its first steps.
+    ///
+    /// A card never runs out in a rehearsal: the last try has endless room.
+    pub fn died_of_memory(&self) -> Option<String> {
+        let RehearsalError::Died { status, output } = self else {
+            return None;
+        };
+        let evidence = Evidence {
+            text: output.clone(),
+            ..Evidence::default()
+        };
+        let killed = status.contains("signal: 9");
+        let said = explain(&evidence);
+        (killed || said.cause.is_memory()).then(|| {
+            if said.cause.is_memory() {
+                said.summary
+            } else {
+                format!("it ended with {status}, as when the kernel kills for want of memory")
+            }
+        })
+    }
+
     /// What to do next.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -243,11 +270,16 @@ pub fn rehearse(
     mut look: impl FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Rehearsal, RehearsalError> {
     let start = Instant::now();
-    File::open(&asked.phantom).map_err(|source| RehearsalError::Phantom {
-        path: asked.phantom.clone(),
-        source,
-    })?;
-    let stage = Stage::new(&asked.phantom).map_err(RehearsalError::Stage)?;
+    let stage = if asked.processors {
+        Stage::without_card()
+    } else {
+        File::open(&asked.phantom).map_err(|source| RehearsalError::Phantom {
+            path: asked.phantom.clone(),
+            source,
+        })?;
+        Stage::new(&asked.phantom)
+    };
+    let stage = stage.map_err(RehearsalError::Stage)?;
     let output = asked
         .output
         .clone()
@@ -367,7 +399,7 @@ impl Ended {
 
 /// What each card's processes wrote. A card on which the script died before its first step has none.
 fn sort_out(asked: &Asked, ended: &Ended, results: &Path) -> Result<Vec<Variant>, RehearsalError> {
-    let processes = read_results(results)?;
+    let processes = read_results(results, asked.processors)?;
     let mut variants: Vec<Variant> = asked.variants.iter().map(|_| Variant::default()).collect();
     for process in processes {
         let variant = process.facts.variant.unwrap_or(0);
@@ -398,16 +430,24 @@ fn sort_out(asked: &Asked, ended: &Ended, results: &Path) -> Result<Vec<Variant>
 }
 
 /// A child with all that it starts: nothing of it outlives us.
-struct Group {
-    process: Child,
+pub(crate) struct Group {
+    pub(crate) process: Child,
     /// In the environment of every process of this rehearsal, and of no other.
     mark: Vec<u8>,
     ended: bool,
 }
 
 impl Group {
+    pub(crate) fn new(process: Child, mark: Vec<u8>) -> Group {
+        Group {
+            process,
+            mark,
+            ended: false,
+        }
+    }
+
     /// Ends the process group, and what has left it: a launcher's workers have sessions of their own.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -468,18 +508,24 @@ fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, Rehearsal
     let program = asked.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
     command.args(asked.command.iter().skip(1));
-    stage.apply_hook(&mut command);
+    if asked.processors {
+        stage.apply_hook_without_card(&mut command);
+    } else {
+        stage.apply_hook(&mut command);
+    }
     let first_device = asked
         .variants
         .first()
         .and_then(|tries| tries.last())
         .map_or("", String::as_str);
+    let variants = if asked.processors {
+        "[]".to_owned()
+    } else {
+        serde_json::to_string(&asked.variants).unwrap_or_default()
+    };
     command
         .env("BRIMFUL_PHANTOM_DEVICES", first_device)
-        .env(
-            "BRIMFUL_REHEARSAL_VARIANTS",
-            serde_json::to_string(&asked.variants).unwrap_or_default(),
-        )
+        .env("BRIMFUL_REHEARSAL_VARIANTS", variants)
         .env("BRIMFUL_REHEARSAL_STEPS", asked.steps.to_string())
         .env("BRIMFUL_REHEARSAL_WITH", asked.with.join(","))
         // Some scripts stop and ask, others log to a service.
@@ -508,13 +554,11 @@ fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, Rehearsal
         program: program.to_string_lossy().into_owned(),
         source,
     })?;
+    // Should memory run out, the kernel takes the rehearsal before anything of value.
+    let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE_ADJ);
     let mut mark = b"BRIMFUL_REHEARSAL=".to_vec();
     mark.extend_from_slice(stage.results().as_os_str().as_encoded_bytes());
-    Ok(Group {
-        process: child,
-        mark,
-        ended: false,
-    })
+    Ok(Group::new(child, mark))
 }
 
 /// Lines that several processes append.
@@ -554,7 +598,8 @@ impl ProgressFile {
     }
 }
 
-fn tail(path: &Path) -> String {
+/// The end of a file.
+pub(crate) fn tail(path: &Path) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -566,7 +611,7 @@ fn tail(path: &Path) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-fn read_results(folder: &Path) -> Result<Vec<Rehearsed>, RehearsalError> {
+fn read_results(folder: &Path, processors: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
     let unreadable = |what: &dyn std::fmt::Display| RehearsalError::Result {
         what: what.to_string(),
     };
@@ -579,11 +624,14 @@ fn read_results(folder: &Path) -> Result<Vec<Rehearsed>, RehearsalError> {
         let facts = bounded(&path).map_err(|error| unreadable(&error))?;
         let facts: Facts = serde_json::from_slice(&facts).map_err(|error| unreadable(&error))?;
         let snapshot = path.with_extension("snapshot");
-        if !snapshot.exists() {
+        let trace = if snapshot.exists() {
+            let bytes = bounded(&snapshot).map_err(|error| unreadable(&error))?;
+            trace_of(&bytes, &facts)?
+        } else if processors {
+            Trace::default()
+        } else {
             continue;
-        }
-        let bytes = bounded(&snapshot).map_err(|error| unreadable(&error))?;
-        let trace = trace_of(&bytes, &facts)?;
+        };
         processes.push(Rehearsed {
             facts,
             trace,
@@ -638,6 +686,7 @@ mod tests {
         Asked {
             command: Vec::new(),
             phantom: PathBuf::new(),
+            processors: false,
             variants: vec![Vec::new()],
             steps: 3,
             with: Vec::new(),

@@ -21,6 +21,10 @@ const LIBRARY: &str = "libbrimful_phantom.so";
 const HOOK: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
     (
+        "brimful_accepts.py",
+        include_str!("hook/brimful_accepts.py"),
+    ),
+    (
         "brimful_attention.py",
         include_str!("hook/brimful_attention.py"),
     ),
@@ -33,6 +37,10 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_branches.py"),
     ),
     ("brimful_common.py", include_str!("hook/brimful_common.py")),
+    (
+        "brimful_composition.py",
+        include_str!("hook/brimful_composition.py"),
+    ),
     ("brimful_fake.py", include_str!("hook/brimful_fake.py")),
     (
         "brimful_fake_cuda.py",
@@ -43,9 +51,14 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_fallback.py"),
     ),
     ("brimful_guard.py", include_str!("hook/brimful_guard.py")),
+    ("brimful_host.py", include_str!("hook/brimful_host.py")),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
     ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
+    (
+        "brimful_processors.py",
+        include_str!("hook/brimful_processors.py"),
+    ),
     ("brimful_reduce.py", include_str!("hook/brimful_reduce.py")),
     (
         "brimful_rehearsal.py",
@@ -66,19 +79,21 @@ pub struct Stage {
 impl Stage {
     /// Prepares the folder for the library at `phantom`.
     pub fn new(phantom: &Path) -> io::Result<Stage> {
-        let folder = temporary_folder()?;
-        let libraries = folder.path().join("libraries");
+        let stage = Stage::without_card()?;
+        let libraries = stage.libraries();
         std::fs::create_dir(&libraries)?;
         // A copy: the links must lie beside it, and the folder of the original may be read-only.
         std::fs::copy(phantom, libraries.join(LIBRARY))?;
         for name in names() {
             link(Path::new(LIBRARY), &libraries.join(name))?;
         }
-        let hook = folder.path().join("hook");
-        std::fs::create_dir(&hook)?;
-        for (name, text) in HOOK {
-            std::fs::write(hook.join(name), text)?;
-        }
+        Ok(stage)
+    }
+
+    /// Prepares the folder for a script that trains on the processors.
+    pub fn without_card() -> io::Result<Stage> {
+        let folder = temporary_folder()?;
+        write_hook(&folder.path().join("hook"))?;
         std::fs::create_dir(folder.path().join("results"))?;
         Ok(Stage { folder })
     }
@@ -118,11 +133,32 @@ impl Stage {
     /// Puts a command on the stage and watches its optimizer steps.
     pub fn apply_hook(&self, command: &mut Command) {
         self.apply(command);
+        self.put_hook(command);
+    }
+
+    /// Watches the optimizer steps of a command that sees no card.
+    pub fn apply_hook_without_card(&self, command: &mut Command) {
+        self.put_hook(command);
+        command
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .env("BRIMFUL_REHEARSAL_PROCESSORS", "1");
+    }
+
+    fn put_hook(&self, command: &mut Command) {
         let hook = self.folder.path().join("hook");
         command
             .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
             .env("BRIMFUL_REHEARSAL", self.results());
     }
+}
+
+/// Makes a folder with the Python that runs inside of the script.
+pub(crate) fn write_hook(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir(folder)?;
+    for (name, text) in HOOK {
+        std::fs::write(folder.join(name), text)?;
+    }
+    Ok(())
 }
 
 /// LD_PRELOAD is cut at blanks and colons, so the folder's path may have neither.
@@ -164,7 +200,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// `first` in front of what the variable holds already.
-fn before(first: &OsStr, variable: &str) -> OsString {
+pub(crate) fn before(first: &OsStr, variable: &str) -> OsString {
     let mut all = first.to_owned();
     if let Some(own) = std::env::var_os(variable).filter(|own| !own.is_empty()) {
         all.push(":");

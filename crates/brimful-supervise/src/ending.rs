@@ -4,16 +4,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use brimful::explain::Verdict;
+use brimful::plan::Observed;
 use brimful::record::{Attempt, EndLine, Line, Outcome, OwnCost, Record, VerdictLine};
+use brimful::watch::Sample;
 use brimful_probe::Processes;
 use rustix::process::{Pid, WaitOptions};
 
 use crate::explained::explain_record;
 use crate::hook::Staged;
 use crate::keeper::Keeper;
-use crate::run::{Notice, RunEnd, end_line};
+use crate::ladder::AttemptEnd;
+use crate::run::Notice;
 use crate::running::{Ended, Running};
-use crate::state::StoredRun;
+use crate::signals;
+use crate::start::end_line;
 use crate::streams::Direct;
 use crate::tail;
 
@@ -21,15 +25,23 @@ use crate::tail;
 const LEFT_BEHIND_GRACE: Duration = Duration::from_millis(500);
 /// For what is still on its way through the streams once every process has ended.
 const DRAIN: Duration = Duration::from_secs(2);
+/// What shells and launchers end with after Ctrl-C. Where the training has the terminal, brimful does not hear of it.
+const BY_CTRL_C: i32 = 130;
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) end: AttemptEnd,
+    pub(crate) last: Option<Sample>,
+    /// The user asked for it, whatever it died of then.
+    pub(crate) by_user: bool,
+    /// No process of it is left.
+    pub(crate) all_gone: bool,
+}
 
 impl Running<'_> {
-    /// Ends what is left, closes the record, and says how it ended.
-    pub(crate) fn finish(
-        mut self,
-        direct: Vec<Direct>,
-        mut hook: Option<Staged>,
-        stored: Option<StoredRun>,
-    ) -> RunEnd {
+    /// Ends what is left, closes the record of this attempt, and says how it ended.
+    pub(crate) fn finish(mut self, direct: Vec<Direct>, mut hook: Option<Staged>) -> Finished {
         self.control.take_back(self.pid);
         let at_ms = self.sampler.at_ms();
         // Before anything is cleaned up: the figures at the end.
@@ -40,6 +52,7 @@ impl Running<'_> {
         let n_left_behind = self.contained.end(&processes, LEFT_BEHIND_GRACE, || {
             while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         });
+        let all_gone = n_left_behind == 0 || self.contained.processes(&processes).is_empty();
         if let Some(relay) = &mut self.relay {
             relay.finish(DRAIN);
         }
@@ -83,7 +96,7 @@ impl Running<'_> {
         if let Some(hook) = hook {
             hook.remove();
         }
-        let verdict = self.verdict(&end, stored.as_ref());
+        let (verdict, observed) = self.explained(&end);
         self.recorder.write(&Line::Verdict(VerdictLine {
             at_ms,
             verdict: verdict.clone(),
@@ -98,22 +111,34 @@ impl Running<'_> {
         {
             self.audience.print(&line);
         }
-        RunEnd {
-            outcome,
-            peaks: end.peaks,
+        let by_user = self.forwarded.is_some_and(signals::ends)
+            || matches!(outcome, Outcome::StoppedByUser { .. })
+            || matches!(self.ended, Some(Ended::Exited(BY_CTRL_C)));
+        Finished {
+            end: AttemptEnd {
+                number: self.line.number,
+                settings: self.line.settings.clone(),
+                outcome,
+                verdict,
+                peaks: end.peaks,
+                limit: self.line.limit,
+                wall_ms: at_ms,
+                observed,
+                exit_code,
+            },
             last: end.last,
-            verdict,
-            run: stored,
-            exit_code,
+            by_user,
+            all_gone,
         }
     }
 
     /// From the record where there is one, so that what is said now is what `brimful explain` says later.
-    fn verdict(&self, end: &EndLine, stored: Option<&StoredRun>) -> Verdict {
-        let record = stored
+    fn explained(&self, end: &EndLine) -> (Verdict, Observed) {
+        let record = self
+            .stored
             .and_then(|run| run.read().ok())
             .filter(Record::has_end);
-        let folder = stored.map(|run| run.folder.as_path());
+        let folder = self.stored.map(|run| run.folder.as_path());
         let record = record.unwrap_or_else(|| {
             let outputs = self
                 .relay
@@ -121,6 +146,7 @@ impl Running<'_> {
                 .map_or_else(Vec::new, |relay| relay.tails(end.at_ms));
             let mut record = Record::default();
             record.attempts.push(Attempt {
+                start: self.line.clone(),
                 end: Some(end.clone()),
                 output: outputs,
                 ..Attempt::default()
@@ -128,7 +154,10 @@ impl Running<'_> {
             record
         });
         let explained = catch_unwind(AssertUnwindSafe(|| explain_record(&record, folder)));
-        explained.unwrap_or_else(|_| Verdict::cannot_tell())
+        (
+            explained.unwrap_or_else(|_| Verdict::cannot_tell()),
+            record.last_attempt().map(Observed::of).unwrap_or_default(),
+        )
     }
 
     fn outcome(&self) -> Outcome {
@@ -145,12 +174,6 @@ impl Running<'_> {
                 signal,
             };
         }
-        let ends = |signal: i32| {
-            !matches!(
-                signal,
-                signal_hook::consts::SIGUSR1 | signal_hook::consts::SIGUSR2
-            )
-        };
         match self.ended {
             Some(Ended::Exited(0)) => Outcome::Finished,
             _ if signal == Some(signal_hook::consts::SIGINT) => Outcome::StoppedByUser {
@@ -160,7 +183,7 @@ impl Running<'_> {
             Some(Ended::Signaled(signal)) if self.forwarded != Some(signal) => {
                 Outcome::Killed { signal }
             }
-            Some(Ended::Exited(code)) if !self.forwarded.is_some_and(ends) => {
+            Some(Ended::Exited(code)) if !self.forwarded.is_some_and(signals::ends) => {
                 Outcome::Failed { code }
             }
             Some(_) => Outcome::StoppedByUser {

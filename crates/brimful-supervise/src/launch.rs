@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Pid;
 
+use crate::terminal::Offer;
+
 /// What to start, and how.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
@@ -19,12 +21,15 @@ pub(crate) struct Launch<'a> {
     pub(crate) own_group: bool,
     /// The control group to join, by its `cgroup.procs`.
     pub(crate) door: Option<File>,
+    /// The terminal to take.
+    pub(crate) terminal: Option<Offer>,
 }
 
 /// Starts it. Its end is reaped by the caller, not through the value that the standard library has for it.
 #[expect(
     unsafe_code,
-    reason = "joining the control group between fork and exec is the only way in which nothing runs outside of it"
+    reason = "joining the control group between fork and exec is the only way in which nothing runs outside of it; the \
+              same for the terminal"
 )]
 pub(crate) fn launch(launch: Launch<'_>) -> io::Result<Pid> {
     let (program, arguments) = launch
@@ -40,12 +45,19 @@ pub(crate) fn launch(launch: Launch<'_>) -> io::Result<Pid> {
     if launch.own_group {
         command.process_group(0);
     }
-    if let Some(door) = launch.door {
-        // SAFETY: between fork and exec only a write to an open descriptor is made, which may be done there. A failure
-        // leaves the training outside of the group, which the supervisor notices and tells.
+    let (door, terminal) = (launch.door, launch.terminal);
+    if door.is_some() || terminal.is_some() {
+        // SAFETY: between fork and exec only system calls are made that may be made there: a write to an open
+        // descriptor, and what the terminal needs. A failure leaves the training outside of the group, which the
+        // supervisor notices and tells, or without the terminal, which it is then handed from outside.
         unsafe {
             command.pre_exec(move || {
-                let _ = rustix::io::write(&door, b"0");
+                if let Some(door) = &door {
+                    let _ = rustix::io::write(door, b"0");
+                }
+                if let Some(terminal) = &terminal {
+                    terminal.take();
+                }
                 Ok(())
             });
         }

@@ -6,8 +6,9 @@
 //! A supervisor must never make things worse. What it cannot do becomes a gap that is told once; a bug in the watch ends
 //! the watch, not the training; and when brimful itself is killed, a second process keeps the streams open.
 //!
-//! Read first: [`run()`] and [`RunSettings`]; then `streams.rs` and `terminal.rs` for what passes through.
+//! Read first: [`run()`] and [`RunSettings`], [`run_attempts`] and [`Ladder`] for a run that comes back; then `streams.rs` and `terminal.rs` for what passes through.
 
+pub mod checkpoints;
 pub mod gauge;
 pub mod hook;
 pub mod keeper;
@@ -16,7 +17,9 @@ pub mod roles;
 mod contain;
 mod ending;
 mod explained;
+mod history;
 mod kernel_log;
+mod ladder;
 mod launch;
 mod metrics;
 mod recorder;
@@ -26,6 +29,7 @@ mod running;
 mod sampler;
 mod scope;
 mod signals;
+mod start;
 mod state;
 mod status_line;
 mod streams;
@@ -33,5 +37,7 @@ mod tail;
 mod terminal;
 
 pub use explained::explain_record;
-pub use run::{Audience, Notice, RunEnd, RunError, RunSettings, run};
+pub use history::job_key;
+pub use ladder::{AttemptEnd, Ladder, NextAttempt};
+pub use run::{Audience, Notice, RunEnd, RunError, RunSettings, run, run_attempts};
 pub use state::{RunNotFound, StateDir, StoredRun};

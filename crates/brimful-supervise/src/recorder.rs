@@ -23,6 +23,8 @@ pub(crate) struct Recorder {
     file: Option<File>,
     size: u64,
     shorten_at: u64,
+    /// The number of the newest attempt.
+    attempt: u32,
     /// The last write stopped in the middle of a line.
     broken: bool,
     problem: Option<String>,
@@ -38,6 +40,7 @@ impl Recorder {
             file: None,
             size: 0,
             shorten_at: SHORTEN_AT,
+            attempt: 0,
             broken: false,
             problem: None,
             problem_told: false,
@@ -56,6 +59,7 @@ impl Recorder {
             file: None,
             size: 0,
             shorten_at: SHORTEN_AT,
+            attempt: 0,
             broken: false,
             problem: None,
             problem_told: false,
@@ -65,6 +69,9 @@ impl Recorder {
     /// Adds one line, in one write: whoever is killed, only that line can be lost.
     pub(crate) fn write(&mut self, line: &Line) {
         let Some(file) = &mut self.file else { return };
+        if let Line::Attempt(start) = line {
+            self.attempt = start.number;
+        }
         if self.size >= MOST_BYTES && matches!(line, Line::Sample(_)) {
             return;
         }
@@ -118,7 +125,7 @@ impl Recorder {
     fn write_shorter(&mut self, new_path: &Path, old_before_ms: u64) -> io::Result<()> {
         let old = BufReader::new(File::open(&self.path)?);
         let mut new = BufWriter::new(open(new_path, true)?);
-        let mut merger = Merger::new(old_before_ms);
+        let mut merger = Merger::new(old_before_ms, self.attempt);
         let mut failed = Ok(());
         for line in bounded_lines(old) {
             let Ok(line) = serde_json::from_slice::<Line>(&line?) else {

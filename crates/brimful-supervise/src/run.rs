@@ -1,36 +1,28 @@
-//! One run: what to run, what is said about it, and its start. `running.rs` goes on from there, `ending.rs` ends it.
+//! One run: what to run, what is said about it, and its attempts one after the other.
+//!
+//! `start.rs` starts an attempt, `running.rs` goes on from there, `ending.rs` ends it.
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::explain::Verdict;
-use brimful::fact::Fact;
-use brimful::record::{
-    ActionLine, AttemptLine, EndLine, GapLine, KernelCounts, Line, Outcome, OwnCost, Peaks, Record,
-    RunLine, SCHEMA_VERSION, Stream,
-};
-use brimful::units::Bytes;
-use brimful::watch::{Alarm, Sample, Watch, WatchRules, WatchState};
-use brimful_probe::{GpuMeter, Meter};
-use rustix::process::{Pid, Resource};
-use rustix::time::{ClockId, clock_gettime};
+use brimful::record::{ActionLine, GapLine, Line, Outcome, Peaks, Record, RunLine, SCHEMA_VERSION};
+use brimful::watch::{Alarm, Sample, WatchRules, WatchState};
 
-use crate::contain::{Containment, NoGroup};
-use crate::hook::Staged;
-use crate::keeper::Keeper;
-use crate::launch::{Launch, launch};
+use crate::ending::Finished;
+use crate::ladder::{AttemptEnd, Ladder, NextAttempt};
 use crate::recorder::Recorder;
-use crate::relay::Relay;
-use crate::running::Running;
-use crate::sampler::Sampler;
-use crate::scope::{self, Scope};
-use crate::signals;
+use crate::signals::{self, Arrived};
+use crate::start::start;
 use crate::state::{StateDir, StoredRun, place_of};
-use crate::streams::Streams;
-use crate::terminal::{self, Control};
+use crate::terminal;
+
+/// Whatever a ladder says. The plan's own bound is lower.
+const MOST_ATTEMPTS: u32 = 100;
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -66,6 +58,18 @@ pub enum Notice<'a> {
     Gap(&'a str),
     Alarm(&'a Alarm),
     Action(&'a ActionLine),
+    /// An attempt has died and the next one begins.
+    ComingBack {
+        ended: &'a AttemptEnd,
+        next: &'a NextAttempt,
+        /// The next one's number, and of how many where that is known.
+        number: u32,
+        of: Option<u32>,
+    },
+    /// The last attempt died of memory, and there is nothing further to try.
+    LadderAtItsEnd {
+        ended: &'a AttemptEnd,
+    },
 }
 
 /// Who makes sentences of it. The supervisor prints nothing by itself.
@@ -78,7 +82,7 @@ pub trait Audience {
     fn print(&mut self, line: &str);
 }
 
-/// How a run ended.
+/// How a run ended: as its last attempt.
 #[derive(Clone, Debug)]
 pub struct RunEnd {
     pub outcome: Outcome,
@@ -88,6 +92,8 @@ pub struct RunEnd {
     pub run: Option<StoredRun>,
     /// The training's own, or 128 and the signal.
     pub exit_code: u8,
+    /// All of them, oldest first.
+    pub attempts: Vec<AttemptEnd>,
 }
 
 /// The training could not be started.
@@ -105,213 +111,222 @@ pub enum RunError {
 
 /// Runs a command, watches it, and says how it ended.
 pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd, RunError> {
+    run_all(settings, audience, None)
+}
+
+/// The same with a ladder: where an attempt dies and the ladder has a next one, it is started, in the same run.
+///
+/// Everything of an attempt is gone before the next one starts, all ranks of a launcher too. What the user ends stays
+/// ended. Whatever fails between two attempts, the exit code is that of the last one.
+pub fn run_attempts(
+    settings: &RunSettings,
+    audience: &mut dyn Audience,
+    ladder: &mut dyn Ladder,
+) -> Result<RunEnd, RunError> {
+    run_all(settings, audience, Some(ladder))
+}
+
+/// What all attempts of a run have in common.
+pub(crate) struct Run<'a> {
+    pub(crate) settings: &'a RunSettings,
+    pub(crate) audience: &'a mut dyn Audience,
+    pub(crate) recorder: Recorder,
+    pub(crate) stored: Option<StoredRun>,
+    pub(crate) id: String,
+    pub(crate) events: Receiver<Arrived>,
+    /// Gaps that were told: the next attempt has most of them too.
+    told: Vec<String>,
+}
+
+fn run_all(
+    settings: &RunSettings,
+    audience: &mut dyn Audience,
+    ladder: Option<&mut dyn Ladder>,
+) -> Result<RunEnd, RunError> {
     terminal::hold_off_terminal_stops();
-    let started = Instant::now();
     let mut gaps: Vec<String> = Vec::new();
     let place = std::env::current_dir()
         .map(|folder| place_of(&folder))
         .unwrap_or_default();
     let stored = open_record(settings, &mut gaps);
-    let mut recorder = match &stored {
+    let recorder = match &stored {
         Some(run) => Recorder::create(&run.folder),
         None => Recorder::none(),
     };
     let id = stored
         .as_ref()
         .map_or_else(|| std::process::id().to_string(), |run| run.id.clone());
-    recorder.write(&Line::Run(RunLine {
-        schema_version: SCHEMA_VERSION,
-        id: id.clone(),
-        brimful_version: settings.brimful_version.clone(),
-        started_at_unix_ms: unix_ms(),
-        command: settings
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        folder: place.clone(),
-        host_name: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
-        supervisor_pid: std::process::id(),
-    }));
-    if let Some(state) = &settings.state
-        && let Some((run, record)) = state.unfinished_before(&place, &id)
-        && let Some(verdict) = record.last_attempt().and_then(|last| last.verdict.clone())
-    {
-        let notice = Notice::CutOff {
-            run: &run,
-            record: &record,
-            verdict: &verdict,
-        };
-        if let Some(line) = audience.line(&notice) {
-            audience.print(&line);
-        }
-    }
-
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let meter = Meter::live();
-    let mut no_group = None;
-    let mut contained = match Containment::group(&meter, &id) {
-        Ok(contained) => contained,
-        Err(NoGroup(reason)) => {
-            no_group = Some(reason);
-            Containment::tree()
-        }
-    };
-    let scope = if contained.counting_group().is_none() {
-        scope::available(&meter, &id)
-    } else {
-        None
-    };
-    if let (Some(reason), None) = (no_group, &scope) {
-        gaps.push(format!(
-            "no control group of its own ({reason}): kills are counted with others'"
-        ));
-    }
-    let gpus = match GpuMeter::live() {
-        Fact::Known(gpus) => Some(gpus),
-        Fact::Missing(gap) => {
-            // Worth a word only where there is a card.
-            let message = format!("the GPUs are not watched: {gap}");
-            if Path::new("/dev/nvidiactl").exists() {
-                gaps.push(message);
-            } else {
-                recorder.write(&Line::Gap(GapLine { at_ms: 0, message }));
-            }
-            None
-        }
-    };
-    let mut sampler = Sampler::new(meter, gpus, started);
-
     let (events_in, events) = mpsc::channel();
-    signals::listen(events_in).map_err(RunError::Signals)?;
-
-    let streams = Streams::open().unwrap_or_else(|error| {
-        gaps.push(format!("the output passes by unseen: {error}"));
-        Streams::inherited()
-    });
-    let keeper = start_keeper(settings, &streams, &mut gaps);
-    if let Some(keeper) = &keeper {
-        contained.leave_out(keeper.pid);
-    }
-    let mut hook = stage_hook(settings, stored.as_ref(), &mut gaps);
-    sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-    let control = Control::choose();
-    let door = match &scope {
-        Some(_) => None,
-        None => contained.door().ok().flatten(),
-    };
-    let mut command = scope.as_ref().map_or_else(Vec::new, Scope::prefix);
-    command.extend(settings.command.iter().cloned());
-    let pid = launch(Launch {
-        command: &command,
-        variables: hook.as_ref().map_or_else(Vec::new, |hook| {
-            hook.environment(
-                std::env::var_os("PYTHONPATH").as_deref(),
-                monotonic_ns(),
-                settings.trace_allocations,
-            )
-        }),
-        stdout: streams.stdout,
-        stderr: streams.stderr,
-        own_group: control.own_group(),
-        door,
-    });
-    let pid = match pid {
-        Ok(pid) => pid,
-        Err(source) => {
-            let outcome = Outcome::NotStarted {
-                error: source.to_string(),
-            };
-            recorder.write(&Line::Attempt(AttemptLine {
-                number: 1,
-                ..AttemptLine::default()
-            }));
-            recorder.write(&Line::End(Box::new(end_line(0, outcome))));
-            if let Some(keeper) = keeper {
-                keeper.dismiss();
-            }
-            if let Some(hook) = hook {
-                hook.remove();
-            }
-            contained.remove();
-            return Err(RunError::NotStarted {
-                program: settings
-                    .command
-                    .first()
-                    .map_or_else(String::new, |word| word.to_string_lossy().into_owned()),
-                source,
-            });
-        }
-    };
-    control.hand_over(pid);
-    if let Some(scope) = &scope
-        && let Some(group) = scope.group_of(number(pid), Duration::from_secs(2))
-    {
-        contained.move_to_scope(group);
-        sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-    }
-    sampler.watch_process(number(pid));
-    // Before anything that the training prints is handed on: whoever has seen a line of it finds the attempt on record.
-    recorder.write(&Line::Attempt(attempt_line(
-        &sampler,
-        &contained,
-        pid,
-        hook.is_some(),
-    )));
-    let has_terminal = streams.ways.iter().any(|way| way.is_terminal);
-    let speaks_through_relay = streams.ways.iter().any(|way| way.stream != Stream::Stdout);
-    let relay = Relay::start(
-        streams.ways,
-        stored.as_ref().map(|run| run.folder.as_path()),
-        keeper.as_ref().and_then(|keeper| keeper.line().ok()),
-    );
-    let relay = match relay {
-        Ok(relay) => Some(relay),
-        Err(error) => {
-            // Without it the training would block on its first line. The keeper hands on once it is alone.
-            gaps.push(format!("the output passes by unseen: {error}"));
-            None
-        }
-    };
-
-    let mut running = Running {
+    let mut run = Run {
         settings,
         audience,
         recorder,
-        contained,
-        sampler,
-        relay,
-        keeper,
-        control,
-        pid,
+        stored,
         id,
-        started,
-        watch: Watch::default(),
-        peaks: Peaks::default(),
-        last: None,
-        pending: None,
-        recorded_at: None,
-        status_at: None,
-        metrics_at: None,
-        hook_at: started,
-        forwarded: None,
-        stopped_by_us: None,
-        watching: true,
-        status_line: settings.status_line && has_terminal,
-        speaks_through_relay,
-        rows_told: None,
-        n_samples: 0,
-        orphans: Vec::new(),
-        ended: None,
+        events,
+        told: Vec::new(),
     };
-    for gap in gaps {
-        running.gap(&gap);
+    run.open(&place);
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    signals::listen(events_in).map_err(RunError::Signals)?;
+    run.attempts(ladder, gaps)
+}
+
+impl Run<'_> {
+    /// The first line of the record, and what became of the last run here.
+    fn open(&mut self, place: &str) {
+        self.recorder.write(&Line::Run(RunLine {
+            schema_version: SCHEMA_VERSION,
+            id: self.id.clone(),
+            brimful_version: self.settings.brimful_version.clone(),
+            started_at_unix_ms: unix_ms(),
+            command: words(&self.settings.command),
+            folder: place.to_owned(),
+            host_name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            supervisor_pid: std::process::id(),
+        }));
+        if let Some(state) = &self.settings.state
+            && let Some((run, record)) = state.unfinished_before(place, &self.id)
+            && let Some(verdict) = record.last_attempt().and_then(|last| last.verdict.clone())
+        {
+            self.say(&Notice::CutOff {
+                run: &run,
+                record: &record,
+                verdict: &verdict,
+            });
+        }
     }
-    running.watch_until_the_end(&events, &mut hook);
-    Ok(running.finish(streams.direct, hook, stored))
+
+    fn attempts(
+        mut self,
+        mut ladder: Option<&mut dyn Ladder>,
+        mut gaps: Vec<String>,
+    ) -> Result<RunEnd, RunError> {
+        let mut ends: Vec<AttemptEnd> = Vec::new();
+        let mut last_sample = None;
+        let mut next = match &mut ladder {
+            Some(ladder) => ladder.first(),
+            None => NextAttempt {
+                command: self.settings.command.clone(),
+                ..NextAttempt::default()
+            },
+        };
+        for number in 1..=MOST_ATTEMPTS {
+            let finished = match start(&mut self, &next, number, std::mem::take(&mut gaps)) {
+                Ok(started) => started.watch_and_finish(),
+                Err(source) if number == 1 => {
+                    return Err(RunError::NotStarted {
+                        program: words(&next.command).into_iter().next().unwrap_or_default(),
+                        source,
+                    });
+                }
+                Err(source) => {
+                    self.gap(&format!("attempt {number} could not be started: {source}"));
+                    break;
+                }
+            };
+            let Finished {
+                end,
+                last,
+                by_user,
+                all_gone,
+            } = finished;
+            last_sample = last;
+            let ended = end.clone();
+            ends.push(end);
+            let Some(ladder) = &mut ladder else { break };
+            if by_user || self.interrupted() {
+                break;
+            }
+            if !all_gone {
+                self.gap("no further attempt: processes of the last one do not end");
+                break;
+            }
+            let asked = catch_unwind(AssertUnwindSafe(|| {
+                (ladder.next(&ended), ladder.most_attempts())
+            }));
+            let of = match asked {
+                Ok((Some(following), of)) => {
+                    next = following;
+                    of
+                }
+                Ok((None, _)) => {
+                    if ended.outcome != Outcome::Finished && ended.verdict.cause.is_memory() {
+                        self.say(&Notice::LadderAtItsEnd { ended: &ended });
+                    }
+                    break;
+                }
+                Err(_) => {
+                    self.gap("no further attempt: a bug in brimful, where the next one is chosen");
+                    break;
+                }
+            };
+            // To choose the next one may have taken a while.
+            if self.interrupted() {
+                break;
+            }
+            self.say(&Notice::ComingBack {
+                ended: &ended,
+                next: &next,
+                number: number + 1,
+                of,
+            });
+        }
+        let last = ends.last().expect("the first attempt was started").clone();
+        Ok(RunEnd {
+            outcome: last.outcome,
+            peaks: last.peaks,
+            last: last_sample,
+            verdict: last.verdict,
+            run: self.stored,
+            exit_code: last.exit_code,
+            attempts: ends,
+        })
+    }
+
+    /// Whether somebody has asked brimful to end while nothing ran.
+    pub(crate) fn interrupted(&mut self) -> bool {
+        let signals: Vec<i32> = self
+            .events
+            .try_iter()
+            .map(|arrived| arrived.signal)
+            .filter(|signal| signals::ends(*signal))
+            .collect();
+        if let Some(signal) = signals.first() {
+            self.gap(&format!(
+                "no further attempt: signal {signal} came between two of them"
+            ));
+        }
+        !signals.is_empty()
+    }
+
+    /// Whether this gap is new.
+    pub(crate) fn is_news(&mut self, gap: &str) -> bool {
+        let is_news = !self.told.iter().any(|told| told == gap);
+        if is_news {
+            self.told.push(gap.to_owned());
+        }
+        is_news
+    }
+
+    /// A gap while nothing runs.
+    fn gap(&mut self, message: &str) {
+        self.recorder.write(&Line::Gap(GapLine {
+            at_ms: 0,
+            message: message.to_owned(),
+        }));
+        self.say(&Notice::Gap(message));
+    }
+
+    /// Says something while nothing runs.
+    fn say(&mut self, notice: &Notice<'_>) {
+        if let Some(line) = self.audience.line(notice) {
+            self.audience.print(&line);
+        }
+    }
 }
 
 fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredRun> {
@@ -334,90 +349,17 @@ fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredR
     }
 }
 
-fn start_keeper(
-    settings: &RunSettings,
-    streams: &Streams,
-    gaps: &mut Vec<String>,
-) -> Option<Keeper> {
-    let program = settings.keeper.as_ref()?;
-    if streams.ways.is_empty() {
-        return None;
-    }
-    match Keeper::start(program, &streams.ways) {
-        Ok(keeper) => Some(keeper),
-        Err(error) => {
-            gaps.push(format!(
-                "should brimful be killed, the training may end at its next line: {error}"
-            ));
-            None
-        }
-    }
+pub(crate) fn words(command: &[OsString]) -> Vec<String> {
+    command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
-fn stage_hook(
-    settings: &RunSettings,
-    stored: Option<&StoredRun>,
-    gaps: &mut Vec<String>,
-) -> Option<Staged> {
-    if !settings.hook {
-        return None;
-    }
-    match Staged::new(&stored?.folder) {
-        Ok(staged) => Some(staged),
-        Err(error) => {
-            gaps.push(format!("nothing is seen inside of the training: {error}"));
-            None
-        }
-    }
-}
-
-fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid, hook: bool) -> AttemptLine {
-    let brim = sampler.meter().brim();
-    let brim = brim.known();
-    let limit = |resource| rustix::process::getrlimit(resource).current;
-    AttemptLine {
-        number: 1,
-        started_at_unix_ms: unix_ms(),
-        pid: number(pid),
-        containment: contained.kind().into(),
-        cgroup: contained.path().map(str::to_owned),
-        limit: brim.map(|brim| brim.limit),
-        limit_set_by: brim.map(|brim| brim.set_by.to_string()),
-        open_files_limit: limit(Resource::Nofile),
-        address_space_limit: limit(Resource::As).map(Bytes),
-        hook,
-    }
-}
-
-pub(crate) fn end_line(at_ms: u64, outcome: Outcome) -> EndLine {
-    EndLine {
-        at_ms,
-        outcome,
-        kernel: KernelCounts::default(),
-        peaks: Peaks::default(),
-        last: None,
-        n_left_behind: 0,
-        orphans: Vec::new(),
-        own_cost: OwnCost::default(),
-    }
-}
-
-pub(crate) fn number(pid: Pid) -> u32 {
-    u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0)
-}
-
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
         })
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use brimful::record::{ActionLine, GapLine, Line, Peaks, merged};
+use brimful::record::{ActionLine, AttemptLine, GapLine, Line, Peaks, merged};
 use brimful::watch::{Action, Sample, StopReason, Watch, next_action, next_interval};
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -15,9 +15,11 @@ use crate::keeper::Keeper;
 use crate::metrics;
 use crate::recorder::Recorder;
 use crate::relay::Relay;
-use crate::run::{Audience, Notice, RunSettings, number};
+use crate::run::{Audience, Notice, RunSettings};
 use crate::sampler::Sampler;
 use crate::signals::{Arrived, PASSED_ON};
+use crate::start::number;
+use crate::state::StoredRun;
 use crate::terminal::{self, Control};
 
 /// Samples go to the record at most this often, the highest figures of those between merged into them.
@@ -31,14 +33,18 @@ const STATUS_AFTER: Duration = Duration::from_millis(900);
 pub(crate) struct Running<'a> {
     pub(crate) settings: &'a RunSettings,
     pub(crate) audience: &'a mut dyn Audience,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: &'a mut Recorder,
+    pub(crate) stored: Option<&'a StoredRun>,
+    pub(crate) events: &'a Receiver<Arrived>,
+    /// The attempt's first line on record.
+    pub(crate) line: AttemptLine,
     pub(crate) contained: Containment,
     pub(crate) sampler: Sampler,
     pub(crate) relay: Option<Relay>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) control: Control,
     pub(crate) pid: Pid,
-    pub(crate) id: String,
+    pub(crate) id: &'a str,
     pub(crate) started: Instant,
     pub(crate) watch: Watch,
     pub(crate) peaks: Peaks,
@@ -69,17 +75,13 @@ pub(crate) enum Ended {
 }
 
 impl Running<'_> {
-    pub(crate) fn watch_until_the_end(
-        &mut self,
-        events: &Receiver<Arrived>,
-        hook: &mut Option<Staged>,
-    ) {
+    pub(crate) fn watch_until_the_end(&mut self, hook: &mut Option<Staged>) {
         let mut next_look = Instant::now();
         // It may have ended before the first signal was listened to.
         self.reap();
         while self.ended.is_none() {
             let wait = next_look.saturating_duration_since(Instant::now());
-            match events.recv_timeout(wait) {
+            match self.events.recv_timeout(wait) {
                 Ok(arrived) => self.arrived(arrived),
                 Err(RecvTimeoutError::Timeout) => {
                     if self.watching {
@@ -105,6 +107,15 @@ impl Running<'_> {
                     self.reap();
                 }
             }
+        }
+    }
+
+    /// Signals that came between the last look for them and the start: the terminal has sent them to nobody of this
+    /// attempt.
+    pub(crate) fn pass_on_what_came_before(&mut self) {
+        for mut arrived in self.events.try_iter().collect::<Vec<_>>() {
+            arrived.by_terminal = false;
+            self.arrived(arrived);
         }
     }
 
@@ -362,7 +373,7 @@ impl Running<'_> {
         }
         let first = self.metrics_at.is_none();
         self.metrics_at = Some(Instant::now());
-        if let Err(error) = metrics::write(path, &self.id, sample)
+        if let Err(error) = metrics::write(path, self.id, sample)
             && first
         {
             let message = format!("{} cannot be written: {error}", path.display());

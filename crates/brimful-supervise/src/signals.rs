@@ -21,6 +21,11 @@ pub(crate) struct Arrived {
 /// Those that are passed on to the training.
 pub(crate) const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
+/// Whether a signal that is passed on asks for the end. The others ask for a checkpoint, as on a cluster.
+pub(crate) fn ends(signal: i32) -> bool {
+    PASSED_ON.contains(&signal) && !matches!(signal, SIGUSR1 | SIGUSR2)
+}
+
 /// Sends every signal of interest into `events` from now on. One that was ignored when brimful started stays ignored,
 /// here and in the training, as under `nohup`.
 pub(crate) fn listen(events: Sender<Arrived>) -> io::Result<()> {

@@ -11,6 +11,8 @@ use crate::recorder::{self, FILE_NAME};
 
 /// A list of runs is read in full; nobody keeps more.
 const MOST_RUNS: usize = 100_000;
+/// Removed at one time: nobody shall wait for it.
+const MOST_PRUNED: usize = 50;
 
 /// The folder in which runs are kept.
 #[derive(Clone, Debug)]
@@ -129,6 +131,18 @@ impl StateDir {
         }
     }
 
+    /// Removes the records of old runs but for the newest `keep`; says how many. None that somebody still writes, and
+    /// none of the last day.
+    pub fn prune(&self, keep: usize, now_unix_ms: u64) -> usize {
+        let yesterday = time_stamp(now_unix_ms.saturating_sub(86_400_000));
+        let old = self.runs().into_iter().skip(keep);
+        old.filter(|run| is_time_stamped(&run.id) && run.id < yesterday)
+            .filter(|run| !run.is_running())
+            .take(MOST_PRUNED)
+            .filter(|run| fs::remove_dir_all(&run.folder).is_ok())
+            .count()
+    }
+
     /// The newest run of this place whose record has no end and that nobody was told about; explained, and marked as
     /// told.
     pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<(StoredRun, Record)> {
@@ -193,6 +207,16 @@ fn time_stamp(unix_ms: u64) -> String {
         seconds / 60 % 60,
         seconds % 60
     )
+}
+
+/// Whether a name begins as those of runs do. Nothing else is ever removed.
+fn is_time_stamped(id: &str) -> bool {
+    let shape = b"0000-00-00T00-00-00-";
+    id.len() > shape.len()
+        && id.bytes().zip(shape).all(|(byte, shape)| match shape {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == *other,
+        })
 }
 
 /// Year, month and day of a number of days since 1970, by the Gregorian calendar.
@@ -283,5 +307,40 @@ mod tests {
             state.find(Some("2026")),
             Err(RunNotFound::Unknown { .. })
         ));
+    }
+
+    #[test]
+    fn only_old_runs_that_nobody_writes_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir {
+            folder: folder.path().to_owned(),
+        };
+        let day = 86_400_000;
+        let new = |at_ms| {
+            let run = state.new_run(at_ms).unwrap();
+            fs::write(run.record_path(), "").unwrap();
+            run
+        };
+        let old: Vec<StoredRun> = (0..5).map(|idx| new(idx * day)).collect();
+        let kept = new(100 * day);
+        let written = recorder::Recorder::create(&old[1].folder);
+        let foreign = folder.path().join("runs/mine");
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join(FILE_NAME), "").unwrap();
+
+        assert_eq!(state.prune(200, 100 * day), 0);
+        // The newest by name is the one that is not ours.
+        assert_eq!(state.prune(3, 100 * day), 3);
+        let exists = |run: &StoredRun| run.folder.exists();
+        assert_eq!(
+            old.iter().map(exists).collect::<Vec<_>>(),
+            [false, true, false, false, true]
+        );
+        assert_eq!(state.prune(0, 100 * day), 1);
+        assert!(exists(&kept) && exists(&old[1]) && foreign.exists());
+        drop(written);
+        assert_eq!(state.prune(0, 100 * day), 1);
+        assert_eq!(state.prune(0, 102 * day), 1);
+        assert!(foreign.exists());
     }
 }

@@ -39,6 +39,24 @@ impl Control {
         !matches!(self, Control::Shared)
     }
 
+    /// What a new process needs to take the terminal by itself, if brimful has it now. It may read from it at once, and
+    /// would be stopped if it came before [`Control::hand_over`].
+    pub(crate) fn offer(&self) -> Option<Offer> {
+        let Control::Handed { terminal } = self else {
+            return None;
+        };
+        let is_ours = tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp());
+        let terminal = terminal.try_clone().ok().filter(|_| is_ours)?;
+        Some(Offer { terminal })
+    }
+
+    /// Takes the terminal back from a process that could not be started.
+    pub(crate) fn take_back_offer(&self) {
+        if let Control::Handed { terminal } = self {
+            let _ = tcsetpgrp(terminal, getpgrp());
+        }
+    }
+
     /// Hands the terminal to the training, if brimful has it now.
     pub(crate) fn hand_over(&self, to: Pid) {
         if let Control::Handed { terminal } = self
@@ -55,6 +73,22 @@ impl Control {
         {
             let _ = tcsetpgrp(terminal, getpgrp());
         }
+    }
+}
+
+/// The terminal, for a process that is about to become the training.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    terminal: File,
+}
+
+impl Offer {
+    /// Called between fork and exec, in a process group of its own: makes system calls only.
+    pub(crate) fn take(&self) {
+        // From the background this would stop the process, as long as the signal for it is let through.
+        mask_terminal_stop(libc::SIG_BLOCK);
+        let _ = tcsetpgrp(&self.terminal, getpgrp());
+        mask_terminal_stop(libc::SIG_UNBLOCK);
     }
 }
 
@@ -78,16 +112,20 @@ fn alone_in_group() -> bool {
 
 /// Holds off the signal that would stop brimful when it writes to a terminal that the training has, or takes it back.
 /// Programs started later begin with nothing held off.
+pub(crate) fn hold_off_terminal_stops() {
+    mask_terminal_stop(libc::SIG_BLOCK);
+}
+
 #[expect(
     unsafe_code,
     reason = "no safe wrapper of pthread_sigmask is among our dependencies"
 )]
-pub(crate) fn hold_off_terminal_stops() {
+fn mask_terminal_stop(how: libc::c_int) {
     // SAFETY: the set is made by sigemptyset before it is used, lives on this stack, and the old one is not asked for.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGTTOU);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }

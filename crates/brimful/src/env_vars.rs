@@ -114,13 +114,18 @@ pub const ALL: &[EnvVar] = &[
     EnvVar {
         name: "BRIMFUL_PHANTOM_DEVICES",
         read_by: "the phantom GPU",
-        purpose: "The cards it shows. `brimful predict` sets this and the other variables that begin with `BRIMFUL_PHANTOM` or `BRIMFUL_REHEARSAL` for the script; nobody else needs to.",
+        purpose: "The cards it shows. `brimful predict` sets this and the other variables that begin with `BRIMFUL_PHANTOM` or `BRIMFUL_REHEARSAL` for the script, `brimful init` sets `BRIMFUL_ACCEPTS`; nobody else needs to.",
     },
     EnvVar {
         name: "BRIMFUL_STATE_DIR",
         read_by: "`brimful run`, `brimful explain`, `brimful runs`",
         purpose: "Where records of runs are kept. `--state-dir` wins over it; without either it is `brimful` in \
                   `XDG_STATE_HOME`, else `~/.local/state/brimful`.",
+    },
+    EnvVar {
+        name: "BRIMFUL_KEEP_RUNS",
+        read_by: "`brimful run`",
+        purpose: "How many records of runs are kept, 200 without it; `all` keeps every one. The last day's are always kept.",
     },
     EnvVar {
         name: "TERM",

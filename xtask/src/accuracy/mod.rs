@@ -38,6 +38,9 @@ pub(crate) struct Options {
     pub phantom: Option<PathBuf>,
 }
 
+/// Where the host's part of the page begins.
+const HOST_PART: &str = "\n\n## Host memory\n";
+
 /// Models from which a stack's context is taken: the smallest of the calibration half, never scored.
 const CONTEXT_MODELS: usize = 5;
 /// A sample of so many rows per set is worth a page.
@@ -210,7 +213,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     // A small sample is for a look only.
     if options.sample.is_none_or(|sample| sample >= PAGE_SAMPLE) {
-        std::fs::write(crate::shell::root().join("docs/accuracy.md"), page)?;
+        let path = crate::shell::root().join("docs/accuracy.md");
+        // The host's part is of `benches/host_accuracy.py` and stays.
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let host = before
+            .find(HOST_PART)
+            .map_or("", |start| before.get(start..).unwrap_or_default());
+        std::fs::write(path, format!("{}{host}", page.trim_end_matches('\n')))?;
     }
     Ok(())
 }

@@ -43,16 +43,20 @@ pub(crate) fn all(check: bool) -> Result<()> {
 fn from_types() -> Result<Vec<Generated>> {
     let probe = serde_json::to_value(brimful_report::json::probe_schema())?;
     let predict = serde_json::to_value(brimful_report::json::predict_schema())?;
+    let plan = serde_json::to_value(brimful_report::json::plan_schema())?;
     let replay = serde_json::to_value(brimful_report::json::replay_schema())?;
     let explain = serde_json::to_value(brimful_report::json::explain_schema())?;
     let runs = serde_json::to_value(brimful_report::json::runs_schema())?;
+    let job = serde_json::to_value(brimful_report::json::job_schema())?;
     let mut files = Vec::new();
     for (path, schema) in [
         ("schemas/probe.schema.json", &probe),
         ("schemas/predict.schema.json", &predict),
+        ("schemas/plan.schema.json", &plan),
         ("schemas/replay.schema.json", &replay),
         ("schemas/explain.schema.json", &explain),
         ("schemas/runs.schema.json", &runs),
+        ("schemas/job.schema.json", &job),
     ] {
         files.push(Generated {
             path,
@@ -61,7 +65,11 @@ fn from_types() -> Result<Vec<Generated>> {
     }
     files.push(Generated {
         path: "python/brimful/_documents.py",
-        content: python::documents(&[("ProbeDocument", &probe), ("PredictDocument", &predict)])?,
+        content: python::documents(&[
+            ("ProbeDocument", &probe),
+            ("PredictDocument", &predict),
+            ("PlanDocument", &plan),
+        ])?,
     });
     files.extend(reference::pages());
     let readme = fs::read_to_string(root().join("README.md"))?;

@@ -114,6 +114,10 @@ impl Kind {
             Some("number") => Kind::Plain("float"),
             Some("boolean") => Kind::Plain("bool"),
             Some("string") => Kind::Plain("str"),
+            // Knobs and their values.
+            Some("object") if schema.get("additionalProperties").is_some() => {
+                Kind::Plain("dict[str, bool | int | float | str]")
+            }
             Some("array") => Kind::List(Box::new(Kind::of(&schema["items"], definitions)?)),
             _ => bail!("a form that is not known here: {schema}"),
         })

@@ -2,6 +2,10 @@
 
 mod completions;
 mod explain;
+mod init;
+mod ladder;
+mod plan;
+mod planning;
 mod predict;
 mod probe;
 mod replay;
@@ -10,6 +14,8 @@ mod runs;
 
 pub(crate) use completions::completions;
 pub(crate) use explain::explain;
+pub(crate) use init::init;
+pub(crate) use plan::plan;
 pub(crate) use predict::predict;
 pub(crate) use probe::probe;
 pub(crate) use replay::replay;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
-use brimful_rehearse::{Event, Question, USUAL_CARDS};
+use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
@@ -19,6 +19,7 @@ pub(crate) fn predict(
     arguments: &PredictArguments,
     output: &Output,
 ) -> Result<ExitStatus, CommandError> {
+    let on_processors = arguments.gpu.as_deref().map(str::trim) == Some(NO_CARD);
     let question = Question {
         command: arguments.command.clone(),
         gpu: arguments
@@ -32,7 +33,11 @@ pub(crate) fn predict(
             .map(|what| what.name().to_owned())
             .collect(),
         alloc_conf: arguments.alloc_conf.clone(),
-        phantom: phantom_library(arguments.phantom.as_deref())?,
+        phantom: if on_processors {
+            PathBuf::new()
+        } else {
+            phantom_library(arguments.phantom.as_deref())?
+        },
         beside_driver: arguments.beside_driver,
         time_limit: Duration::from_secs(arguments.time_limit),
         output: arguments.output.clone(),
@@ -82,6 +87,11 @@ pub(crate) fn predict(
             .iter()
             .map(|card| (card.name.to_owned(), card.reason.clone()))
             .collect(),
+        steps: predicted
+            .processes
+            .first()
+            .map_or(0, |process| process.facts.steps),
+        host: predicted.host,
     };
     let page = if arguments.json {
         json::to_text(&json::PredictDocument::of(
@@ -96,7 +106,7 @@ pub(crate) fn predict(
         .footprints
         .iter()
         .any(|footprint| footprint.verdict == Verdict::Fits);
-    Ok(if fits {
+    Ok(if fits || predicted.footprints.is_empty() {
         ExitStatus::Success
     } else {
         ExitStatus::DoesNotFit
@@ -104,10 +114,10 @@ pub(crate) fn predict(
 }
 
 /// Ctrl-C and its like, put off until the rehearsal has been taken down.
-struct Interruption(Vec<(i32, Arc<AtomicBool>)>);
+pub(super) struct Interruption(Vec<(i32, Arc<AtomicBool>)>);
 
 impl Interruption {
-    fn watch() -> Self {
+    pub(super) fn watch() -> Self {
         let signals = [
             signal_hook::consts::SIGINT,
             signal_hook::consts::SIGTERM,
@@ -123,12 +133,12 @@ impl Interruption {
         Interruption(flags)
     }
 
-    fn asked(&self) -> bool {
+    pub(super) fn asked(&self) -> bool {
         self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
     }
 
     /// Ends as the signal would have ended us.
-    fn obey(&self) {
+    pub(super) fn obey(&self) {
         for (signal, _) in self
             .0
             .iter()
@@ -140,7 +150,7 @@ impl Interruption {
 }
 
 /// Beside the program, or where the wheel puts it.
-fn phantom_library(named: Option<&Path>) -> Result<PathBuf, CommandError> {
+pub(crate) fn phantom_library(named: Option<&Path>) -> Result<PathBuf, CommandError> {
     const NAME: &str = "libbrimful_phantom.so";
     if let Some(named) = named {
         return Ok(named.to_owned());

@@ -51,7 +51,7 @@ fn status(fail_on: Option<FailOn>, machine: &Machine) -> ExitStatus {
     }
 }
 
-fn described_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
+pub(crate) fn described_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
     // Names are checked first: a mistyped card is told before anything is read.
     let cards = arguments.gpu.as_deref().map(cards::find_all).transpose()?;
     let limit = arguments.memory.map(Bytes::as_memory_limit).transpose()?;

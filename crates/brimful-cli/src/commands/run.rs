@@ -1,17 +1,29 @@
 //! `brimful run`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use brimful::cards;
+use brimful::plan::{Room, wanted};
 use brimful::record::Outcome;
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
+use brimful_rehearse::Answer;
 use brimful_report::text;
-use brimful_supervise::{Audience, Notice, RunEnd, RunError, RunSettings, StateDir};
+use brimful_supervise::{
+    AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, job_key,
+};
 
 use crate::args::{OnPressureChoice, RunArguments, StateArguments};
+use crate::commands::ladder::Rungs;
+use crate::commands::plan::{context, current_folder};
+use crate::commands::planning::{self, Search};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::{self, Output};
+
+/// Records of runs that are kept where nobody says otherwise: some months of work, below 4 GB in all.
+const KEPT_RUNS: usize = 200;
 
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatus, CommandError> {
     let settings = RunSettings {
@@ -38,7 +50,16 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     let mut speaker = Speaker {
         quiet: arguments.quiet,
     };
-    let end = match brimful_supervise::run(&settings, &mut speaker) {
+    let mut gave_up = None;
+    let ended = if arguments.command.is_empty() {
+        let mut rungs = rungs(arguments, settings.state.as_ref(), output)?;
+        let ended = brimful_supervise::run_attempts(&settings, &mut speaker, &mut rungs);
+        gave_up = rungs.gave_up.take();
+        ended
+    } else {
+        brimful_supervise::run(&settings, &mut speaker)
+    };
+    let end = match ended {
         Ok(end) => end,
         Err(RunError::NotStarted { program, source }) => {
             let status = not_started(&source);
@@ -48,7 +69,91 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
         Err(error @ RunError::Signals(_)) => return Err(error.into()),
     };
     last_word(&end, arguments.quiet, output);
+    if let Some(why) = gave_up {
+        output.talk(&format!("brimful: it does not come back: {why}\n"));
+    }
+    prune(settings.state.as_ref());
     Ok(ExitStatus::Passed(end.exit_code))
+}
+
+/// The ladder of the job in this folder.
+fn rungs(
+    arguments: &RunArguments,
+    state: Option<&StateDir>,
+    output: &Output,
+) -> Result<Rungs, CommandError> {
+    let found = planning::find_job(&arguments.job, &arguments.overrides)?;
+    let machine = planning::machine(None, arguments.gpu.as_deref(), None)?;
+    let card = if arguments.gpu.as_deref() == Some(planning::NO_GPU) {
+        None
+    } else {
+        cards::of_machine(&machine)
+    };
+    let mut room = Room::of(&machine);
+    if card.is_none() {
+        room.gpus.clear();
+    }
+    let key = job_key(&current_folder(), &found.job.command);
+    if arguments.forget
+        && let Some(state) = state
+    {
+        state.forget(&key);
+    }
+    let learnt = state.map_or_else(Vec::new, |state| state.history(&key));
+    let search = Search {
+        room,
+        here: true,
+        card,
+        learnt,
+    };
+    let (first, shapes) = if arguments.as_wanted {
+        (wanted(&found.job, &search.room), Vec::new())
+    } else {
+        let planned = planning::search(&found.job, &search, &arguments.rehearse, state, output)?;
+        let title = text::machine_title(&machine, card);
+        let path = found.path.display().to_string();
+        let mode = arguments.job.mode.as_deref();
+        let context = context(&path, mode, &title, &found.job, &planned);
+        match planned.answer {
+            Answer::Plan(plan) => {
+                if !arguments.quiet {
+                    output.talk(&text::plan(&context, &plan, &Output::page()));
+                    output.talk("\n");
+                }
+                (plan.settings, planned.shapes)
+            }
+            Answer::Impossible(closest) => {
+                output.talk(&text::impossible(&context, &closest, &Output::page()));
+                return Err(CommandError::NothingFits);
+            }
+        }
+    };
+    Ok(Rungs {
+        job: found.job,
+        room: search.room,
+        shapes,
+        learnt: search.learnt,
+        first,
+        tried: Vec::new(),
+        most_attempts: arguments.attempts as usize,
+        resume: arguments.resume,
+        folder: current_folder(),
+        state: state.cloned(),
+        key,
+        gave_up: None,
+    })
+}
+
+/// Old records go once the training has ended, so that nobody waits for it.
+fn prune(state: Option<&StateDir>) {
+    let wanted = std::env::var("BRIMFUL_KEEP_RUNS").unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    if let (Some(state), Ok(now)) = (state, now)
+        && wanted != "all"
+    {
+        let keep = wanted.parse().unwrap_or(KEPT_RUNS);
+        state.prune(keep, u64::try_from(now.as_millis()).unwrap_or(0));
+    }
 }
 
 /// As shells have it: 127 for a command that is not there, 126 for one that cannot be run.
@@ -109,6 +214,11 @@ impl Audience for Speaker {
             Notice::Gap(message) => text::run::gap(message),
             Notice::Alarm(alarm) => text::run::alarm(alarm),
             Notice::Action(action) => text::run::action(action),
+            Notice::ComingBack {
+                ended, next, of, ..
+            } => text::ladder::coming_back(&comeback(ended, next, *of), &plain_page()),
+            // The last word says why.
+            Notice::LadderAtItsEnd { .. } => return None,
         })
     }
 
@@ -123,6 +233,33 @@ impl Audience for Speaker {
 
     fn print(&mut self, line: &str) {
         output::say(line);
+    }
+}
+
+/// `say` takes out color.
+fn plain_page() -> text::Page {
+    text::Page {
+        color: false,
+        ..Output::page()
+    }
+}
+
+fn comeback<'a>(
+    ended: &'a AttemptEnd,
+    next: &'a NextAttempt,
+    of: Option<u32>,
+) -> text::ladder::Comeback<'a> {
+    text::ladder::Comeback {
+        ended: ended.number,
+        of,
+        verdict: &ended.verdict,
+        why: &next.why,
+        changed: &next.changed,
+        settings: next.settings.as_ref(),
+        effective_batch: next.effective_batch,
+        resumed_from: next.resumed_from.as_deref().map(Path::to_string_lossy),
+        checkpoint_step: next.checkpoint_step,
+        checkpoint_age_ms: next.checkpoint_age_ms,
     }
 }
 

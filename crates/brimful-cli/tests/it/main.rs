@@ -7,7 +7,9 @@
 )]
 
 mod context;
+mod init;
 mod kernel_agrees;
+mod plan;
 mod predict;
 mod probe;
 mod replay;

@@ -10,6 +10,8 @@ import weakref
 FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
 STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
 WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
+# No card is stood in for: the script trains on the processors, and only the host is measured.
+PROCESSORS = os.environ.get("BRIMFUL_REHEARSAL_PROCESSORS") == "1"
 # A loop over this many evaluation batches shows the peak of evaluation.
 EVALUATION_BATCHES = 3
 # For tests: take the CUDA build of torch for one without, as far as that can be done.

@@ -3,7 +3,7 @@
 Notes where forward, backward, optimizer and evaluation begin, which module is at work, and after the asked
 number of optimizer steps writes what PyTorch's allocator recorded and ends the process. It changes no tensor.
 Its parts: one process per card (`brimful_branches`), what a phantom cannot know (`brimful_substitutes`),
-on to evaluation and saving (`brimful_onward`).
+on to evaluation and saving (`brimful_onward`), memory of the host (`brimful_host`).
 
 What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the GPU:
     PID.snapshot   the allocator's own snapshot (pickle, as torch.cuda.memory._dump_snapshot writes it)
@@ -26,6 +26,7 @@ from brimful_branches import Branches
 from brimful_common import (
     EVALUATION_BATCHES,
     FOLDER,
+    PROCESSORS,
     STEPS,
     WITH,
     WITHOUT_CUDA,
@@ -36,6 +37,7 @@ from brimful_common import (
     pretend_no_cuda,
     tell,
 )
+from brimful_host import HostWatch, sources
 from brimful_onward import Onward
 from brimful_substitutes import Substitutes
 
@@ -71,7 +73,9 @@ def wait_for_torch():
 
 
 def rehearsal_for(torch):
-    """On the phantom, or without CUDA on tensors that have only shapes."""
+    """On the phantom, without CUDA on tensors that have only shapes, or on the processors."""
+    if PROCESSORS:
+        return load_part("brimful_processors").OnProcessors(torch)
     if WITHOUT_CUDA:
         pretend_no_cuda(torch)
     if torch.version.cuda or torch.version.hip:
@@ -140,6 +144,7 @@ class Rehearsal(Branches, Substitutes, Onward):
         self.variant = int(variant) if variant else None
         self.attempt = int(os.environ.get("BRIMFUL_REHEARSAL_ATTEMPT", "0"))
         self.waited_in_step = False
+        self.host = None
 
     def install(self):
         """Put all hooks in place."""
@@ -152,6 +157,7 @@ class Rehearsal(Branches, Substitutes, Onward):
         if not self.torch.cuda.is_available():
             self.give_up()
         tell(event="torch", torch=self.torch.__version__)
+        self.watch_host()
         self.torch.cuda._lazy_call(self.start_recording)
         self.keep_recording()
         self.keep_counting()
@@ -173,6 +179,12 @@ class Rehearsal(Branches, Substitutes, Onward):
         sys.stderr.write("brimful: torch finds no GPU although the phantom should be one\n")
         sys.stderr.flush()
         os._exit(97)
+
+    @guarded
+    def watch_host(self):
+        host = HostWatch(self.torch)
+        host.install()
+        self.host = host
 
     # --- marks ---
 
@@ -284,6 +296,8 @@ class Rehearsal(Branches, Substitutes, Onward):
         if not self.count_step(optimizer):
             return
         steps = self.steps()
+        if self.host is not None:
+            self.host.after_step(optimizer)
         self.mark("step", str(steps))
         tell(event="step", step=steps, of=STEPS, bytes=self.allocated())
         if steps in (1, 2, STEPS):
@@ -634,6 +648,8 @@ class Rehearsal(Branches, Substitutes, Onward):
             "problems": self.problems,
             "cudnn_benchmark": self.autotune is not None and self.autotune.ever_wanted,
             "phantom": self.phantom_report(),
+            "host": self.host.facts() if self.host is not None else None,
+            "sources": sources(),
         }
 
     def facts_of(self, device):

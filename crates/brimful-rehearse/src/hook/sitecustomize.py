@@ -1,4 +1,4 @@
-"""Loaded by Python at its start because `brimful predict` put this folder first on PYTHONPATH.
+"""Loaded by Python at its start because brimful put this folder first on PYTHONPATH.
 
 Steps aside for the user's own sitecustomize, then waits for torch to be imported. Nothing here may stop the
 script.
@@ -29,6 +29,8 @@ def _step_aside():
 # Each needs those before it. They are loaded by path: their folder is on nobody's search path.
 _PARTS = (
     "brimful_common",
+    "brimful_composition",
+    "brimful_host",
     "brimful_branches",
     "brimful_substitutes",
     "brimful_onward",
@@ -47,9 +49,23 @@ def _load(folder):
     sys.modules["brimful_rehearsal"].wait_for_torch()
 
 
+def _load_accepts(folder):
+    """Load what asks a script for its options, for `brimful init`."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(
+        "brimful_accepts", os.path.join(folder, "brimful_accepts.py")
+    )
+    module = sys.modules["brimful_accepts"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.watch()
+
+
 try:
     _folder = _step_aside()
     if os.environ.get("BRIMFUL_REHEARSAL"):
         _load(_folder)
+    elif os.environ.get("BRIMFUL_ACCEPTS"):
+        _load_accepts(_folder)
 except Exception as error:
     sys.stderr.write(f"brimful: the rehearsal could not be prepared: {error!r}\n")

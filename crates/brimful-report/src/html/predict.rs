@@ -25,7 +25,12 @@ pub fn predict(
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("predict.html", TEMPLATE)?;
     let Some(first) = footprints.first() else {
-        return Ok(String::new());
+        let text = crate::text::predict(rehearsed, footprints, &Page::plain(80));
+        return environment.render_named_str(
+            "host.html",
+            "<pre>{{ text }}</pre>",
+            minijinja::context! { text },
+        );
     };
     let highest = first
         .curve

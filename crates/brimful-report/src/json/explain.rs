@@ -1,7 +1,7 @@
 //! The outward form of verdicts and runs: what `brimful explain --json` and `brimful runs --json` print.
 
 use brimful::explain::Verdict;
-use brimful::record::{Outcome, Record};
+use brimful::record::{Attempt, Outcome, Record};
 use brimful::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -93,13 +93,15 @@ pub struct RunSummary {
     pub exit_code: Option<i32>,
     /// The signal, where one ended it.
     pub signal: Option<i32>,
-    /// How long it ran, as far as it was seen.
+    /// How often it was started: more than once where it came back.
+    pub n_attempts: u32,
+    /// How long it ran, all attempts together, as far as it was seen.
     pub duration_ms: u64,
-    /// The highest use of host memory.
+    /// The highest use of host memory, of all attempts.
     pub peak_host_used_bytes: Option<u64>,
     /// The nearest limit that kills.
     pub host_limit_bytes: Option<u64>,
-    /// The cause of the verdict, where there is one.
+    /// The cause of the last attempt's verdict, where there is one.
     pub cause: Option<String>,
     /// The verdict's sentence.
     pub summary: Option<String>,
@@ -171,16 +173,6 @@ impl RunSummary {
             None if running => ("running", None, None),
             None => ("cut_off", None, None),
         };
-        let samples = attempt.map_or(&[][..], |attempt| &attempt.samples);
-        let sampled_peak = || {
-            samples
-                .iter()
-                .filter_map(|sample| Some(sample.host?.used))
-                .max()
-        };
-        let peak = end
-            .and_then(|end| end.peaks.host_used)
-            .or_else(sampled_peak);
         let verdict = attempt.and_then(|attempt| attempt.verdict.as_ref());
         RunSummary {
             id: record.run.id.clone(),
@@ -190,11 +182,17 @@ impl RunSummary {
             state: state.into(),
             exit_code,
             signal,
-            duration_ms: end
-                .map(|end| end.at_ms)
-                .or_else(|| samples.last().map(|sample| sample.at_ms))
-                .unwrap_or(0),
-            peak_host_used_bytes: peak.map(Bytes::get),
+            n_attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
+            duration_ms: record
+                .attempts
+                .iter()
+                .fold(0, |sum, attempt| sum.saturating_add(duration_ms(attempt))),
+            peak_host_used_bytes: record
+                .attempts
+                .iter()
+                .filter_map(peak_host_used)
+                .max()
+                .map(Bytes::get),
             host_limit_bytes: attempt
                 .and_then(|attempt| attempt.start.limit)
                 .map(Bytes::get),
@@ -204,10 +202,51 @@ impl RunSummary {
     }
 }
 
+fn duration_ms(attempt: &Attempt) -> u64 {
+    let end = attempt.end.as_ref().map(|end| end.at_ms);
+    end.or_else(|| attempt.samples.last().map(|sample| sample.at_ms))
+        .unwrap_or(0)
+}
+
+fn peak_host_used(attempt: &Attempt) -> Option<Bytes> {
+    let end = attempt.end.as_ref();
+    end.and_then(|end| end.peaks.host_used).or_else(|| {
+        let samples = attempt.samples.iter();
+        samples.filter_map(|sample| Some(sample.host?.used)).max()
+    })
+}
+
 /// How a value of one word stands in JSON.
 fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brimful::record::Record;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_by_its_last_attempt_and_counted_by_all() {
+        let text = r#"{"line":"run","id":"a"}
+{"line":"attempt","number":1}
+{"line":"sample","at_ms":4000,"host":{"used_bytes":900,"limit_bytes":1000,"headroom_bytes":100}}
+{"line":"end","at_ms":5000,"outcome":{"kind":"killed","signal":9},"kernel":{},"peaks":{"host_used_bytes":990},"last":null}
+{"line":"verdict","at_ms":5000,"verdict":{"cause":"host_oom_kill","confidence":"proved","detail":"","summary":"killed","evidence":[],"remedies":[]}}
+{"line":"attempt","number":2,"settings":{"workers":2},"changed":[{"knob":"workers","from":4,"to":2}]}
+{"line":"sample","at_ms":2000,"host":{"used_bytes":500,"limit_bytes":1000,"headroom_bytes":500}}
+"#;
+        let record = Record::read(text.as_bytes()).unwrap();
+        assert_eq!(record.n_broken_lines, 0);
+        let summary = RunSummary::of(&record, true);
+        assert_eq!(summary.state, "running");
+        assert_eq!((summary.n_attempts, summary.duration_ms), (2, 7000));
+        assert_eq!(summary.peak_host_used_bytes, Some(990));
+        assert_eq!(summary.cause, None);
+        assert_eq!(RunSummary::of(&record, false).state, "cut_off");
     }
 }

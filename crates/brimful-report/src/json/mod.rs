@@ -3,7 +3,10 @@
 mod explain;
 mod from_machine;
 mod gaps;
+mod job;
+mod plan;
 mod predict;
+mod predict_host;
 mod probe;
 mod replay;
 
@@ -11,10 +14,17 @@ pub use explain::{
     ExplainDocument, ExplainedProof, ExplainedRemedy, ExplainedVerdict, RunSummary, RunsDocument,
 };
 pub use gaps::Gap;
+pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
+pub use plan::{
+    EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlannedBrim,
+    PlannedBytes, PlannedFootprint, PlannedRung, PlannedTerm, PlannedThroughput, RehearsalUsed,
+    SettingValue, settings,
+};
 pub use predict::{
     BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
     PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
 };
+pub use predict_host::{HostBudgetTerm, HostByWorkers, PredictedHost};
 pub use probe::{
     AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer, Limit,
     MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument, ProcessLimits,
@@ -33,6 +43,11 @@ pub fn predict_schema() -> schemars::Schema {
     schema::<PredictDocument>()
 }
 
+/// The JSON Schema of [`PlanDocument`].
+pub fn plan_schema() -> schemars::Schema {
+    schema::<PlanDocument>()
+}
+
 /// The JSON Schema of [`ReplayDocument`].
 pub fn replay_schema() -> schemars::Schema {
     schema::<ReplayDocument>()
@@ -46,6 +61,14 @@ pub fn explain_schema() -> schemars::Schema {
 /// The JSON Schema of [`RunsDocument`].
 pub fn runs_schema() -> schemars::Schema {
     schema::<RunsDocument>()
+}
+
+/// The JSON Schema of a job file, `brimful.toml`: what may be written, not what is printed.
+pub fn job_schema() -> schemars::Schema {
+    schemars::generate::SchemaSettings::draft2020_12()
+        .for_deserialize()
+        .into_generator()
+        .into_root_schema_for::<JobDocument>()
 }
 
 fn schema<T: schemars::JsonSchema>() -> schemars::Schema {

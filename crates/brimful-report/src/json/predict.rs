@@ -1,10 +1,11 @@
 //! The outward form of a prediction: what `brimful predict --json` prints and `brimful.predict()` returns.
 
+use brimful::predict::host::HostFacts;
 use brimful::predict::{DeviceBytes, Footprint, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::SCHEMA_VERSION;
+use crate::json::{PredictedHost, SCHEMA_VERSION};
 
 /// What is known of a rehearsal besides its footprints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,9 +16,13 @@ pub struct Rehearsed {
     pub seconds: f64,
     /// Cards on which the script died before its first step, of something else than memory, with its last words.
     pub failed: Vec<(String, String)>,
+    /// Optimizer steps that were made.
+    pub steps: u32,
+    /// What was measured on the host; nothing where it could not be measured.
+    pub host: Option<HostFacts>,
 }
 
-/// Predicted GPU memory of a training command.
+/// Predicted memory of a training command, on the GPU and on the host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful predict")]
 pub struct PredictDocument {
@@ -36,7 +41,8 @@ pub struct PredictDocument {
     /// How long the rehearsal and the replays took.
     pub seconds: f64,
     /// The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too.
-    pub peak: PredictedPeak,
+    /// Nothing for a training on the processors.
+    pub peak: Option<PredictedPeak>,
     /// The budget: what the memory is for when most is in use. Its sum is the likely use of the card.
     pub terms: Vec<BudgetTerm>,
     /// The fullest moment of each phase.
@@ -49,6 +55,8 @@ pub struct PredictDocument {
     pub largest: Vec<LargestUse>,
     /// The memory over the rehearsal, in equal parts of its allocations and frees.
     pub curve: Vec<CurveColumn>,
+    /// Host memory; nothing where it could not be measured.
+    pub host: Option<PredictedHost>,
     /// What makes the figures weaker, heaviest first.
     pub caveats: Vec<PredictionCaveat>,
 }
@@ -188,25 +196,50 @@ impl From<DeviceBytes> for LikelyAndSafe {
 }
 
 impl PredictDocument {
-    /// The document of a rehearsal. `footprints` holds one for each card, the first being the one in detail; nothing
-    /// where it is empty.
-    pub fn of(rehearsed: &Rehearsed, footprints: &[Footprint]) -> Option<PredictDocument> {
-        let first = footprints.first()?;
-        Some(PredictDocument {
+    /// The document of a rehearsal. `footprints` holds one for each card, the first being the one in detail; it is empty
+    /// for a training on the processors.
+    pub fn of(rehearsed: &Rehearsed, footprints: &[Footprint]) -> PredictDocument {
+        let document = PredictDocument {
             schema_version: SCHEMA_VERSION,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
             command: rehearsed.command.clone(),
             torch_version: rehearsed.torch_version.clone(),
-            steps: first.steps,
+            steps: rehearsed.steps,
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
-            peak: PredictedPeak {
+            peak: None,
+            terms: Vec::new(),
+            phases: Vec::new(),
+            gpus: footprints.iter().map(fit).collect(),
+            failed: rehearsed
+                .failed
+                .iter()
+                .map(|(name, reason)| FailedGpu {
+                    name: name.clone(),
+                    reason: reason.clone(),
+                })
+                .collect(),
+            largest: Vec::new(),
+            curve: Vec::new(),
+            host: rehearsed.host.as_ref().map(PredictedHost::of),
+            caveats: Vec::new(),
+        };
+        match footprints.first() {
+            Some(first) => document.with_card(first),
+            None => document,
+        }
+    }
+
+    fn with_card(self, first: &Footprint) -> PredictDocument {
+        PredictDocument {
+            steps: first.steps,
+            peak: Some(PredictedPeak {
                 gpu: first.gpu.clone(),
                 allocated_bytes: first.peak_allocated.get(),
                 reserved_bytes: first.peak_reserved.get(),
                 device_bytes: first.device.into(),
                 phase: first.peak_phase.name().into(),
-            },
+            }),
             terms: first.terms.iter().map(term).collect(),
             phases: first
                 .phases
@@ -215,15 +248,6 @@ impl PredictDocument {
                     phase: peak.phase.name().into(),
                     allocated_bytes: peak.allocated.get(),
                     reserved_bytes: peak.reserved.get(),
-                })
-                .collect(),
-            gpus: footprints.iter().map(fit).collect(),
-            failed: rehearsed
-                .failed
-                .iter()
-                .map(|(name, reason)| FailedGpu {
-                    name: name.clone(),
-                    reason: reason.clone(),
                 })
                 .collect(),
             largest: first
@@ -253,7 +277,8 @@ impl PredictDocument {
                     text: caveat.text.clone(),
                 })
                 .collect(),
-        })
+            ..self
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Pages for the terminal.
 
 mod explain;
+pub mod ladder;
 mod page;
+mod plan;
 mod predict;
+mod predict_host;
 mod probe;
 mod replay;
 pub mod run;
@@ -11,6 +14,7 @@ mod table;
 
 pub use explain::explain;
 pub use page::Page;
+pub use plan::{impossible, machine_title, plan, short};
 pub use predict::predict;
 pub(crate) use predict::{term_name, verdict_words};
 pub use probe::probe;

@@ -7,6 +7,7 @@ use brimful::units::Bytes;
 
 use crate::json::Rehearsed;
 use crate::text::page::{Page, Role, width_of, wrap};
+use crate::text::predict_host::host_sections;
 use crate::text::table::table;
 
 /// Rows of the chart.
@@ -15,9 +16,11 @@ const CHART_ROWS: usize = 7;
 /// One page: which cards it fits, what the memory is for, what takes most, how it goes over the steps.
 pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> String {
     let Some(first) = footprints.first() else {
-        return String::new();
+        let mut out = title(rehearsed, rehearsed.steps, page);
+        host_sections(&mut out, rehearsed, page);
+        return out;
     };
-    let mut out = title(rehearsed, first, page);
+    let mut out = title(rehearsed, first.steps, page);
     let mut verdicts = fits(footprints, page);
     for (name, reason) in &rehearsed.failed {
         verdicts.push_str(&page.hang(
@@ -39,6 +42,7 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
         &largest(first, page),
     );
     page.section(&mut out, "Memory over the steps", &chart(first, page));
+    host_sections(&mut out, rehearsed, page);
     page.section(
         &mut out,
         "What makes these figures weaker",
@@ -47,7 +51,7 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     out
 }
 
-fn title(rehearsed: &Rehearsed, first: &Footprint, page: &Page) -> String {
+fn title(rehearsed: &Rehearsed, steps: u32, page: &Page) -> String {
     let processes = if rehearsed.world_size > 1 {
         format!(
             "{}{} processes, this is the fullest",
@@ -57,14 +61,13 @@ fn title(rehearsed: &Rehearsed, first: &Footprint, page: &Page) -> String {
     } else {
         String::new()
     };
-    let steps = if first.steps == 1 { "step" } else { "steps" };
+    let unit = if steps == 1 { "step" } else { "steps" };
     let text = format!(
-        "{}{}torch {}{}{} {steps}{}{:.1} s{processes}",
+        "{}{}torch {}{}{steps} {unit}{}{:.1} s{processes}",
         rehearsed.command.join(" "),
         page.dot(),
         rehearsed.torch_version,
         page.dot(),
-        first.steps,
         page.dot(),
         rehearsed.seconds,
     );

@@ -44,6 +44,10 @@ fn row(run: &RunSummary) -> Vec<String> {
         ("killed", _, Some(signal), _) => signal_name(signal),
         (state, _, _, _) => state.replace('_', " "),
     };
+    let ended = match run.n_attempts {
+        0 | 1 => ended,
+        n => format!("{ended}, attempt {n}"),
+    };
     let peak = run
         .peak_host_used_bytes
         .map_or_else(|| "-".into(), |bytes| Bytes(bytes).to_string());
@@ -78,6 +82,7 @@ mod tests {
             state: state.into(),
             exit_code: Some(1),
             signal: None,
+            n_attempts: 1,
             duration_ms: 65_000,
             peak_host_used_bytes: Some(7 << 30),
             host_limit_bytes: None,
@@ -103,10 +108,19 @@ mod tests {
             &page,
         );
         assert!(text.contains("shm_exhausted"), "{text}");
+        assert!(!text.contains("attempt"), "{text}");
         assert!(text.contains("exit code 1"), "{text}");
         assert!(!text.contains('\u{1b}'));
         for line in text.lines() {
             assert!(width_of(line) <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn a_run_that_came_back_says_how_often() {
+        let mut back = run("a", "finished", None, "python train.py");
+        back.n_attempts = 3;
+        let text = runs("/state", &[back], &Page::plain(80));
+        assert!(text.contains("finished, attempt 3"), "{text}");
     }
 }

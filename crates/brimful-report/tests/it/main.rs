@@ -7,4 +7,6 @@
 
 mod document;
 mod html;
+mod job;
 mod pages;
+mod plan;

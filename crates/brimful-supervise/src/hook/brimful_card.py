@@ -38,8 +38,9 @@ MOST_EVENTS = 500_000
 class Card:
     """The card of this process, as its allocator sees it."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, is_evaluating=None):
         self.torch = torch
+        self.is_evaluating = is_evaluating
         self.traced = False
         self.forget()
 
@@ -124,6 +125,8 @@ class Card:
             "total_bytes": total,
             "retries": figures[RETRIES],
         }
+        if self.is_evaluating is not None:
+            facts["evaluating"] = self.is_evaluating()
         began = time.monotonic()
         self.first_oom = self.first_oom or began
         if self.spent < SECONDS_AT_ONCE + SHARE * (began - self.first_oom):

@@ -18,6 +18,8 @@ from brimful_page import EPOCHS, STEPS, count, guarded, page, text
 # Between two looks at the allocator.
 INTERVAL = 0.5
 MOST_LOADERS = 1000
+MOST_FRAMES = 500
+FOLDER_OF_HOOK = os.path.dirname(__file__)
 # Of one loader: worker processes that come anew with each epoch are on the page, which does not fill up.
 MOST_LINES_OF_A_LOADER = 10
 
@@ -31,6 +33,7 @@ def install(torch):
     # Each on its own: what one torch does not have must not cost the rest.
     guarded(inside.watch_steps)()
     guarded(inside.watch_loaders)()
+    guarded(inside.watch_modes)()
     inside.card.install()
     guarded(inside.watch_end)()
     os.register_at_fork(after_in_child=inside.forget)
@@ -50,10 +53,12 @@ class Inside:
 
     def __init__(self, torch):
         self.torch = torch
-        self.card = Card(torch)
+        self.card = Card(torch, self.is_evaluating)
         self.loaders = []
         self.due = 0.0
         self.ended = False
+        self.mode = None  # of the last module that was told: training or not
+        self.steps_at_iteration = None  # when the newest iterator of a loader was made
 
     @guarded
     def forget(self):
@@ -64,6 +69,7 @@ class Inside:
         self.card.forget()
         self.loaders = []
         self.due = 0.0
+        self.steps_at_iteration = None
 
     def is_worker(self):
         data = sys.modules.get("torch.utils.data")
@@ -165,6 +171,7 @@ class Inside:
             return
         known.iterator = weakref.ref(iterator)
         known.epochs += 1
+        self.steps_at_iteration = self.steps()
         pids = worker_pids(iterator)
         # With persistent workers an iterator is the same again.
         is_news = known.pids is None or pids != known.pids
@@ -200,6 +207,43 @@ class Inside:
             if known.iterator() is not None
             for worker, pid in enumerate(known.pids or ())
         ]
+
+    # --- training or evaluating ---
+
+    def watch_modes(self):
+        """Have `train()` and `eval()` of modules noted: a store per module, where an epoch begins or ends."""
+        from torch.nn import Module
+
+        train = Module.train
+
+        @wraps(train)
+        def noting(module, *arguments, **named):
+            mode = arguments[0] if arguments else named.get("mode", True)
+            if mode is True or mode is False:
+                self.mode = mode
+            return train(module, *arguments, **named)
+
+        Module.train = noting
+
+    def steps(self):
+        return 0 if page.words is None else page.words[STEPS]
+
+    @guarded
+    def is_evaluating(self):
+        """Whether the thread that is here right now evaluates: True, False, or None where it cannot be told.
+
+        No variable of any frame is looked at: that would keep tensors alive.
+        """
+        no_gradients = not self.torch.is_grad_enabled()
+        if not no_gradients and self.mode is not False:
+            return False
+        kind = kind_of_thread()
+        if kind != "script":
+            return False
+        # A teacher evaluates too, in the middle of training: then steps were made with this loader's batches.
+        if self.mode is False and self.steps_at_iteration == self.steps():
+            return True if no_gradients else None
+        return None
 
     # --- the end ---
 
@@ -257,6 +301,22 @@ class KnownLoader:
             "n_samples": self.n_samples,
             "worker_pids": self.pids,
         }
+
+
+def kind_of_thread():
+    """What Python the thread that is here runs: none (one of autograd's, in a backward pass), an optimizer's
+    step, or anything else."""
+    frame, depth, is_script = sys._getframe(), 0, False
+    while frame is not None and depth < MOST_FRAMES:
+        code = frame.f_code
+        if os.path.dirname(code.co_filename) != FOLDER_OF_HOOK:
+            is_script = True
+            if code.co_name == "step" and os.sep + "optim" + os.sep in code.co_filename:
+                return "optimizer"
+            if code.co_name == "backward" and code.co_filename.endswith("_tensor.py"):
+                return "backward"
+        frame, depth = frame.f_back, depth + 1
+    return "script" if is_script else "autograd"
 
 
 def name_of(kind):

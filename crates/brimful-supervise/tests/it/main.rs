@@ -7,3 +7,4 @@
 )]
 
 mod hook;
+mod ladder;

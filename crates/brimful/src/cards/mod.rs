@@ -7,7 +7,7 @@ mod table;
 
 use crate::fact::Fact;
 use crate::machine::{
-    ComputeCapability, DeviceIdentity, Gpu, GpuVendor, TorchMemory, TorchMemoryOrigin,
+    ComputeCapability, DeviceIdentity, Gpu, GpuVendor, Machine, TorchMemory, TorchMemoryOrigin,
 };
 use crate::suggest::closest;
 use crate::units::Bytes;
@@ -120,6 +120,21 @@ pub fn by_product(name: &str, total: Option<Bytes>) -> Option<&'static Card> {
         Some(total) => named.min_by_key(|card| card.total.value.0.abs_diff(total.0)),
         None => named.next(),
     }
+}
+
+/// The card of a machine that torch may see, and how many of its kind; nothing where there is none that is known.
+pub fn of_machine(machine: &Machine) -> Option<(&'static Card, usize)> {
+    let seen: Vec<&'static Card> = machine
+        .gpus
+        .devices
+        .iter()
+        .filter(|gpu| gpu.may_be_seen())
+        .filter_map(|gpu| by_product(gpu.name.known()?, gpu.total.known().copied()))
+        .filter(|card| card.compute_capability.is_some())
+        .collect();
+    let first = *seen.first()?;
+    let same = seen.iter().filter(|card| card.id == first.id).count();
+    Some((first, same))
 }
 
 fn names_of(card: &'static Card) -> impl Iterator<Item = &'static str> {

@@ -5,6 +5,7 @@
 
 mod caveats;
 mod footprint;
+pub mod host;
 mod kinds;
 mod outside;
 mod story;

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::explain::Verdict;
+use crate::job::Settings;
+use crate::plan::Change;
 use crate::units::Bytes;
 use crate::watch::{Action, Alarm, Sample};
 
@@ -48,7 +50,7 @@ pub struct RunLine {
 }
 
 /// One launch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttemptLine {
     /// From 1.
@@ -69,6 +71,20 @@ pub struct AttemptLine {
     #[serde(rename = "address_space_limit_bytes")]
     pub address_space_limit: Option<Bytes>,
     pub hook: bool,
+    /// What was started in this attempt.
+    pub command: Vec<String>,
+    /// One value per knob, where the job has knobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Settings>,
+    /// The checkpoint it goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed_from: Option<String>,
+    /// What differs from the attempt before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<Change>,
+    /// Why it was made, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +175,9 @@ pub struct GpuProof {
     pub retries: u64,
     /// The allocator's snapshot, a file beside the record.
     pub snapshot: Option<String>,
+    /// Whether it came in an evaluation and not in a training step, where the hook could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluating: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

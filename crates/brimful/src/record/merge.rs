@@ -60,15 +60,20 @@ pub fn merged(a: &Sample, b: &Sample) -> Sample {
 /// It holds one sample at a time, so that a supervisor of a few megabytes can shorten a record that is larger.
 #[derive(Clone, Debug)]
 pub struct Merger {
-    /// Samples before this moment are old.
+    /// Samples before this moment are old, and all of earlier attempts.
     old_before_ms: u64,
+    newest_attempt: u32,
+    attempt: u32,
     waiting: Option<Sample>,
 }
 
 impl Merger {
-    pub fn new(old_before_ms: u64) -> Merger {
+    /// `newest_attempt` is the number of the attempt by whose time `old_before_ms` counts.
+    pub fn new(old_before_ms: u64, newest_attempt: u32) -> Merger {
         Merger {
             old_before_ms,
+            newest_attempt,
+            attempt: 0,
             waiting: None,
         }
     }
@@ -85,7 +90,12 @@ impl Merger {
                 }
                 match line {
                     Line::Sample(sample) if self.is_old(&sample) => self.waiting = Some(sample),
-                    line => out(line),
+                    line => {
+                        if let Line::Attempt(start) = &line {
+                            self.attempt = start.number;
+                        }
+                        out(line);
+                    }
                 }
             }
         }
@@ -97,7 +107,7 @@ impl Merger {
     }
 
     fn is_old(&self, sample: &Sample) -> bool {
-        sample.at_ms < self.old_before_ms
+        self.attempt < self.newest_attempt || sample.at_ms < self.old_before_ms
     }
 }
 
@@ -106,6 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::record::AttemptLine;
     use crate::units::Bytes;
     use crate::watch::HostSample;
 
@@ -121,7 +132,7 @@ mod tests {
     }
 
     fn pass(lines: Vec<Line>, old_before_ms: u64) -> Vec<Line> {
-        let mut merger = Merger::new(old_before_ms);
+        let mut merger = Merger::new(old_before_ms, 0);
         let mut out = Vec::new();
         for line in lines {
             merger.push(line, |line| out.push(line));
@@ -144,6 +155,26 @@ mod tests {
     fn the_recent_past_is_kept_whole() {
         let lines: Vec<Line> = (0..100).map(|idx| line(idx * 1000, idx)).collect();
         assert_eq!(pass(lines, 89_000).len(), 45 + 11);
+    }
+
+    #[test]
+    fn earlier_attempts_are_old_whatever_their_time() {
+        let attempt = |number| {
+            Line::Attempt(AttemptLine {
+                number,
+                ..AttemptLine::default()
+            })
+        };
+        let mut lines = vec![attempt(1)];
+        lines.extend((0..100).map(|idx| line(1_000_000 + idx, idx)));
+        lines.push(attempt(2));
+        lines.extend((0..100).map(|idx| line(idx, idx)));
+        let mut merger = Merger::new(0, 2);
+        let mut n_out = 0;
+        for line in lines {
+            merger.push(line, |_| n_out += 1);
+        }
+        assert_eq!(n_out + usize::from(merger.finish().is_some()), 2 + 50 + 100);
     }
 
     proptest! {

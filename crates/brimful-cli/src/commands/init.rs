@@ -1,0 +1,116 @@
+//! `brimful init`.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use brimful::job::draft::{Accepts, draft};
+use brimful::job::read;
+use brimful_rehearse::{Accepted, accepts};
+
+use crate::args::InitArguments;
+use crate::commands::predict::Interruption;
+use crate::error::CommandError;
+use crate::exit::ExitStatus;
+use crate::output::Output;
+use brimful_rehearse::job_file;
+
+pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitStatus, CommandError> {
+    let path = arguments.output.as_path();
+    let to_stdout = path == Path::new("-");
+    if !to_stdout && !arguments.force && path.exists() {
+        return Err(CommandError::FileExists {
+            path: path.to_owned(),
+        });
+    }
+    // One that cannot be read is no reason not to write a better one.
+    let earlier = job_file::find(None).ok().flatten().map(|(path, _)| path);
+    let accepts = ask(arguments, output)?;
+    let command: Vec<String> = arguments
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let drafted = draft(&command, &accepts);
+    read(&drafted.text).map_err(CommandError::Draft)?;
+    if to_stdout {
+        output.print(&drafted.text)?;
+        return Ok(ExitStatus::Success);
+    }
+    write(path, &drafted.text, arguments.force)?;
+    let turns = match drafted.knobs.as_slice() {
+        [] => "no knob was found".to_owned(),
+        knobs => format!("it turns {}", knobs.join(", ")),
+    };
+    output.notice(
+        &format!("wrote {}: {turns}", path.display()),
+        "read it and change what is wrong; then `brimful plan` chooses settings by it",
+    );
+    if let Some(other) = earlier.filter(|other| other != path) {
+        output.notice(
+            &format!("{} holds a job too", other.display()),
+            "a brimful.toml goes before a pyproject.toml; name the one that is meant with --job",
+        );
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// What the script accepts; nothing of it where its arguments cannot be seen.
+fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandError> {
+    let stop = Interruption::watch();
+    let limit = Duration::from_secs(arguments.time_limit);
+    let told = accepts(&arguments.command, limit, |elapsed| {
+        output.status(&format!(
+            "waiting for the script to look at its arguments: {} of {} s",
+            elapsed.as_secs(),
+            limit.as_secs()
+        ));
+        if stop.asked() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    output.clear_status();
+    // Everything that was started has ended by now.
+    stop.obey();
+    match told? {
+        Accepted::Told(accepts) => Ok(accepts),
+        Accepted::NeverParsed { status, .. } => {
+            let how = match status {
+                Some(status) => format!("it ended with {status}"),
+                None => "it was ended when it made an optimizer".to_owned(),
+            };
+            output.notice(
+                &format!("the script was not seen to read arguments with argparse: {how}"),
+                "the file knows only what was typed; put places such as {workers} into its command by hand",
+            );
+            Ok(Accepts::default())
+        }
+    }
+}
+
+fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let written = options
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|source| match source.kind() {
+        // Somebody was faster.
+        io::ErrorKind::AlreadyExists => CommandError::FileExists {
+            path: path.to_owned(),
+        },
+        _ => CommandError::Write {
+            path: path.to_owned(),
+            source,
+        },
+    })
+}

@@ -1,0 +1,171 @@
+//! `brimful init` with scripts that need nothing but Python.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::context::program;
+
+const SCRIPT: &str = r#"
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=32, help="samples at a time")
+parser.add_argument("--accumulate", type=int, default=1)
+parser.add_argument("--workers", type=int, default=4)
+parser.add_argument("--pin-memory", action=argparse.BooleanOptionalAction, default=True)
+parser.add_argument("--checkpointing", action="store_true")
+parser.add_argument("--resolution", type=int, default=64)
+parser.add_argument("--output", default="outputs")
+parser.add_argument("--max-steps", type=int)
+parser.add_argument("--resume")
+parser.parse_args()
+open("reached", "w").close()
+"#;
+
+/// A folder with a script in it.
+fn folder(script: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("train.py"), script).unwrap();
+    folder
+}
+
+fn init(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(program())
+        .arg("init")
+        .args(arguments)
+        .current_dir(folder)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_job_file_is_written_and_nothing_of_the_training_is_run() {
+    let folder = folder(SCRIPT);
+    let command = [
+        "--",
+        "python3",
+        "train.py",
+        "--batch-size",
+        "64",
+        "--workers=2",
+    ];
+    let done = init(folder.path(), &command);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    insta::assert_snapshot!(said(&done), @r"
+    note: wrote brimful.toml: it turns micro_batch, workers, pin_memory, activation_checkpointing
+    hint: read it and change what is wrong; then `brimful plan` chooses settings by it
+    ");
+    let text = std::fs::read_to_string(folder.path().join("brimful.toml")).unwrap();
+    let job = brimful::job::read(&text)
+        .unwrap()
+        .job(Some("debug"), &[])
+        .unwrap();
+    assert_eq!(job.effective_batch, Some(64));
+    assert_eq!(
+        job.render(&brimful::job::Settings::default(), Some("last.pt"))
+            .command,
+        [
+            "python3",
+            "train.py",
+            "--workers=2",
+            "--pin-memory",
+            "--max-steps",
+            "20",
+            "--resume",
+            "last.pt"
+        ]
+    );
+    assert!(
+        text.contains("# resolution = [64, 48, 32]  # --resolution\n"),
+        "{text}"
+    );
+    assert!(!folder.path().join("reached").exists());
+
+    // What is there is kept, unless asked.
+    let again = init(folder.path(), &command);
+    assert_eq!(again.status.code(), Some(96));
+    insta::assert_snapshot!(said(&again), @r"
+    error: `brimful.toml` is there already
+
+    hint: write over it with --force, or to another file with --output FILE
+    ");
+    let forced = init(folder.path(), &["--force", "--", "python3", "train.py"]);
+    assert_eq!(forced.status.code(), Some(0), "{}", said(&forced));
+}
+
+#[test]
+fn a_file_can_go_to_standard_output() {
+    let folder = folder(SCRIPT);
+    let done = init(
+        folder.path(),
+        &["--output", "-", "--", "python3", "train.py"],
+    );
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    brimful::job::read(&String::from_utf8_lossy(&done.stdout)).unwrap();
+    assert!(!folder.path().join("brimful.toml").exists());
+}
+
+#[test]
+fn a_script_without_a_parser_gets_a_minimal_file() {
+    let folder = folder("import sys\nprint(sys.argv)\n");
+    let done = init(folder.path(), &["--", "python3", "train.py", "8"]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    insta::assert_snapshot!(said(&done), @r"
+    note: the script was not seen to read arguments with argparse: it ended with exit status: 0
+    hint: the file knows only what was typed; put places such as {workers} into its command by hand
+    note: wrote brimful.toml: no knob was found
+    hint: read it and change what is wrong; then `brimful plan` chooses settings by it
+    ");
+}
+
+#[test]
+fn a_script_that_dies_or_hangs_is_told() {
+    let folder = folder(
+        "import time, sys\nprint('some words')\nif len(sys.argv) > 1: raise SystemExit(3)\ntime.sleep(60)\n",
+    );
+    let done = init(folder.path(), &["--", "python3", "train.py", "x"]);
+    assert_eq!(done.status.code(), Some(96));
+    insta::assert_snapshot!(said(&done), @r"
+    the end of the script's own output:
+      | some words
+
+    error: the script ended with exit status: 3 before it looked at its arguments
+
+    hint: the end of its own output tells why
+    ");
+    let done = init(
+        folder.path(),
+        &["--time-limit", "1", "--", "python3", "-u", "train.py"],
+    );
+    assert_eq!(done.status.code(), Some(96));
+    assert!(said(&done).contains("within 1 seconds"), "{}", said(&done));
+    let done = init(folder.path(), &["--", "no-such-program-here"]);
+    assert_eq!(done.status.code(), Some(96));
+    assert!(
+        said(&done).contains("brimful init -- python train.py"),
+        "{}",
+        said(&done)
+    );
+    assert!(!folder.path().join("brimful.toml").exists());
+}
+
+#[test]
+fn a_job_in_a_pyproject_is_named() {
+    let folder = folder(SCRIPT);
+    std::fs::write(
+        folder.path().join("pyproject.toml"),
+        "[tool.brimful.job]\ncommand = [\"python3\", \"train.py\"]\n",
+    )
+    .unwrap();
+    let done = init(folder.path(), &["--", "python3", "train.py"]);
+    assert!(
+        said(&done).contains("pyproject.toml holds a job too"),
+        "{}",
+        said(&done)
+    );
+}

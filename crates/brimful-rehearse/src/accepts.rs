@@ -1,0 +1,186 @@
+//! What a script takes on its command line: it is started until it looks at its arguments.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brimful::job::draft::Accepts;
+use serde::Deserialize;
+
+use crate::run::{Group, tail};
+use crate::stage::{before, write_hook};
+
+const LOOK: Duration = Duration::from_millis(15);
+/// A parser of thousands of options takes less.
+const LARGEST_RESULT: u64 = 16 << 20;
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Its parser told.
+    Told(Accepts),
+    /// It got past its arguments, or to its end, without a parser that can be watched.
+    NeverParsed {
+        /// How it ended; nothing where it was ended by us.
+        status: Option<String>,
+        output: String,
+    },
+}
+
+/// The script could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptsError {
+    #[error("`{program}` could not be started")]
+    Start {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the temporary folder cannot be written")]
+    Folder(#[source] io::Error),
+    #[error("the script did not look at its arguments within {} seconds", limit.as_secs())]
+    TimeLimit { limit: Duration, output: String },
+    #[error("the script ended with {status} before it looked at its arguments")]
+    Died { status: String, output: String },
+    #[error("the question was interrupted")]
+    Interrupted,
+}
+
+impl AcceptsError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            AcceptsError::Start { .. } => {
+                "write the command as you would start it, after `--`: `brimful init -- python train.py`"
+            }
+            AcceptsError::Folder(_) => "look whether the temporary folder (TMPDIR) can be written",
+            AcceptsError::TimeLimit { .. } => "give it more time: --time-limit SECONDS",
+            AcceptsError::Died { .. } => "the end of its own output tells why",
+            AcceptsError::Interrupted => "nothing was left running",
+        }
+    }
+
+    /// The end of the script's own output, where it may tell more.
+    pub fn output(&self) -> Option<&str> {
+        match self {
+            AcceptsError::TimeLimit { output, .. } | AcceptsError::Died { output, .. } => {
+                Some(output)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the hook wrote.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    #[expect(dead_code, reason = "the hook's own words, for somebody who looks")]
+    Problem {
+        problem: String,
+    },
+    Options(Accepts),
+}
+
+/// Starts the script until its parser of arguments is asked, and ends it there.
+///
+/// `look` is called many times a second with the time since the start, and ends it by breaking.
+pub fn accepts(
+    command: &[OsString],
+    time_limit: Duration,
+    mut look: impl FnMut(Duration) -> ControlFlow<()>,
+) -> Result<Accepted, AcceptsError> {
+    let start = Instant::now();
+    let folder = tempfile::Builder::new()
+        .prefix("brimful-")
+        .tempdir()
+        .map_err(AcceptsError::Folder)?;
+    let hook = folder.path().join("hook");
+    write_hook(&hook).map_err(AcceptsError::Folder)?;
+    let results = folder.path().join("accepts.json");
+    let output = folder.path().join("output");
+    let mut child = spawn(command, &hook, &results, &output)?;
+    let status = loop {
+        if look(start.elapsed()).is_break() {
+            child.end();
+            return Err(AcceptsError::Interrupted);
+        }
+        match child.process.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            // A launcher may go on when its ranks have ended.
+            Ok(None) if is_told(&results) || start.elapsed() > time_limit => break None,
+            Ok(None) => std::thread::sleep(LOOK),
+            Err(error) => return Err(AcceptsError::Folder(error)),
+        }
+    };
+    child.end();
+    let output = tail(&output);
+    if let Some(Written::Options(accepts)) = read(&results) {
+        return Ok(Accepted::Told(accepts));
+    }
+    let stopped = results.exists();
+    match status {
+        None if !stopped => Err(AcceptsError::TimeLimit {
+            limit: time_limit,
+            output,
+        }),
+        Some(status) if !status.success() && !stopped => Err(AcceptsError::Died {
+            status: status.to_string(),
+            output,
+        }),
+        status => Ok(Accepted::NeverParsed {
+            status: status.filter(|_| !stopped).map(|status| status.to_string()),
+            output,
+        }),
+    }
+}
+
+/// Whether the hook has written its last word.
+fn is_told(results: &Path) -> bool {
+    results.with_extension("done").exists()
+}
+
+fn read(results: &Path) -> Option<Written> {
+    let mut bytes = Vec::new();
+    File::open(results)
+        .ok()?
+        .take(LARGEST_RESULT)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn spawn(
+    words: &[OsString],
+    hook: &Path,
+    results: &Path,
+    output: &Path,
+) -> Result<Group, AcceptsError> {
+    let program = words.first().cloned().unwrap_or_default();
+    let mut command = Command::new(&program);
+    command
+        .args(words.iter().skip(1))
+        .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
+        .env("BRIMFUL_ACCEPTS", results)
+        .env_remove("BRIMFUL_REHEARSAL")
+        .env("WANDB_MODE", "disabled");
+    let file = File::create(output).map_err(AcceptsError::Folder)?;
+    let second = file.try_clone().map_err(AcceptsError::Folder)?;
+    command.stdin(Stdio::null()).stdout(file).stderr(second);
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        command.process_group(0);
+    }
+    let child = command.spawn().map_err(|source| AcceptsError::Start {
+        program: program.to_string_lossy().into_owned(),
+        source,
+    })?;
+    let mut mark = b"BRIMFUL_ACCEPTS=".to_vec();
+    mark.extend_from_slice(results.as_os_str().as_encoded_bytes());
+    Ok(Group::new(child, mark))
+}

@@ -1,0 +1,189 @@
+"""What a script accepts: waits for its parser of arguments, writes its options down and ends the process.
+
+Works for argparse and what is built on it: HfArgumentParser, jsonargparse, LightningCLI. Nothing of the
+script after its first look at the command line is run.
+"""
+
+import argparse
+import importlib.abc
+import importlib.util
+import json
+import math
+import os
+import sys
+
+_RESULTS = os.environ["BRIMFUL_ACCEPTS"]
+
+# Programs that start the script: their own options are not its own.
+_LAUNCHERS = ("torch.distributed", "accelerate.", "deepspeed.launcher")
+
+_MOST_OPTIONS = 5000
+_LONGEST_TEXT = 500
+
+# Of parsers that only looked for one option before the real one, as timm's scripts do for --config.
+_earlier = []
+
+
+def watch():
+    """Look at every parser from now on."""
+    parse = argparse.ArgumentParser._parse_known_args
+
+    def parse_known(self, arg_strings, *rest, **keywords):
+        try:
+            _look(self, arg_strings)
+        except Exception as error:
+            _write({"problem": repr(error)})
+        return parse(self, arg_strings, *rest, **keywords)
+
+    argparse.ArgumentParser._parse_known_args = parse_known
+    sys.meta_path.insert(0, _PastArguments())
+
+
+def _look(parser, arguments):
+    if os.path.basename(sys.argv[0]) in {"torchrun", "accelerate", "deepspeed"} or _is_launcher():
+        return
+    typed = sys.argv[1:]
+    given = list(arguments or ())
+    if given != typed and not ((given or _earlier) and set(given) <= set(typed)):
+        # Something that a library parses for itself.
+        return
+    first = not parser.add_help and not _through_parse_args()
+    options = _options(parser)
+    if first:
+        _earlier.extend(options)
+        _write({"framework": _framework(parser), "options": _earlier})
+        return
+    seen = {flag for option in options for flag in option["flags"]}
+    options += [option for option in _earlier if not seen & set(option["flags"])]
+    _end({"framework": _framework(parser), "options": options[:_MOST_OPTIONS]})
+
+
+def _is_launcher():
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    return bool(spec and spec.name.startswith(_LAUNCHERS))
+
+
+def _through_parse_args():
+    """Whether somebody calls `parse_args`, which takes nothing that it does not know."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in {"parse_args", "parse_args_into_dataclasses"}:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _framework(parser):
+    names = {f"{kind.__module__}.{kind.__name__}" for kind in type(parser).__mro__}
+    if any(name.startswith("transformers.") for name in names):
+        return "hugging_face"
+    if any(name.startswith(("jsonargparse.", "lightning.", "pytorch_lightning.")) for name in names):
+        return "lightning"
+    return "argparse"
+
+
+def _options(parser):
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            # The subcommand that was typed.
+            for name in sys.argv[1:]:
+                if name in action.choices:
+                    found += _options(action.choices[name])
+                    break
+        elif action.option_strings and not isinstance(
+            action, (argparse._HelpAction, argparse._VersionAction)
+        ):
+            found.append(_option(action))
+    return found
+
+
+def _option(action):
+    choices = list(action.choices)[:64] if action.choices else []
+    return {
+        "flags": [str(flag)[:_LONGEST_TEXT] for flag in action.option_strings],
+        "dest": str(action.dest)[:_LONGEST_TEXT],
+        "takes": _takes(action),
+        "default": _value(action.default),
+        "choices": [value for value in map(_value, choices) if value is not None],
+        "help": str(action.help or "")[:_LONGEST_TEXT] if action.help is not argparse.SUPPRESS else "",
+    }
+
+
+def _takes(action):
+    # By name: other parsers have classes of their own for the same.
+    kind = type(action).__name__
+    if "BooleanOptional" in kind or "YesNo" in kind:
+        return "both"
+    if action.nargs == 0:
+        return "nothing_off" if getattr(action, "const", None) is False else "nothing"
+    if action.type is bool:
+        return "any_text"
+    hint = getattr(action, "_typehint", None)
+    if hint is bool or getattr(action.type, "__name__", "") in {"string_to_bool", "str2bool", "strtobool"}:
+        return "word"
+    return "value"
+
+
+def _value(value):
+    """Return what JSON and a command line have, else nothing."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < 1 << 62 else None
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "value") and isinstance(value.value, str):
+        value = value.value  # an enumeration
+    if isinstance(value, (str, os.PathLike)):
+        text = os.fspath(value)
+        if (
+            isinstance(text, str)
+            and value is not argparse.SUPPRESS
+            and "\0" not in text
+            and len(text) <= _LONGEST_TEXT
+        ):
+            return str(text)
+    return None
+
+
+class _PastArguments(importlib.abc.MetaPathFinder):
+    """Ends a script that makes an optimizer: it is past its arguments, with a parser that is not watched."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "torch.optim.optimizer":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            start = module.Optimizer.__init__
+
+            def made(*arguments, **keywords):
+                if not _is_launcher():
+                    _end({"problem": "an optimizer was made"})
+                return start(*arguments, **keywords)
+
+            module.Optimizer.__init__ = made
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _write(found):
+    temporary = f"{_RESULTS}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8", errors="replace") as file:
+        json.dump(found, file)
+    os.replace(temporary, _RESULTS)
+
+
+def _end(found):
+    _write(found)
+    with open(os.path.splitext(_RESULTS)[0] + ".done", "w", encoding="utf-8"):
+        pass
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

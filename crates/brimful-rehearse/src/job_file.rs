@@ -1,0 +1,92 @@
+//! Where the job is described: the file that was named, `brimful.toml`, or `[tool.brimful]` of `pyproject.toml`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use brimful::job::{self, JobError, JobFile, LARGEST_FILE};
+
+/// A job file that cannot be read or followed.
+#[derive(Debug, thiserror::Error)]
+pub enum JobFileError {
+    #[error("`{}` cannot be read", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{}` is not a job file that can be followed", path.display())]
+    Job {
+        path: PathBuf,
+        #[source]
+        source: JobError,
+    },
+    #[error("expected a job in `{}`, found no [tool.brimful]", path.display())]
+    NoJobInProject { path: PathBuf },
+}
+
+impl JobFileError {
+    /// What to do next.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            JobFileError::Read { .. } => Vec::new(),
+            JobFileError::Job { source, .. } => source.hints(),
+            JobFileError::NoJobInProject { .. } => {
+                vec!["write one with `brimful init -- python train.py`".into()]
+            }
+        }
+    }
+}
+
+const OWN: &str = "brimful.toml";
+const PROJECT: &str = "pyproject.toml";
+
+/// The job file that was named, else the one of this folder; nothing where it has none.
+pub fn find(named: Option<&Path>) -> Result<Option<(PathBuf, JobFile)>, JobFileError> {
+    if let Some(path) = named {
+        let file = read(path)?.ok_or_else(|| JobFileError::NoJobInProject {
+            path: path.to_owned(),
+        })?;
+        return Ok(Some((path.to_owned(), file)));
+    }
+    for name in [OWN, PROJECT] {
+        let path = Path::new(name);
+        if path.is_file()
+            && let Some(file) = read(path)?
+        {
+            return Ok(Some((path.to_owned(), file)));
+        }
+    }
+    Ok(None)
+}
+
+/// Nothing for a `pyproject.toml` without a job.
+fn read(path: &Path) -> Result<Option<JobFile>, JobFileError> {
+    let text = text(path).map_err(|source| JobFileError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let is_project = path.file_name().is_some_and(|name| name == PROJECT);
+    let file = if is_project {
+        job::read_pyproject(&text)
+    } else {
+        job::read(&text).map(Some)
+    };
+    file.map_err(|source| JobFileError::Job {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The text, a byte more than a job file may have at the most.
+fn text(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(LARGEST_FILE as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() > LARGEST_FILE {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
+}

@@ -1,0 +1,258 @@
+//! Rehearsals that were made before, so that a plan answers at once.
+//!
+//! An entry is a folder: `entry.json` says what was rehearsed and from which files, `PROCESS.json` and `PROCESS.trace`
+//! hold what came of it. An entry whose files have changed is not used.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use brimful::plan::Pace;
+use brimful::predict::host::HostFacts;
+use brimful_allocsim::trace::Trace;
+use serde::{Deserialize, Serialize};
+
+use crate::Rehearsed;
+use crate::facts::Facts;
+
+/// The form of an entry; another one is not read.
+const FORM: u32 = 1;
+/// Entries that are kept.
+const MOST_ENTRIES: usize = 200;
+/// More than any entry, and than any Python file.
+const LARGEST_FILE: u64 = 1 << 30;
+const LARGEST_SOURCE: u64 = 16 << 20;
+
+/// Where rehearsals are kept.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    pub folder: PathBuf,
+}
+
+/// What a rehearsal is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub command: Vec<String>,
+    pub variables: Vec<(String, String)>,
+    pub folder: String,
+    /// The card's id and how many; empty for a job on processors.
+    pub cards: String,
+    pub steps: u32,
+    pub brimful_version: String,
+}
+
+/// What came of a rehearsal.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub processes: Vec<Rehearsed>,
+    pub host: HostFacts,
+    pub pace: Pace,
+    pub world_size: u32,
+    /// It died before its first steps: its last words.
+    pub failed: Option<String>,
+    pub at_unix_ms: u64,
+    pub seconds: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    form: u32,
+    key: Key,
+    sources: Vec<Source>,
+    host: HostFacts,
+    pace: Pace,
+    world_size: u32,
+    failed: Option<String>,
+    at_unix_ms: u64,
+    seconds: f64,
+    n_processes: usize,
+}
+
+/// A file that was part of it.
+#[derive(Serialize, Deserialize, PartialEq)]
+struct Source {
+    path: PathBuf,
+    bytes: u64,
+    hash: u64,
+}
+
+impl Cache {
+    fn folder_of(&self, key: &Key) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        self.folder.join(format!("{:016x}", hasher.finish()))
+    }
+
+    /// What was rehearsed before under this key, if its files are as they were.
+    pub(crate) fn get(&self, key: &Key) -> Option<Kept> {
+        let folder = self.folder_of(key);
+        let entry: Entry = serde_json::from_slice(&bounded(&folder.join("entry.json"))?).ok()?;
+        if entry.form != FORM || entry.key != *key || !entry.sources.iter().all(Source::is_current)
+        {
+            return None;
+        }
+        let processes = (0..entry.n_processes.min(64))
+            .map(|number| {
+                let facts = bounded(&folder.join(format!("{number}.json")))?;
+                let trace = bounded(&folder.join(format!("{number}.trace")))?;
+                let died = folder.join(format!("{number}.died")).exists();
+                Some(Rehearsed {
+                    facts: serde_json::from_slice::<Facts>(&facts).ok()?,
+                    trace: Trace::from_bytes(&trace).ok()?,
+                    died,
+                })
+            })
+            .collect::<Option<Vec<Rehearsed>>>()?;
+        Some(Kept {
+            processes,
+            host: entry.host,
+            pace: entry.pace,
+            world_size: entry.world_size,
+            failed: entry.failed,
+            at_unix_ms: entry.at_unix_ms,
+            seconds: entry.seconds,
+        })
+    }
+
+    /// Keeps a rehearsal; where that fails the next plan rehearses again.
+    pub(crate) fn put(&self, key: &Key, kept: &Kept, sources: &[PathBuf]) -> io::Result<()> {
+        let folder = self.folder_of(key);
+        fs::create_dir_all(&self.folder)?;
+        self.make_room();
+        // Written aside and moved into place, so that nobody reads half of one.
+        let aside = tempfile::Builder::new()
+            .prefix(".new-")
+            .tempdir_in(&self.folder)?;
+        for (number, process) in kept.processes.iter().enumerate() {
+            fs::write(
+                aside.path().join(format!("{number}.json")),
+                serde_json::to_vec(&process.facts)?,
+            )?;
+            fs::write(
+                aside.path().join(format!("{number}.trace")),
+                process.trace.to_bytes(),
+            )?;
+            if process.died {
+                fs::write(aside.path().join(format!("{number}.died")), "")?;
+            }
+        }
+        let entry = Entry {
+            form: FORM,
+            key: key.clone(),
+            sources: sources.iter().filter_map(|path| Source::of(path)).collect(),
+            host: kept.host.clone(),
+            pace: kept.pace,
+            world_size: kept.world_size,
+            failed: kept.failed.clone(),
+            at_unix_ms: kept.at_unix_ms,
+            seconds: kept.seconds,
+            n_processes: kept.processes.len(),
+        };
+        fs::write(aside.path().join("entry.json"), serde_json::to_vec(&entry)?)?;
+        let _ = fs::remove_dir_all(&folder);
+        fs::rename(aside.path(), &folder)
+    }
+
+    /// Removes the oldest entries above the number that is kept.
+    fn make_room(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let mut found: Vec<(SystemTime, PathBuf)> = entries
+            .flatten()
+            .filter(|entry| entry.path().join("entry.json").is_file())
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        found.sort();
+        let excess = found.len().saturating_sub(MOST_ENTRIES - 1);
+        for (_, path) in found.into_iter().take(excess) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+impl Source {
+    fn of(path: &Path) -> Option<Source> {
+        let mut content = Vec::new();
+        let file = fs::File::open(path).ok()?;
+        file.take(LARGEST_SOURCE).read_to_end(&mut content).ok()?;
+        let mut hasher = DefaultHasher::new();
+        content.hash(&mut hasher);
+        Some(Source {
+            path: path.to_owned(),
+            bytes: content.len() as u64,
+            hash: hasher.finish(),
+        })
+    }
+
+    fn is_current(&self) -> bool {
+        Source::of(&self.path).is_some_and(|found| found == *self)
+    }
+}
+
+fn bounded(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path)
+        .ok()?
+        .take(LARGEST_FILE)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    ((read as u64) < LARGEST_FILE).then_some(bytes)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(word: &str) -> Key {
+        Key {
+            command: vec![word.into()],
+            ..Key::default()
+        }
+    }
+
+    #[test]
+    fn a_rehearsal_is_found_again_until_its_files_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            folder: folder.path().join("rehearsals"),
+        };
+        let script = folder.path().join("train.py");
+        fs::write(&script, "one").unwrap();
+        let kept = Kept {
+            world_size: 2,
+            failed: Some("no".into()),
+            ..Kept::default()
+        };
+        assert!(cache.get(&key("a")).is_none());
+        cache
+            .put(&key("a"), &kept, std::slice::from_ref(&script))
+            .unwrap();
+        assert_eq!(cache.get(&key("a")).unwrap().world_size, 2);
+        assert!(cache.get(&key("b")).is_none());
+        fs::write(&script, "two").unwrap();
+        assert!(cache.get(&key("a")).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            folder: folder.path().to_owned(),
+        };
+        cache.put(&key("a"), &Kept::default(), &[]).unwrap();
+        let entry = cache.folder_of(&key("a")).join("entry.json");
+        fs::write(entry, "{").unwrap();
+        assert!(cache.get(&key("a")).is_none());
+    }
+}

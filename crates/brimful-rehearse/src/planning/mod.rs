@@ -1,0 +1,269 @@
+//! A plan from end to end: rehearse what the search asks for, or take it from the cache, until it can answer.
+
+mod cache;
+mod shape;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use brimful::cards::Card;
+use brimful::explain::Cause;
+use brimful::job::{Choices, Job, Settings, knobs};
+use brimful::plan::{Impossible, LearntRun, Observed, Plan, Room, Shape, Step, next_step};
+
+pub use cache::Cache;
+use cache::{Kept, Key, unix_ms};
+use shape::shape;
+
+use crate::prediction::{NO_CARD, PredictionError, Question, predict};
+use crate::run::{Event, Progress, RehearsalError};
+
+/// A search that asks for more than this has lost its way.
+const MOST_REHEARSALS: usize = 40;
+
+/// What is to be planned.
+#[derive(Clone, Debug)]
+pub struct PlanQuestion {
+    pub job: Job,
+    pub room: Room,
+    /// The room is that of this machine.
+    pub here: bool,
+    /// The card of the machine and how many the job may use; nothing for a job on processors.
+    pub card: Option<(&'static Card, usize)>,
+    pub learnt: Vec<LearntRun>,
+    /// Where rehearsals are kept; nothing to keep none.
+    pub cache: Option<Cache>,
+    /// Rehearse again what is in the cache.
+    pub fresh: bool,
+    pub steps: u32,
+    pub time_limit: Duration,
+    pub phantom: PathBuf,
+    pub beside_driver: bool,
+    pub brimful_version: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub answer: Answer,
+    /// What the answer rests on.
+    pub shapes: Vec<Shape>,
+    /// In the order in which they were asked for.
+    pub rehearsals: Vec<Used>,
+    pub seconds: f64,
+}
+
+/// Settings that fit, or none.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Plan(Box<Plan>),
+    Impossible(Box<Impossible>),
+}
+
+/// A rehearsal that the answer rests on.
+#[derive(Clone, Debug)]
+pub struct Used {
+    pub settings: Settings,
+    /// From the cache.
+    pub reused: bool,
+    pub age_seconds: f64,
+    /// How long it took when it was made.
+    pub seconds: f64,
+    /// It died before its first steps: its last words.
+    pub failed: Option<String>,
+}
+
+/// Something worth telling while it plans.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// The next rehearsal begins.
+    Rehearsing {
+        number: usize,
+        settings: &'a Settings,
+    },
+    /// It was rehearsed before.
+    Reused {
+        settings: &'a Settings,
+    },
+    Progress(&'a Progress),
+    /// Nothing new: a chance to stop.
+    Look,
+}
+
+/// No answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Prediction(#[from] PredictionError),
+    #[error("the search asked for more than {MOST_REHEARSALS} rehearsals")]
+    Endless,
+}
+
+/// Searches, rehearses and answers.
+pub fn plan(
+    question: &PlanQuestion,
+    mut look: impl FnMut(Told<'_>) -> ControlFlow<()>,
+) -> Result<Planned, PlanError> {
+    let start = Instant::now();
+    let mut shapes: Vec<Shape> = Vec::new();
+    let mut rehearsals = Vec::new();
+    let mut learnt = question.learnt.clone();
+    let answer = loop {
+        let mut settings = match next_step(&question.job, &question.room, &shapes, &learnt) {
+            Step::Rehearse(settings) => with_one_worker(settings),
+            Step::Done(plan) => break Answer::Plan(plan),
+            Step::Impossible(closest) => break Answer::Impossible(closest),
+        };
+        if shapes.len() >= MOST_REHEARSALS {
+            return Err(PlanError::Endless);
+        }
+        let (mut kept, mut reused) =
+            rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
+        if let (Some(_), Some(alone)) = (&kept.failed, without_workers(question, &settings)) {
+            // One worker was too much already: what the rest needs is told without it.
+            rehearsals.push(used(&settings, &kept, reused));
+            learnt.extend(question.here.then(|| died(question, settings)));
+            settings = alone;
+            (kept, reused) = rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
+        }
+        rehearsals.push(used(&settings, &kept, reused));
+        shapes.push(shape(question, settings, &kept));
+    };
+    Ok(Planned {
+        answer,
+        shapes,
+        rehearsals,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+fn used(settings: &Settings, kept: &Kept, reused: bool) -> Used {
+    Used {
+        settings: settings.clone(),
+        reused,
+        age_seconds: unix_ms().saturating_sub(kept.at_unix_ms) as f64 / 1000.0,
+        seconds: kept.seconds,
+        failed: kept.failed.clone(),
+    }
+}
+
+/// One worker tells what each of them costs, and is rehearsed once for any number.
+fn with_one_worker(settings: Settings) -> Settings {
+    match settings.count(knobs::WORKERS) {
+        Some(workers) if workers > 1 => settings.with(knobs::WORKERS, 1_u64),
+        _ => settings,
+    }
+}
+
+/// The same without workers, where the job may have none.
+fn without_workers(question: &PlanQuestion, settings: &Settings) -> Option<Settings> {
+    let allowed = match &question.job.knob(knobs::WORKERS)?.choices {
+        Choices::Auto => true,
+        Choices::Listed(values) => values.iter().any(|value| value.count() == Some(0)),
+    };
+    let has_some = settings.count(knobs::WORKERS).is_some_and(|n| n > 0);
+    (allowed && has_some).then(|| settings.with(knobs::WORKERS, 0_u64).sound())
+}
+
+/// A rehearsal on this machine that the kernel ended is as good as a run that it ended.
+fn died(question: &PlanQuestion, settings: Settings) -> LearntRun {
+    LearntRun {
+        at_unix_ms: unix_ms(),
+        settings,
+        cause: Some(Cause::HostOomKill),
+        observed: Observed {
+            host_limit: question.room.host,
+            ..Observed::default()
+        },
+    }
+}
+
+/// One rehearsal, from the cache or now.
+fn rehearsed(
+    question: &PlanQuestion,
+    settings: &Settings,
+    number: usize,
+    look: &mut impl FnMut(Told<'_>) -> ControlFlow<()>,
+) -> Result<(Kept, bool), PlanError> {
+    let rendered = question.job.render(settings, None);
+    let cards = question.card.map_or_else(String::new, |(card, count)| {
+        if count > 1 {
+            format!("{count}x {}", card.id)
+        } else {
+            card.id.to_owned()
+        }
+    });
+    let key = Key {
+        command: rendered.command.clone(),
+        variables: rendered.variables.clone(),
+        folder: std::env::current_dir()
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default(),
+        cards: cards.clone(),
+        steps: question.steps,
+        brimful_version: question.brimful_version.clone(),
+    };
+    if let Some(cache) = question.cache.as_ref().filter(|_| !question.fresh)
+        && let Some(kept) = cache.get(&key)
+    {
+        let _ = look(Told::Reused { settings });
+        return Ok((kept, true));
+    }
+    if look(Told::Rehearsing { number, settings }).is_break() {
+        return Err(PredictionError::from(RehearsalError::Interrupted).into());
+    }
+    let start = Instant::now();
+    let asked = Question {
+        command: rendered.command.iter().map(OsString::from).collect(),
+        gpu: if cards.is_empty() {
+            NO_CARD.to_owned()
+        } else {
+            cards
+        },
+        steps: question.steps,
+        with: Vec::new(),
+        alloc_conf: None,
+        phantom: question.phantom.clone(),
+        beside_driver: question.beside_driver,
+        time_limit: question.time_limit,
+        output: None,
+    };
+    let mut unsupported = None;
+    let predicted = predict(&asked, |progress| {
+        if let Some(Event::Unsupported { what, .. }) = progress.map(|told| &told.event) {
+            unsupported = Some(what.clone());
+        }
+        look(progress.map_or(Told::Look, Told::Progress))
+    });
+    let mut kept = Kept {
+        at_unix_ms: unix_ms(),
+        ..Kept::default()
+    };
+    let mut sources = Vec::new();
+    match predicted {
+        Ok(found) => {
+            kept.world_size = found.world_size;
+            if question.card.is_some() {
+                kept.processes = found.processes;
+            }
+            kept.host = found.host.unwrap_or_default();
+            kept.pace = found.pace.unwrap_or_default();
+            sources = found.sources;
+        }
+        // Killed, or out of memory before its first step: these settings do not fit here. With no step there is
+        // nothing else to learn from them.
+        Err(PredictionError::Rehearsal(error)) => match error.died_of_memory() {
+            Some(words) => kept.failed = Some(words),
+            None => return Err(PredictionError::from(error).into()),
+        },
+        Err(error) => return Err(error.into()),
+    }
+    kept.seconds = start.elapsed().as_secs_f64();
+    if let Some(cache) = question.cache.as_ref().filter(|_| kept.failed.is_none()) {
+        // A plan that cannot be kept is still a plan.
+        let _ = cache.put(&key, &kept, &sources);
+    }
+    Ok((kept, false))
+}

@@ -1,0 +1,339 @@
+//! The outward form of a plan: what `brimful plan --json` prints and `brimful.plan()` returns.
+
+use std::collections::BTreeMap;
+
+use brimful::job::{Settings, Value};
+use brimful::plan::{Change, Impossible, Need, Plan, PlanBrim, Reason, Rung, Source, Throughput};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::json::SCHEMA_VERSION;
+
+/// What is known of a plan besides itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanContext {
+    /// The job file.
+    pub job: String,
+    pub mode: Option<String>,
+    /// The machine it is for.
+    pub machine: String,
+    /// What the settings make of the job's command.
+    pub command: Vec<String>,
+    pub variables: Vec<(String, String)>,
+    pub rehearsals: Vec<RehearsalUsed>,
+    pub seconds: f64,
+}
+
+/// The best settings that fit, why, and the rungs below.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "brimful plan")]
+pub struct PlanDocument {
+    /// The version of this document's form.
+    pub schema_version: u32,
+    /// The version of brimful that wrote it.
+    pub brimful_version: String,
+    /// The job file.
+    pub job: String,
+    /// The mode that was asked for.
+    pub mode: Option<String>,
+    /// The machine it is for.
+    pub machine: String,
+    /// Whether anything fits. Where nothing does, `settings` is what comes closest.
+    pub fits: bool,
+    /// One value per knob.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// Samples per optimizer step, over all ranks and accumulated micro-batches.
+    pub effective_batch: Option<u64>,
+    /// The job's command line with these settings.
+    pub command: Vec<String>,
+    /// Variables to set for it.
+    pub environment: Vec<EnvironmentVariable>,
+    /// What the settings need.
+    pub footprint: PlannedFootprint,
+    /// Every limit that binds, and what the settings take of it.
+    pub brims: Vec<PlannedBrim>,
+    /// How fast it would train; nothing where that is not known.
+    pub throughput: Option<PlannedThroughput>,
+    /// Why these settings and not better ones.
+    pub reasons: Vec<PlanReason>,
+    /// What would be tried next, best first.
+    pub rungs: Vec<PlannedRung>,
+    /// The rehearsals that the answer rests on.
+    pub rehearsals: Vec<RehearsalUsed>,
+    /// How long the answer took.
+    pub seconds: f64,
+}
+
+/// A value of a knob.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum SettingValue {
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Whole(i64),
+    /// A number.
+    Number(f64),
+    /// A word.
+    Text(String),
+}
+
+/// A variable to set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EnvironmentVariable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What settings need of the host and of each card.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlannedFootprint {
+    /// Anonymous and shared memory of all processes together.
+    pub host: PlannedBytes,
+    /// Of these, what lies in /dev/shm.
+    pub shm: PlannedBytes,
+    /// The fullest card; nothing for a job on processors.
+    pub gpu: Option<PlannedBytes>,
+    /// What the host's bytes are for at the fullest moment.
+    pub host_terms: Vec<PlannedTerm>,
+}
+
+/// A likely and a safe number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlannedBytes {
+    /// The most likely value.
+    pub likely_bytes: u64,
+    /// What 95 of 100 runs stay below.
+    pub safe_bytes: u64,
+}
+
+/// One line of the host's budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlannedTerm {
+    /// Such as `program`, `dataset`, `worker_copies` or `batches`.
+    pub name: String,
+    /// The most likely value.
+    pub likely_bytes: u64,
+    /// What 95 of 100 runs stay below.
+    pub safe_bytes: u64,
+    /// Why it is charged like this, where that needs a word.
+    pub reason: Option<String>,
+}
+
+/// A limit, and what the settings take of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlannedBrim {
+    /// `host`, `shm` or `gpu`, with a number where there are several.
+    pub name: String,
+    /// Bytes that the job may use.
+    pub limit_bytes: u64,
+    /// The most likely use.
+    pub likely_bytes: u64,
+    /// What 95 of 100 runs stay below.
+    pub safe_bytes: u64,
+}
+
+/// How fast it would train.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlannedThroughput {
+    /// Samples per second.
+    pub samples_per_second: f64,
+    /// `measured` in an earlier run with these settings, or `estimated` from the rehearsal.
+    pub source: String,
+}
+
+/// One sentence of why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PlanReason {
+    /// Such as `refused`, `sacrificed`, `chosen` or `estimated`.
+    pub kind: String,
+    /// The sentence.
+    pub text: String,
+    /// The limit that forbids it, where one does.
+    pub brim: Option<String>,
+    /// By how many bytes.
+    pub missing_bytes: Option<u64>,
+}
+
+/// One step down.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlannedRung {
+    /// One value per knob.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// What differs from the rung above.
+    pub changed: Vec<KnobChange>,
+    /// Every limit, and what the rung takes of it.
+    pub brims: Vec<PlannedBrim>,
+    /// How fast it would train; nothing where that is not known.
+    pub throughput: Option<PlannedThroughput>,
+}
+
+/// A knob that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KnobChange {
+    /// The knob.
+    pub knob: String,
+    /// Its value on the rung above.
+    pub before: String,
+    /// Its value on this one.
+    pub after: String,
+}
+
+/// A rehearsal that the answer rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RehearsalUsed {
+    /// One value per knob.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// Whether it was made before and kept.
+    pub reused: bool,
+    /// How long ago it was made.
+    pub age_seconds: f64,
+    /// How long it took when it was made.
+    pub seconds: f64,
+    /// Where it died before its first steps: its last words.
+    pub failed: Option<String>,
+}
+
+impl PlanDocument {
+    /// The document of a plan.
+    pub fn of(context: &PlanContext, plan: &Plan) -> PlanDocument {
+        PlanDocument {
+            schema_version: SCHEMA_VERSION,
+            brimful_version: env!("CARGO_PKG_VERSION").into(),
+            job: context.job.clone(),
+            mode: context.mode.clone(),
+            machine: context.machine.clone(),
+            fits: true,
+            settings: settings(&plan.settings),
+            effective_batch: plan.effective_batch,
+            command: context.command.clone(),
+            environment: environment(&context.variables),
+            footprint: footprint(&plan.footprint),
+            brims: plan.brims.iter().map(brim).collect(),
+            throughput: throughput(Some(plan.throughput)),
+            reasons: plan.reasons.iter().map(reason).collect(),
+            rungs: plan.rungs.iter().map(rung).collect(),
+            rehearsals: context.rehearsals.clone(),
+            seconds: rounded(context.seconds),
+        }
+    }
+
+    /// The document of a job that does not fit.
+    pub fn of_impossible(context: &PlanContext, closest: &Impossible) -> PlanDocument {
+        PlanDocument {
+            fits: false,
+            ..PlanDocument::of(
+                context,
+                &Plan {
+                    settings: closest.settings.clone(),
+                    effective_batch: closest.effective_batch,
+                    footprint: closest.footprint.clone(),
+                    brims: closest.brims.clone(),
+                    reasons: closest.reasons.clone(),
+                    ..Plan::default()
+                },
+            )
+        }
+    }
+}
+
+/// Settings as a document holds them.
+pub fn settings(of: &Settings) -> BTreeMap<String, SettingValue> {
+    of.0.iter()
+        .map(|(knob, value)| {
+            let value = match value {
+                Value::Flag(flag) => SettingValue::Flag(*flag),
+                Value::Whole(number) => SettingValue::Whole(*number),
+                Value::Number(number) => SettingValue::Number(*number),
+                Value::Text(text) => SettingValue::Text(text.clone()),
+            };
+            (knob.clone(), value)
+        })
+        .collect()
+}
+
+fn environment(variables: &[(String, String)]) -> Vec<EnvironmentVariable> {
+    variables
+        .iter()
+        .map(|(name, value)| EnvironmentVariable {
+            name: name.clone(),
+            value: value.clone(),
+        })
+        .collect()
+}
+
+fn footprint(need: &Need) -> PlannedFootprint {
+    let bytes = |likely: brimful::units::Bytes, safe: brimful::units::Bytes| PlannedBytes {
+        likely_bytes: likely.get(),
+        safe_bytes: safe.get(),
+    };
+    PlannedFootprint {
+        host: bytes(need.host.likely, need.host.safe),
+        shm: bytes(need.host.shm_likely, need.host.shm_safe),
+        gpu: need.gpu.as_ref().map(|gpu| bytes(gpu.likely, gpu.safe)),
+        host_terms: need
+            .host
+            .terms
+            .iter()
+            .map(|term| PlannedTerm {
+                name: term.id.clone(),
+                likely_bytes: term.likely.get(),
+                safe_bytes: term.safe.get(),
+                reason: term.reason.clone(),
+            })
+            .collect(),
+    }
+}
+
+fn brim(brim: &PlanBrim) -> PlannedBrim {
+    PlannedBrim {
+        name: brim.name.clone(),
+        limit_bytes: brim.limit.get(),
+        likely_bytes: brim.likely.get(),
+        safe_bytes: brim.safe.get(),
+    }
+}
+
+fn throughput(found: Option<Throughput>) -> Option<PlannedThroughput> {
+    let found = found.filter(|found| found.samples_per_second > 0.0)?;
+    Some(PlannedThroughput {
+        samples_per_second: rounded(found.samples_per_second),
+        source: match found.from {
+            Source::Measured => "measured".into(),
+            Source::Estimated => "estimated".into(),
+        },
+    })
+}
+
+fn reason(reason: &Reason) -> PlanReason {
+    PlanReason {
+        kind: reason.kind.clone(),
+        text: reason.text.clone(),
+        brim: reason.brim.clone(),
+        missing_bytes: reason.missing.map(brimful::units::Bytes::get),
+    }
+}
+
+fn rung(rung: &Rung) -> PlannedRung {
+    PlannedRung {
+        settings: settings(&rung.settings),
+        changed: rung.changed.iter().map(change).collect(),
+        brims: rung.brims.iter().map(brim).collect(),
+        throughput: throughput(rung.throughput),
+    }
+}
+
+fn change(change: &Change) -> KnobChange {
+    KnobChange {
+        knob: change.knob.clone(),
+        before: change.from.to_string(),
+        after: change.to.to_string(),
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}

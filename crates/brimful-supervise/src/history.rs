@@ -1,0 +1,229 @@
+//! What earlier runs of a job taught, kept beside their records.
+//!
+//! One file of JSON lines per job. It is only ever added to, but for the moment at which it has become too long; then a
+//! shorter one takes its place in one step. Nothing is sent anywhere.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use brimful::plan::LearntRun;
+
+use crate::state::StateDir;
+
+const FOLDER: &str = "history";
+/// Entries that are kept of one job.
+const MOST_ENTRIES: usize = 200;
+/// Shortened when it has a quarter more, so that it is not rewritten each time.
+const SHORTEN_AT: usize = MOST_ENTRIES + MOST_ENTRIES / 4;
+/// An entry has some 2 kB.
+const MOST_BYTES: u64 = 16 << 20;
+
+impl StateDir {
+    /// What was learnt of a job, oldest first. Lines that cannot be read are skipped.
+    pub fn history(&self, job_key: &str) -> Vec<LearntRun> {
+        let mut learnt = read(&self.history_path(job_key));
+        let extra = learnt.len().saturating_sub(MOST_ENTRIES);
+        learnt.drain(..extra);
+        learnt
+    }
+
+    /// Adds what an attempt taught.
+    pub fn remember(&self, job_key: &str, learnt: &LearntRun) -> io::Result<()> {
+        let path = self.history_path(job_key);
+        fs::create_dir_all(self.history_folder())?;
+        let mut line = serde_json::to_string(learnt)?;
+        line.push('\n');
+        let mut file = OpenOptions::new()
+            .append(true)
+            .read(true)
+            .create(true)
+            .open(&path)?;
+        if !ends_with_a_line(&file)? {
+            // Whoever wrote the last one was killed in the middle of it.
+            line.insert(0, '\n');
+        }
+        file.write_all(line.as_bytes())?;
+        let learnt = read(&path);
+        if learnt.len() > SHORTEN_AT || file.metadata()?.len() > MOST_BYTES / 2 {
+            shorten(&path, &learnt)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a job; says how many entries there were.
+    pub fn forget(&self, job_key: &str) -> usize {
+        let path = self.history_path(job_key);
+        let n_entries = read(&path).len();
+        match fs::remove_file(path) {
+            Ok(()) => n_entries,
+            Err(_) => 0,
+        }
+    }
+
+    fn history_folder(&self) -> PathBuf {
+        self.folder.join(FOLDER)
+    }
+
+    fn history_path(&self, job_key: &str) -> PathBuf {
+        self.history_folder()
+            .join(format!("{:016x}.jsonl", hash(job_key.as_bytes())))
+    }
+}
+
+/// What tells a job apart from others: the folder it is started in and its command with places for knobs.
+pub fn job_key(folder: &Path, command: &[String]) -> String {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut key = folder.to_string_lossy().into_owned();
+    for word in command {
+        key.push('\0');
+        key.push_str(word);
+    }
+    key
+}
+
+/// FNV-1a: the same in every version, which the standard library's does not promise.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn read(path: &Path) -> Vec<LearntRun> {
+    let mut bytes = Vec::new();
+    let Ok(file) = File::open(path) else {
+        return Vec::new();
+    };
+    if file.take(MOST_BYTES).read_to_end(&mut bytes).is_err() {
+        return Vec::new();
+    }
+    bytes
+        .split(|byte| *byte == b'\n')
+        // A list would be taken for an entry, by the order of its fields.
+        .filter(|line| line.first() == Some(&b'{'))
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}
+
+fn ends_with_a_line(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let Some(last) = file.metadata()?.len().checked_sub(1) else {
+        return Ok(true);
+    };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte[0] == b'\n')
+}
+
+/// Writes the newest entries to a file of its own that takes the place of the old one.
+fn shorten(path: &Path, learnt: &[LearntRun]) -> io::Result<()> {
+    let newest = &learnt[learnt.len().saturating_sub(MOST_ENTRIES)..];
+    let mut text = String::new();
+    for entry in newest {
+        text.push_str(&serde_json::to_string(entry)?);
+        text.push('\n');
+    }
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use brimful::explain::Cause;
+    use brimful::job::Settings;
+    use brimful::plan::Observed;
+    use brimful::units::Bytes;
+
+    use super::*;
+
+    fn state() -> (tempfile::TempDir, StateDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir {
+            folder: folder.path().join("state"),
+        };
+        (folder, state)
+    }
+
+    fn learnt(at_unix_ms: u64) -> LearntRun {
+        let mut settings = Settings::default();
+        settings.set("workers", 4);
+        settings.set("start_method", "fork");
+        LearntRun {
+            at_unix_ms,
+            settings,
+            cause: Some(Cause::DataloaderWorkerKilledOom),
+            observed: Observed {
+                host_used: Some(Bytes(7 << 30)),
+                timed_seconds: 1.25,
+                ..Observed::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_is_there_again_and_can_be_forgotten() {
+        let (_folder, state) = state();
+        assert_eq!(state.history("a"), []);
+        state.remember("a", &learnt(1)).unwrap();
+        state.remember("a", &learnt(2)).unwrap();
+        state.remember("b", &learnt(3)).unwrap();
+        assert_eq!(state.history("a"), [learnt(1), learnt(2)]);
+        assert_eq!(state.forget("a"), 2);
+        assert_eq!(state.forget("a"), 0);
+        assert_eq!(state.history("a"), []);
+        assert_eq!(state.history("b"), [learnt(3)]);
+    }
+
+    #[test]
+    fn torn_lines_are_skipped_and_cost_nothing_else() {
+        let (_folder, state) = state();
+        state.remember("a", &learnt(1)).unwrap();
+        let path = state.history_path("a");
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            state.remember("a", &learnt(2)).unwrap();
+            let found = state.history("a");
+            assert_eq!(found.last(), Some(&learnt(2)), "{length}");
+            assert!(found.len() <= 2);
+        }
+        fs::write(&path, b"\xff\xfe\n[]\n7\n{\"at_unix_ms\":9}\n").unwrap();
+        assert_eq!(state.history("a").len(), 1);
+    }
+
+    #[test]
+    fn the_history_of_a_job_stays_short() {
+        let (_folder, state) = state();
+        for at in 0..1000 {
+            state.remember("a", &learnt(at)).unwrap();
+        }
+        let found = state.history("a");
+        assert_eq!(found.len(), MOST_ENTRIES);
+        assert_eq!(found.last(), Some(&learnt(999)));
+        let bytes = fs::metadata(state.history_path("a")).unwrap().len();
+        assert!(bytes < 500_000, "{bytes}");
+        let files = fs::read_dir(state.history_folder()).unwrap().count();
+        assert_eq!(files, 1);
+    }
+
+    #[test]
+    fn jobs_are_told_apart_by_folder_and_command() {
+        let command = |words: &[&str]| words.iter().map(|word| (*word).into()).collect::<Vec<_>>();
+        let here = Path::new("/");
+        let keys = [
+            job_key(here, &command(&["python", "a.py"])),
+            job_key(here, &command(&["python", "b.py"])),
+            job_key(here, &command(&["pythona.py"])),
+            job_key(Path::new("/tmp"), &command(&["python", "a.py"])),
+        ];
+        let different: std::collections::BTreeSet<u64> =
+            keys.iter().map(|key| hash(key.as_bytes())).collect();
+        assert_eq!(different.len(), keys.len());
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}

@@ -1,0 +1,348 @@
+//! Which options become knobs, and with which values.
+
+use crate::job::draft::given::{Given, long_flag};
+use crate::job::draft::names::{OTHER_SCIENCE, Role, plain};
+use crate::job::draft::{Accepts, Framework, Takes};
+use crate::job::render::Style;
+use crate::job::rules;
+use crate::job::value::Value;
+use crate::job::{Choices, knobs};
+
+/// What goes into the file.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) parts: Vec<Vec<String>>,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) resume: Vec<String>,
+    pub(super) batch: Batch,
+    pub(super) knobs: Vec<ChosenKnob>,
+    pub(super) sciences: Vec<Science>,
+    /// `max_steps` or `epochs`, and how many are enough to see it work.
+    pub(super) debug: Option<(String, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum Checkpoints {
+    #[default]
+    Unknown,
+    /// From the script's own folder, with the option that names it.
+    Below(String, String),
+    Framework(String, &'static str),
+}
+
+/// What is known of the batch.
+#[derive(Debug, Default)]
+pub(super) enum Batch {
+    #[default]
+    None,
+    /// Samples, accumulation and ranks.
+    Kept(u64, u64, u64),
+    NoAccumulation(String),
+    /// The option for it, or for the ranks, has no number.
+    NotKnown(String),
+}
+
+#[derive(Debug)]
+pub(super) struct ChosenKnob {
+    pub(super) name: &'static str,
+    pub(super) choices: Choices,
+    /// The script's option.
+    pub(super) flag: String,
+}
+
+/// A knob that changes the result: left to the user.
+#[derive(Debug)]
+pub(super) struct Science {
+    pub(super) name: String,
+    pub(super) values: Vec<Value>,
+    pub(super) flag: String,
+    pub(super) help: String,
+    /// How the command would hold it.
+    pub(super) place: Vec<String>,
+    /// An option appended under its name would not be the script's.
+    pub(super) needs_place: bool,
+}
+
+pub(super) fn choose(command: &[String], accepts: &Accepts) -> Chosen {
+    let mut given = Given::read(command, accepts);
+    let mut chosen = Chosen::default();
+    batch(&mut given, &mut chosen);
+    loader(&mut given, &mut chosen);
+    model(&mut given, &mut chosen);
+    checkpoints(&mut given, &mut chosen, accepts.framework);
+    let debug = debug(&mut given);
+    let sciences = sciences(&mut given, accepts.framework);
+    // Which style appended options have is known when all places are.
+    let style = Style::of(&given.parts.concat());
+    if let Some((option, name, count)) = debug {
+        if long_flag(&given.options[option]) != Some(style.option(&name).as_str()) {
+            given.append(option, &name);
+        }
+        chosen.debug = Some((name, count));
+    }
+    let style = Style::of(&given.parts.concat());
+    chosen.sciences = sciences
+        .into_iter()
+        .map(|science| Science {
+            needs_place: science.needs_place || style.option(&science.name) != science.flag,
+            ..science
+        })
+        .collect();
+    chosen.parts = given.parts;
+    chosen.parts.retain(|group| !group.is_empty());
+    chosen
+}
+
+fn batch(given: &mut Given, chosen: &mut Chosen) {
+    let Some(batch) = given.take(Role::MicroBatch) else {
+        return;
+    };
+    let flag = flag(given, batch);
+    let Some(accumulation) = given.take(Role::Accumulation) else {
+        chosen.batch = Batch::NoAccumulation(flag);
+        return;
+    };
+    let counts = || {
+        let (samples, steps) = (given.count(batch)?, given.count(accumulation)?);
+        let ranks = given.ranks?;
+        let all = samples.checked_mul(steps)?.checked_mul(ranks)?;
+        rules::effective_batch(i64::try_from(all).ok()?)?;
+        Some((samples, steps, ranks))
+    };
+    let Some((samples, steps, ranks)) = counts() else {
+        chosen.batch = Batch::NotKnown(flag);
+        return;
+    };
+    chosen.batch = Batch::Kept(samples, steps, ranks);
+    given.place(batch, knobs::MICRO_BATCH);
+    given.place(accumulation, knobs::ACCUMULATION);
+    chosen.knobs.push(ChosenKnob {
+        name: knobs::MICRO_BATCH,
+        choices: Choices::Auto,
+        flag,
+    });
+}
+
+fn loader(given: &mut Given, chosen: &mut Chosen) {
+    // Before the workers: a smaller evaluation batch is the cheaper change.
+    if let Some(option) = given.take(Role::EvalBatch)
+        && let Some(count) = given
+            .count(option)
+            .filter(|count| (1..=1_000_000_000).contains(count))
+    {
+        turn(given, chosen, Role::EvalBatch, option, halves(count, 1));
+    }
+    let workers = given.take(Role::Workers);
+    if let Some(option) = workers {
+        let choices = match given.count(option).filter(|_| given.is_typed(option)) {
+            Some(count) if count <= 4096 => halves(count, 0),
+            _ => Choices::Auto,
+        };
+        turn(given, chosen, Role::Workers, option, choices);
+    }
+    if let Some(option) = given.take(Role::Prefetch).filter(|_| workers.is_some()) {
+        let choices = match given.count(option).filter(|_| given.is_typed(option)) {
+            Some(count) if (1..=4096).contains(&count) => halves(count, 1),
+            _ => Choices::Auto,
+        };
+        turn(given, chosen, Role::Prefetch, option, choices);
+    }
+    for role in [Role::PinMemory, Role::PersistentWorkers] {
+        if let Some(option) = given.take(role)
+            && is_switch(given, option)
+            && given.value(option) == Some(Value::Flag(true))
+        {
+            let both = Choices::Listed(vec![true.into(), false.into()]);
+            turn(given, chosen, role, option, both);
+        }
+    }
+    if let Some(option) = given.take(Role::StartMethod)
+        && let Some(Value::Text(wanted)) = given.value(option)
+    {
+        const METHODS: [&str; 3] = ["fork", "forkserver", "spawn"];
+        let accepted = &given.options[option].choices;
+        let others = METHODS
+            .into_iter()
+            .filter(|method| *method != wanted && accepted.contains(&Value::from(*method)));
+        if METHODS.contains(&wanted.as_str()) {
+            let all = std::iter::once(wanted.as_str())
+                .chain(others)
+                .map(Value::from);
+            let choices = Choices::Listed(all.collect());
+            turn(given, chosen, Role::StartMethod, option, choices);
+        }
+    }
+}
+
+fn model(given: &mut Given, chosen: &mut Chosen) {
+    for (role, saves) in [(Role::Checkpointing, true), (Role::Compile, false)] {
+        let Some(option) = given.take(role) else {
+            continue;
+        };
+        let Some(Value::Flag(wanted)) = given.value(option).filter(|_| is_switch(given, option))
+        else {
+            continue;
+        };
+        // Checkpointing may be turned on to save memory; compiling may be turned off.
+        let choices = match (wanted, saves) {
+            (false, true) => vec![false.into(), true.into()],
+            (true, true) => vec![true.into()],
+            (true, false) => vec![true.into(), false.into()],
+            (false, false) => continue,
+        };
+        turn(given, chosen, role, option, Choices::Listed(choices));
+    }
+}
+
+fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
+    let output = given.take(Role::Output);
+    let folder = output.and_then(|option| match given.value(option) {
+        Some(Value::Text(folder)) if !folder.is_empty() => {
+            Some((folder.trim_end_matches('/').to_owned(), flag(given, option)))
+        }
+        _ => None,
+    });
+    chosen.checkpoints = match (framework, folder) {
+        (Framework::HuggingFace, Some((folder, _))) => {
+            Checkpoints::Framework(format!("{folder}/checkpoint-*"), "the Trainer's")
+        }
+        (Framework::HuggingFace, None) => {
+            Checkpoints::Framework("**/checkpoint-*".into(), "the Trainer's")
+        }
+        (Framework::Lightning, Some((folder, _))) => {
+            Checkpoints::Framework(format!("{folder}/**/*.ckpt"), "Lightning's")
+        }
+        (Framework::Lightning, None) => Checkpoints::Framework("**/*.ckpt".into(), "Lightning's"),
+        (Framework::Argparse, Some((folder, flag))) => {
+            Checkpoints::Below(format!("{folder}/**/*.pt"), flag)
+        }
+        (Framework::Argparse, None) => Checkpoints::Unknown,
+    };
+    if let Some(option) = given.take(Role::Resume) {
+        let flag = flag(given, option);
+        chosen.resume = match given.options[option].takes {
+            Takes::Value => vec![flag, "{checkpoint}".into()],
+            Takes::Nothing | Takes::Both => vec![flag],
+            _ => Vec::new(),
+        };
+    }
+}
+
+fn debug(given: &mut Given) -> Option<(usize, String, u64)> {
+    for (role, count) in [(Role::MaxSteps, 20), (Role::Epochs, 1)] {
+        if let Some(option) = given.take(role)
+            && given.options[option].takes == Takes::Value
+        {
+            let name = plain(&flag(given, option));
+            return Some((option, name, count));
+        }
+    }
+    None
+}
+
+fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
+    let mut sciences: Vec<Science> = Vec::new();
+    // Of bf16, fp16 and the like one is enough, and none where one is on already.
+    let mut has_switch = false;
+    for name in OTHER_SCIENCE {
+        // A class and its arguments there.
+        if framework == Framework::Lightning && *name == "model" {
+            continue;
+        }
+        let Some(option) = given.take_named(&[*name]) else {
+            continue;
+        };
+        let own = &given.options[option];
+        let wanted = match given.value(option) {
+            Some(Value::Text(text)) if text.is_empty() => continue,
+            Some(value) => value,
+            None if framework == Framework::Lightning && *name == "precision" => "32-true".into(),
+            None => continue,
+        };
+        let values = match &wanted {
+            Value::Flag(on) => {
+                if std::mem::replace(&mut has_switch, true) || *on {
+                    continue;
+                }
+                vec![false.into(), true.into()]
+            }
+            Value::Whole(number) if *number >= 4 && own.choices.is_empty() => smaller(*number),
+            Value::Text(_) if own.choices.is_empty() => {
+                let other = match (*name, framework) {
+                    ("precision", Framework::Lightning) => "bf16-mixed",
+                    ("precision" | "mixed_precision" | "dtype", _) => "bf16",
+                    _ => "a smaller one",
+                };
+                with_others(wanted, &[other.into()])
+            }
+            _ => with_others(wanted, &own.choices),
+        };
+        let flag = flag(given, option);
+        let name = flag.trim_start_matches('-').replace('-', "_");
+        sciences.push(Science {
+            values,
+            help: given.options[option].help.clone(),
+            place: given.template(option, &name),
+            // What would be appended is not what such an option takes.
+            needs_place: given.options[option].takes == Takes::AnyText,
+            name,
+            flag,
+        });
+    }
+    sciences
+}
+
+/// Makes a knob of an option.
+fn turn(given: &mut Given, chosen: &mut Chosen, role: Role, option: usize, choices: Choices) {
+    given.place(option, role.knob());
+    chosen.knobs.push(ChosenKnob {
+        name: role.knob(),
+        choices,
+        flag: flag(given, option),
+    });
+}
+
+fn is_switch(given: &Given, option: usize) -> bool {
+    given.options[option].takes != Takes::Value
+}
+
+fn flag(given: &Given, option: usize) -> String {
+    long_flag(&given.options[option])
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The number and its halves down to the least.
+fn halves(number: u64, least: u64) -> Choices {
+    let mut values = vec![Value::from(number)];
+    let mut next = number;
+    while next > least {
+        next = (next / 2).max(least);
+        values.push(next.into());
+    }
+    Choices::Listed(values)
+}
+
+/// What is wanted and what else is accepted, as many as somebody would read.
+fn with_others(wanted: Value, others: &[Value]) -> Vec<Value> {
+    let mut values = vec![wanted];
+    for other in others {
+        if values.len() < 8 && !values.contains(other) {
+            values.push(other.clone());
+        }
+    }
+    values
+}
+
+/// Three quarters and a half of it, in steps that such sizes have.
+fn smaller(number: i64) -> Vec<Value> {
+    let step = if number >= 32 { 8 } else { 1 };
+    let mut values = vec![Value::Whole(number)];
+    for next in [number / 4 * 3, number / 2] {
+        let next = Value::Whole((next / step * step).max(1));
+        if !values.contains(&next) {
+            values.push(next);
+        }
+    }
+    values
+}

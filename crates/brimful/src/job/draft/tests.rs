@@ -1,0 +1,362 @@
+//! Drafts are read by our own reader, as they are and with their comments taken off.
+
+use proptest::prelude::*;
+
+use crate::job::draft::{Accepts, Framework, ScriptOption, Takes, draft};
+use crate::job::{Choices, Settings, Value, read};
+
+fn option(flags: &[&str], default: impl Into<Option<Value>>) -> ScriptOption {
+    ScriptOption {
+        flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        default: default.into(),
+        ..ScriptOption::default()
+    }
+}
+
+fn switch(flags: &[&str], takes: Takes, default: bool) -> ScriptOption {
+    ScriptOption {
+        takes,
+        ..option(flags, Value::Flag(default))
+    }
+}
+
+fn words(command: &str) -> Vec<String> {
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Knobs that are commented out, without their #.
+fn uncommented(text: &str) -> String {
+    let mut in_knobs = false;
+    text.lines()
+        .map(|line| {
+            in_knobs = if line.starts_with('[') {
+                line == "[knobs]"
+            } else {
+                in_knobs
+            };
+            match line.strip_prefix("# ") {
+                Some(rest) if in_knobs && rest.contains(" = [") => rest,
+                _ => line,
+            }
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn plain_script() -> Accepts {
+    Accepts {
+        framework: Framework::Argparse,
+        options: vec![
+            option(&["--output"], Value::from("outputs")),
+            ScriptOption {
+                help: "height of an image\nin pixels".into(),
+                ..option(&["--resolution"], Value::Whole(128))
+            },
+            option(&["-b", "--batch-size"], Value::Whole(32)),
+            option(&["--accumulate"], Value::Whole(1)),
+            option(&["--eval-batch-size"], Value::Whole(8)),
+            option(&["-j", "--workers"], Value::Whole(4)),
+            ScriptOption {
+                choices: ["fork", "forkserver", "spawn"].map(Value::from).to_vec(),
+                ..option(&["--start-method"], Value::from("forkserver"))
+            },
+            option(&["--prefetch"], Value::Whole(2)),
+            switch(&["--pin-memory", "--no-pin-memory"], Takes::Both, true),
+            switch(&["--checkpointing"], Takes::Nothing, false),
+            option(&["--epochs"], Value::Whole(4)),
+            option(&["--max-steps"], None),
+            option(&["--resume"], None),
+        ],
+    }
+}
+
+#[test]
+fn a_plain_script() {
+    let drafted = draft(
+        &words("python train.py --data x.h5 --batch-size 64 --accumulate=2 --workers 4"),
+        &plain_script(),
+    );
+    assert_eq!(
+        drafted.text,
+        r#"# What brimful may turn so that this training fits, and how it is started.
+# Written by `brimful init`: read it once and change what is wrong.
+# `brimful plan` chooses settings by it, `brimful run` comes back by it.
+
+[job]
+# A name in braces is filled in. {name?text} is the text where the knob is true, and nothing otherwise.
+# A knob without a place here is added at the end, as --name value.
+command = [
+  "python", "train.py",
+  "--data", "x.h5",
+  "--batch-size", "{micro_batch}",
+  "--accumulate={accumulation}",
+  "--workers", "{workers}",
+  "--eval-batch-size", "{eval_batch}",
+  "--prefetch", "{prefetch}",
+  "{pin_memory?--pin-memory|--no-pin-memory}",
+  "--start-method", "{start_method}",
+  "{activation_checkpointing?--checkpointing}",
+]
+# Where checkpoints are written: a guess from --output. The newest complete one is gone on from.
+checkpoints = "outputs/**/*.pt"
+# What is added to the command to go on from a checkpoint.
+resume = ["--resume", "{checkpoint}"]
+
+[keep]
+# Samples of one optimizer step, which never change: 64 at a time x 2 accumulated.
+effective_batch = 128
+
+[knobs]
+# "auto" is whatever fits best; in a list the first value is wanted and the later ones are accepted.
+# --batch-size: samples that go through the model at once; fewer of them are accumulated to the same step
+micro_batch = "auto"
+# --eval-batch-size: samples of an evaluation batch; the result does not depend on it
+eval_batch = [8, 4, 2, 1]
+# --workers: worker processes of the DataLoader; each costs host memory
+workers = [4, 2, 1, 0]
+# --prefetch: batches that each worker makes ahead
+prefetch = "auto"
+# --pin-memory: page-locked copies of batches; faster to the GPU, never swapped
+pin_memory = [true, false]
+# --start-method: how workers come to be; fork shares what is loaded, spawn copies it
+start_method = ["forkserver", "fork", "spawn"]
+# --checkpointing: activations are computed again in the backward pass; slower, and far less GPU memory
+activation_checkpointing = [false, true]
+
+# These change the result. Without the # they may be given up, in the order of `sacrifice`.
+# resolution = [128, 96, 64]  # --resolution: height of an image in pixels
+# sacrifice = ["resolution"]
+
+# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.
+[modes.debug]
+max_steps = 20
+"#
+    );
+    let file = read(&uncommented(&drafted.text)).unwrap();
+    let job = file.job(Some("debug"), &[]).unwrap();
+    assert_eq!(job.sacrifice, ["resolution"]);
+    assert_eq!(job.problems(), []);
+    let mut settings = Settings::default();
+    settings.set("micro_batch", 32u64);
+    settings.set("pin_memory", false);
+    assert_eq!(
+        job.render(&settings, None).command.join(" "),
+        "python train.py --data x.h5 --batch-size 32 --accumulate=4 --workers 4 --eval-batch-size 8 --no-pin-memory \
+         --start-method forkserver --resolution 128 --max-steps 20"
+    );
+}
+
+#[test]
+fn a_hugging_face_script_under_a_launcher() {
+    let accepts = Accepts {
+        framework: Framework::HuggingFace,
+        options: vec![
+            option(
+                &["--output_dir", "--output-dir"],
+                Value::from("trainer_output"),
+            ),
+            option(
+                &[
+                    "--per_device_train_batch_size",
+                    "--per-device-train-batch-size",
+                ],
+                Value::Whole(8),
+            ),
+            option(
+                &[
+                    "--gradient_accumulation_steps",
+                    "--gradient-accumulation-steps",
+                ],
+                Value::Whole(1),
+            ),
+            option(&["--max_steps", "--max-steps"], Value::Whole(-1)),
+            switch(
+                &["--gradient_checkpointing", "--gradient-checkpointing"],
+                Takes::Word,
+                false,
+            ),
+            switch(&["--bf16"], Takes::Word, false),
+            option(
+                &["--dataloader_num_workers", "--dataloader-num-workers"],
+                Value::Whole(0),
+            ),
+            option(
+                &["--resume_from_checkpoint", "--resume-from-checkpoint"],
+                None,
+            ),
+        ],
+    };
+    let command = words(
+        "torchrun --nproc-per-node 2 train.py --output_dir out --per_device_train_batch_size 4",
+    );
+    let text = draft(&command, &accepts).text;
+    let job = read(&text).unwrap().job(Some("debug"), &[]).unwrap();
+    assert_eq!(job.effective_batch, Some(8));
+    assert_eq!(job.checkpoints, ["out/checkpoint-*"]);
+    assert_eq!(job.resume, ["--resume_from_checkpoint", "{checkpoint}"]);
+    let mut settings = Settings::default();
+    settings.set("micro_batch", 2u64);
+    settings.set("accumulation", 2u64);
+    settings.set("workers", 1u64);
+    assert_eq!(
+        job.render(&settings, None).command.join(" "),
+        "torchrun --nproc-per-node 2 train.py --output_dir out --per_device_train_batch_size 2 \
+         --gradient_accumulation_steps 2 --dataloader_num_workers 1 --gradient_checkpointing false --max_steps 20"
+    );
+    assert!(
+        text.contains("# bf16 = [false, true]  # --bf16\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_lightning_script_with_options_that_its_parser_does_not_list() {
+    let accepts = Accepts {
+        framework: Framework::Lightning,
+        options: vec![
+            option(&["--trainer.accumulate_grad_batches"], Value::Whole(1)),
+            option(&["--trainer.max_steps"], Value::Whole(-1)),
+            option(&["--trainer.precision"], None),
+            option(&["--trainer.default_root_dir"], None),
+            option(&["--ckpt_path"], None),
+        ],
+    };
+    let command = words(
+        "python main.py fit --data.init_args.batch_size=16 --data.init_args.num_workers 2 --model M",
+    );
+    let drafted = draft(&command, &accepts);
+    assert_eq!(drafted.knobs, ["micro_batch", "workers"]);
+    let job = read(&drafted.text)
+        .unwrap()
+        .job(Some("debug"), &[])
+        .unwrap();
+    assert_eq!(job.checkpoints, ["**/*.ckpt"]);
+    let mut settings = Settings::default();
+    settings.set("micro_batch", 8u64);
+    assert_eq!(
+        job.render(&settings, Some("a.ckpt")).command.join(" "),
+        "python main.py fit --data.init_args.batch_size=8 --data.init_args.num_workers 2 --model M \
+         --trainer.accumulate_grad_batches 2 --trainer.max_steps 20 --ckpt_path a.ckpt"
+    );
+}
+
+#[test]
+fn a_script_that_tells_nothing_gets_a_file_that_starts_it() {
+    let text = draft(&words("./train {x}"), &Accepts::default()).text;
+    let job = read(&text).unwrap().job(None, &[]).unwrap();
+    assert_eq!(job.knobs, []);
+    assert_eq!(
+        job.render(&Settings::default(), None).command,
+        ["./train", "{x}"]
+    );
+    // What is typed is known all the same.
+    let text = draft(
+        &words("python t.py --batch-size 8 --num_workers 3"),
+        &Accepts::default(),
+    )
+    .text;
+    let job = read(&text).unwrap().job(None, &[]).unwrap();
+    assert_eq!(
+        job.knob("workers").unwrap().choices,
+        Choices::Listed([3, 1, 0].map(Value::Whole).to_vec())
+    );
+    assert!(text.contains("--batch-size stays as it is: the script has no option to accumulate"));
+}
+
+#[test]
+fn odd_switches() {
+    let accepts = |option| Accepts {
+        options: vec![option],
+        ..Accepts::default()
+    };
+    let rendered = |option: ScriptOption, on: bool| {
+        let text = draft(&words("t"), &accepts(option)).text;
+        let job = read(&text).unwrap().job(None, &[]).unwrap();
+        let mut settings = Settings::default();
+        settings.set("pin_memory", on);
+        job.render(&settings, None).command.join(" ")
+    };
+    let off = switch(&["--no-pin-memory"], Takes::NothingOff, true);
+    assert_eq!(rendered(off.clone(), true), "t");
+    assert_eq!(rendered(off, false), "t --no-pin-memory");
+    let any = switch(&["--pin-memory"], Takes::AnyText, true);
+    assert_eq!(rendered(any.clone(), true), "t --pin-memory=1");
+    assert_eq!(rendered(any, false), "t --pin-memory=");
+}
+
+fn any_option() -> impl Strategy<Value = ScriptOption> {
+    let name = proptest::sample::select(vec![
+        "batch-size",
+        "batch_size",
+        "b",
+        "accum",
+        "workers",
+        "prefetch",
+        "pin_memory",
+        "no-pin-memory",
+        "resolution",
+        "model",
+        "resume",
+        "output",
+        "epochs",
+        "max_steps",
+        "compile",
+        "checkpointing",
+        "start_method",
+        "x{y}",
+        "é",
+        "eval_batch_size",
+        "data.batch_size",
+        "bf16",
+        "steps",
+    ]);
+    let takes = proptest::sample::select(vec![
+        Takes::Value,
+        Takes::Nothing,
+        Takes::NothingOff,
+        Takes::Both,
+        Takes::Word,
+        Takes::AnyText,
+    ]);
+    let value = prop_oneof![
+        Just(None),
+        any::<i64>().prop_map(|number| Some(Value::Whole(number))),
+        (0i64..70).prop_map(|number| Some(Value::Whole(number))),
+        any::<bool>().prop_map(|flag| Some(Value::Flag(flag))),
+        proptest::num::f64::NORMAL.prop_map(|number| Some(Value::Number(number))),
+        "[ -~\n]{0,5}".prop_map(|text| Some(Value::Text(text))),
+    ];
+    (
+        name,
+        takes,
+        value.clone(),
+        proptest::collection::vec(value, 0..3),
+        ".{0,6}",
+    )
+        .prop_map(|(name, takes, default, choices, help)| ScriptOption {
+            flags: vec![format!("--{name}")],
+            dest: name.to_owned(),
+            takes,
+            default,
+            choices: choices.into_iter().flatten().collect(),
+            help,
+        })
+}
+
+proptest! {
+    #[test]
+    fn every_draft_is_read(
+        options in proptest::collection::vec(any_option(), 0..8),
+        typed in proptest::collection::vec("(--)?(batch-size|accum|workers|model|pin_memory|max_steps|bf16|-?[0-9]{1,3}|true|[{}a-z\"\\\\]{1,3})(=[{}a-z0-9]{0,3})?", 0..8),
+        framework in proptest::sample::select(vec![Framework::Argparse, Framework::HuggingFace, Framework::Lightning]),
+    ) {
+        let mut command = vec!["python".to_owned(), "train.py".to_owned()];
+        command.extend(typed);
+        let text = draft(&command, &Accepts { framework, options }).text;
+        let file = read(&text);
+        prop_assert!(file.is_ok(), "{:?}\n{}", file, text);
+        let open = uncommented(&text);
+        let file = read(&open);
+        prop_assert!(file.is_ok(), "{:?}\n{}", file, open);
+    }
+}

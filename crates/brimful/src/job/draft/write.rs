@@ -1,0 +1,226 @@
+//! The text of a drafted job file.
+
+use std::fmt::Write;
+
+use crate::job::draft::Draft;
+use crate::job::draft::choose::{Batch, Checkpoints, Chosen, ChosenKnob, Science};
+use crate::job::forms::{toml_key, toml_text, toml_value};
+use crate::job::{Choices, knobs};
+
+const HEAD: &str = "\
+# What brimful may turn so that this training fits, and how it is started.
+# Written by `brimful init`: read it once and change what is wrong.
+# `brimful plan` chooses settings by it, `brimful run` comes back by it.
+";
+
+pub(super) fn write(chosen: &Chosen) -> Draft {
+    let mut out = String::from(HEAD);
+    job(&mut out, chosen);
+    keep(&mut out, &chosen.batch);
+    knob_table(&mut out, chosen);
+    modes(&mut out, chosen);
+    Draft {
+        text: out,
+        knobs: chosen
+            .knobs
+            .iter()
+            .map(|knob| knob.name.to_owned())
+            .collect(),
+    }
+}
+
+fn job(out: &mut String, chosen: &Chosen) {
+    out.push_str(
+        "\n[job]\n\
+         # A name in braces is filled in. {name?text} is the text where the knob is true, and nothing otherwise.\n\
+         # A knob without a place here is added at the end, as --name value.\n\
+         command = [\n",
+    );
+    for group in &chosen.parts {
+        let words: Vec<String> = group.iter().map(|word| toml_text(word)).collect();
+        let _ = writeln!(out, "  {},", words.join(", "));
+    }
+    out.push_str("]\n");
+    match &chosen.checkpoints {
+        Checkpoints::Unknown => out.push_str(
+            "# Where checkpoints are written, below this folder. Without it a job that died starts anew.\n\
+             # checkpoints = \"outputs/**/*.pt\"\n",
+        ),
+        Checkpoints::Below(pattern, flag) => {
+            let _ = writeln!(
+                out,
+                "# Where checkpoints are written: a guess from {}. The newest complete one is gone on from.\n\
+                 checkpoints = {}",
+                one_line(flag),
+                toml_text(pattern)
+            );
+        }
+        Checkpoints::Framework(pattern, whose) => {
+            let _ = writeln!(
+                out,
+                "# Where checkpoints are written: {whose} usual place. The newest complete one is gone on from.\n\
+                 checkpoints = {}",
+                toml_text(pattern)
+            );
+        }
+    }
+    if chosen.resume.is_empty() {
+        out.push_str(
+            "# What is added to the command to go on from a checkpoint.\n\
+             # resume = [\"--resume\", \"{checkpoint}\"]\n",
+        );
+    } else {
+        let words: Vec<String> = chosen.resume.iter().map(|word| toml_text(word)).collect();
+        let _ = writeln!(
+            out,
+            "# What is added to the command to go on from a checkpoint.\n\
+             resume = [{}]",
+            words.join(", ")
+        );
+    }
+}
+
+fn keep(out: &mut String, batch: &Batch) {
+    if let Batch::Kept(samples, steps, ranks) = batch {
+        let product = samples * steps * ranks;
+        let ranks = match ranks {
+            1 => String::new(),
+            ranks => format!(" x {ranks} ranks"),
+        };
+        let _ = write!(
+            out,
+            "\n[keep]\n\
+             # Samples of one optimizer step, which never change: {samples} at a time x {steps} accumulated{ranks}.\n\
+             effective_batch = {product}\n"
+        );
+    }
+}
+
+fn knob_table(out: &mut String, chosen: &Chosen) {
+    out.push_str(
+        "\n[knobs]\n\
+         # \"auto\" is whatever fits best; in a list the first value is wanted and the later ones are accepted.\n",
+    );
+    match &chosen.batch {
+        Batch::NoAccumulation(flag) => {
+            let _ = writeln!(
+                out,
+                "# {} stays as it is: the script has no option to accumulate gradients, which a smaller micro-batch needs.",
+                one_line(flag)
+            );
+        }
+        Batch::NotKnown(flag) => {
+            let _ = writeln!(
+                out,
+                "# {0} stays as it is: how many samples one optimizer step has is not known. To turn it, put\n\
+                 # \"{{micro_batch}}\" and \"{{accumulation}}\" into the command and write\n\
+                 # micro_batch = \"auto\"\n\
+                 # and above it: [keep] effective_batch = 128",
+                one_line(flag)
+            );
+        }
+        Batch::None | Batch::Kept(..) => {}
+    }
+    for knob in &chosen.knobs {
+        one_knob(out, knob);
+    }
+    if chosen.sciences.is_empty() {
+        return;
+    }
+    out.push_str(
+        "\n# These change the result. Without the # they may be given up, in the order of `sacrifice`.\n",
+    );
+    for science in &chosen.sciences {
+        other_science(out, science);
+    }
+    let names: Vec<String> = chosen
+        .sciences
+        .iter()
+        .map(|science| toml_text(&science.name))
+        .collect();
+    let _ = writeln!(out, "# sacrifice = [{}]", names.join(", "));
+}
+
+fn one_knob(out: &mut String, knob: &ChosenKnob) {
+    let choices = match &knob.choices {
+        Choices::Auto => "\"auto\"".to_owned(),
+        Choices::Listed(values) => match values.as_slice() {
+            [value] => toml_value(value),
+            values => {
+                let values: Vec<String> = values.iter().map(toml_value).collect();
+                format!("[{}]", values.join(", "))
+            }
+        },
+    };
+    let _ = writeln!(
+        out,
+        "# {}: {}\n{} = {choices}",
+        one_line(&knob.flag),
+        purpose(knob.name),
+        knob.name
+    );
+}
+
+fn purpose(knob: &str) -> &'static str {
+    match knob {
+        knobs::MICRO_BATCH => {
+            "samples that go through the model at once; fewer of them are accumulated to the same step"
+        }
+        knobs::WORKERS => "worker processes of the DataLoader; each costs host memory",
+        knobs::PREFETCH => "batches that each worker makes ahead",
+        knobs::PIN_MEMORY => "page-locked copies of batches; faster to the GPU, never swapped",
+        knobs::PERSISTENT_WORKERS => "workers that stay alive between epochs",
+        knobs::START_METHOD => {
+            "how workers come to be; fork shares what is loaded, spawn copies it"
+        }
+        knobs::ACTIVATION_CHECKPOINTING => {
+            "activations are computed again in the backward pass; slower, and far less GPU memory"
+        }
+        knobs::COMPILE => "torch.compile",
+        _ => "samples of an evaluation batch; the result does not depend on it",
+    }
+}
+
+fn other_science(out: &mut String, science: &Science) {
+    let values: Vec<String> = science.values.iter().map(toml_value).collect();
+    let mut comment = one_line(&science.flag);
+    let help = one_line(&science.help);
+    if !help.is_empty() {
+        comment = format!("{comment}: {help}");
+    }
+    if science.needs_place {
+        let place: Vec<String> = science.place.iter().map(|word| toml_text(word)).collect();
+        let _ = write!(comment, " (and in the command: {})", place.join(", "));
+    }
+    let _ = writeln!(
+        out,
+        "# {} = [{}]  # {comment}",
+        toml_key(&science.name),
+        values.join(", ")
+    );
+}
+
+fn modes(out: &mut String, chosen: &Chosen) {
+    out.push_str("\n# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.\n");
+    match &chosen.debug {
+        Some((name, count)) => {
+            let _ = writeln!(out, "[modes.debug]\n{} = {count}", toml_key(name));
+        }
+        None => out.push_str("# [modes.debug]\n# extra = [\"--some-option\", \"of the script\"]\n"),
+    }
+}
+
+/// What a script says of itself, as a comment of one short line.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line: String = words
+        .join(" ")
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
+    if line.chars().count() <= 80 {
+        return line;
+    }
+    let cut: String = line.chars().take(79).collect();
+    format!("{cut}…")
+}

@@ -1,0 +1,109 @@
+//! What is odd about a job and does not stand in its way.
+
+use std::fmt;
+
+use crate::job::{Choices, Job, knobs, rules};
+
+/// Something to tell about a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobProblem {
+    /// It has values that are never used: `sacrifice` does not name it.
+    NeverGivenUp { knob: String },
+    /// `sacrifice` names it, and it has one value.
+    NothingToGiveUp { knob: String },
+    /// A micro-batch that does not divide the effective batch.
+    NotADivisor {
+        micro_batch: u64,
+        effective_batch: u64,
+    },
+    /// A name that is nearly one that brimful knows.
+    NearMiss { name: String, close: String },
+    /// There is a way to go on, and no word where checkpoints are.
+    NoCheckpoints,
+}
+
+impl fmt::Display for JobProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobProblem::NeverGivenUp { knob } => write!(
+                f,
+                "`{knob}` changes the result and is not in `sacrifice`: only its first value is used"
+            ),
+            JobProblem::NothingToGiveUp { knob } => write!(
+                f,
+                "`{knob}` is in `sacrifice` and has one value: there is nothing to give up"
+            ),
+            JobProblem::NotADivisor {
+                micro_batch,
+                effective_batch,
+            } => write!(
+                f,
+                "a micro-batch of {micro_batch} does not divide the effective batch {effective_batch}: it is not used"
+            ),
+            JobProblem::NearMiss { name, close } => write!(
+                f,
+                "`{name}` is handed to the script as an option; if `{close}` was meant, write that"
+            ),
+            JobProblem::NoCheckpoints => f.write_str(
+                "`resume` is set and `checkpoints` is not: the job starts anew after a death",
+            ),
+        }
+    }
+}
+
+impl Job {
+    /// What is odd about it.
+    pub fn problems(&self) -> Vec<JobProblem> {
+        let mut problems = Vec::new();
+        for knob in self.other_science() {
+            let several = matches!(&knob.choices, Choices::Listed(values) if values.len() > 1);
+            let named = self.sacrifice.contains(&knob.name);
+            let knob = knob.name.clone();
+            match (several, named) {
+                (true, false) => problems.push(JobProblem::NeverGivenUp { knob }),
+                (false, true) => problems.push(JobProblem::NothingToGiveUp { knob }),
+                _ => {}
+            }
+        }
+        if let (Some(effective_batch), Some(Choices::Listed(values))) = (
+            self.effective_batch,
+            self.knob(knobs::MICRO_BATCH).map(|knob| &knob.choices),
+        ) {
+            let usable = self.micro_batches(1);
+            for micro_batch in values.iter().filter_map(super::Value::count) {
+                if !usable.contains(&micro_batch) {
+                    problems.push(JobProblem::NotADivisor {
+                        micro_batch,
+                        effective_batch,
+                    });
+                }
+            }
+        }
+        let own: Vec<&str> = self.knobs.iter().map(|knob| knob.name.as_str()).collect();
+        let others = self.other_science().map(|knob| &knob.name);
+        for name in others.chain(self.values.keys()) {
+            let known = knobs::SAME_SCIENCE
+                .iter()
+                .chain(&own)
+                .copied()
+                .filter(|known| known != name);
+            if let Some(close) = rules::close(name, known)
+                .into_iter()
+                .next()
+                .filter(|close| is_slip(name, close))
+            {
+                let name = name.clone();
+                problems.push(JobProblem::NearMiss { name, close });
+            }
+        }
+        if !self.resume.is_empty() && self.checkpoints.is_empty() {
+            problems.push(JobProblem::NoCheckpoints);
+        }
+        problems
+    }
+}
+
+/// One or two letters apart: `worker`, `workrs`. `model` and `model_width` are not.
+fn is_slip(name: &str, close: &str) -> bool {
+    strsim::damerau_levenshtein(name, close) <= 2 && name.len() > 4
+}

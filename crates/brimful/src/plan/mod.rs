@@ -1,0 +1,226 @@
+//! Plan: the best settings that fit, and the rungs below them.
+//!
+//! Read first: [`Plan`]; [`Shape`], what a rehearsal found; [`next_step`], which asks for rehearsals until it can decide.
+//! Everything here is a function of values.
+//!
+//! `candidates.rs` and `choices.rs` list the combinations, `cost.rs` says how fast one is, `fit.rs` whether it stays
+//! below the limits, `estimate.rs` what lies between rehearsals, `lessons.rs` what earlier runs change in all of it;
+//! `view.rs` puts these together. On it stand `search.rs` (which to rehearse and to choose), `reasons.rs` and
+//! `impossible.rs` (why), `rungs.rs` and `revise.rs` (what next, before and after a death).
+
+mod candidates;
+mod choices;
+mod cost;
+mod estimate;
+mod fit;
+mod impossible;
+mod learnt;
+mod lessons;
+mod moves;
+mod observed;
+mod reasons;
+mod revise;
+mod room;
+mod rungs;
+mod search;
+mod view;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use candidates::wanted;
+pub use learnt::LearntRun;
+pub use observed::Observed;
+pub use revise::revise;
+pub use search::next_step;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::Settings;
+use crate::predict::host::{HostFacts, HostNeed};
+use crate::units::Bytes;
+
+/// The limits that a plan has to stay below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Room {
+    /// Host memory left to the brim; nothing where it is not known.
+    pub host: Option<Bytes>,
+    pub shm: Option<Bytes>,
+    /// One for each card of the machine that the job uses: its name and what torch sees of it.
+    pub gpus: Vec<(String, Bytes)>,
+    /// Processors that the job may use.
+    pub cpus: f64,
+}
+
+/// What one rehearsal found. It holds for every value of the computed knobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shape {
+    /// The values of all knobs, as they were rehearsed.
+    pub settings: Settings,
+    /// On each setting of the allocator that was replayed; the first is the job's own. Empty for a job on processors.
+    pub gpu: Vec<GpuNeed>,
+    pub host: HostFacts,
+    pub pace: Pace,
+    /// Ranks that train together.
+    pub world_size: u64,
+    /// It could not be rehearsed to its first steps: why, in one line.
+    pub failed: Option<String>,
+    /// When it was rehearsed, milliseconds since 1970.
+    pub rehearsed_at_unix_ms: u64,
+}
+
+/// Bytes of one card under one setting of the allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuNeed {
+    /// `PYTORCH_CUDA_ALLOC_CONF`, empty for none.
+    pub allocator: String,
+    pub likely: Bytes,
+    pub safe: Bytes,
+    /// Whether the replay on the card itself went through with the safe value: it may give cached memory back.
+    pub fits: bool,
+    /// The highest of the evaluation alone.
+    pub evaluation: Option<Bytes>,
+}
+
+/// How long things took in a rehearsal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pace {
+    /// Seconds of one micro-batch through the model, in the process that trains, without waiting for data.
+    pub step_seconds: f64,
+    /// Processor seconds to make one sample of data.
+    pub sample_seconds: f64,
+    /// Seconds to hand one batch from a worker to the training.
+    pub handover_seconds: f64,
+    /// Measured on the processors that will train; otherwise the card's own time is not in it.
+    pub on_cpu: bool,
+}
+
+/// Samples per second, and where the figure is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    pub samples_per_second: f64,
+    pub from: Source,
+}
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// From an earlier run of this job with these settings.
+    Measured,
+    /// From the rehearsal and the cost model.
+    #[default]
+    Estimated,
+}
+
+/// Chosen settings, what they need, why, and the rungs below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub settings: Settings,
+    pub effective_batch: Option<u64>,
+    pub footprint: Need,
+    pub brims: Vec<PlanBrim>,
+    pub throughput: Throughput,
+    /// Why these and not better ones, in sentences.
+    pub reasons: Vec<Reason>,
+    /// What would be tried next, in the order of a death for want of nothing in particular.
+    pub rungs: Vec<Rung>,
+}
+
+/// Bytes of the host and the cards.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Need {
+    pub host: HostNeed,
+    pub gpu: Option<GpuNeed>,
+}
+
+/// One limit and what the plan takes of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanBrim {
+    /// `host`, `shm`, `gpu`.
+    pub name: String,
+    #[serde(rename = "limit_bytes")]
+    pub limit: Bytes,
+    #[serde(rename = "likely_bytes")]
+    pub likely: Bytes,
+    #[serde(rename = "safe_bytes")]
+    pub safe: Bytes,
+}
+
+/// One sentence of why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// `refused`, `sacrificed`, `chosen`, `estimated`, `unknown_limit`, …
+    pub kind: String,
+    pub text: String,
+    /// For what was refused: which limit, and by how many bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brim: Option<String>,
+    #[serde(
+        rename = "missing_bytes",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub missing: Option<Bytes>,
+}
+
+/// One step down.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rung {
+    pub settings: Settings,
+    /// What differs from the rung above.
+    pub changed: Vec<Change>,
+    pub brims: Vec<PlanBrim>,
+    pub throughput: Option<Throughput>,
+}
+
+/// A knob that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    pub knob: String,
+    pub from: crate::job::Value,
+    pub to: crate::job::Value,
+}
+
+/// What to do to come to a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// A rehearsal with these settings is needed to go on.
+    Rehearse(Settings),
+    Done(Box<Plan>),
+    /// Nothing fits: the closest, and the bytes that forbid it.
+    Impossible(Box<Impossible>),
+}
+
+/// Nothing fits: what misses least, and what would help.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Impossible {
+    pub settings: Settings,
+    pub effective_batch: Option<u64>,
+    pub footprint: Need,
+    pub brims: Vec<PlanBrim>,
+    /// One of kind `refused` for each limit that is missed, with its bytes; and what else is to say.
+    pub reasons: Vec<Reason>,
+    /// What would help, as sentences in the imperative.
+    pub help: Vec<String>,
+}
+
+/// What follows a death.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Revision {
+    /// The next try, what differs from the last, and why, in one sentence.
+    Next {
+        settings: Settings,
+        changed: Vec<Change>,
+        why: String,
+    },
+    /// No setting would help.
+    GiveUp { why: String },
+}

@@ -1,0 +1,266 @@
+//! Why these settings and not better ones, in sentences.
+
+use crate::job::knobs;
+use crate::plan::candidates::Spot;
+use crate::plan::fit::{self, Miss};
+use crate::plan::lessons::Lack;
+use crate::plan::moves::changes;
+use crate::plan::search::{Candidate, candidate, died_of, order};
+use crate::plan::view::View;
+use crate::plan::{Reason, Source};
+use crate::units::Bytes;
+
+/// Why `best` and not better ones.
+pub(crate) fn reasons(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    reasons.extend(kept(view, best));
+    reasons.extend(sacrificed(view, best));
+    reasons.extend(refused(view, best));
+    reasons.extend(gives_back(view, best));
+    reasons.extend(view.lessons.reasons.iter().cloned());
+    reasons.extend(failed(view, best.place.spot.level));
+    reasons.extend(unknown_limits(view, best.taken.gpu.is_some()));
+    reasons.extend(estimated(best));
+    reasons.extend(unused(view));
+    reasons
+}
+
+pub(crate) fn reason(kind: &str, text: String) -> Reason {
+    Reason {
+        kind: kind.to_owned(),
+        text,
+        ..Reason::default()
+    }
+}
+
+/// How the effective batch is made.
+fn kept(view: &View<'_>, best: &Candidate) -> Option<Reason> {
+    let settings = view.space.settings(best.place);
+    let micro = settings.count(knobs::MICRO_BATCH)?;
+    let accumulation = settings.count(knobs::ACCUMULATION)?;
+    let effective = view.space.effective?;
+    let ranks = match view.space.world {
+        0 | 1 => String::new(),
+        world => format!(" on each of {world} ranks"),
+    };
+    Some(reason(
+        "chosen",
+        format!(
+            "the effective batch stays {effective}: {} of {micro}{ranks} for each optimizer step",
+            if accumulation == 1 {
+                "one micro-batch".to_owned()
+            } else {
+                format!("{accumulation} micro-batches")
+            }
+        ),
+    ))
+}
+
+/// What of the science was given up, and what stood in the way of keeping it.
+fn sacrificed(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
+    let given_up = view.space.given_up(best.place.spot.level);
+    if given_up.is_empty() {
+        return Vec::new();
+    }
+    let closest = closest(view, |spot| spot.level < best.place.spot.level);
+    given_up
+        .into_iter()
+        .map(|(knob, wanted, taken)| {
+            let (why, miss) = match &closest {
+                Some((near, Some(miss))) => {
+                    let needs = needs_more(view, miss, near);
+                    let near = difference(view, near, best);
+                    let why = format!("the closest without more sacrifice, {near}, {needs}");
+                    (why, Some(miss))
+                }
+                Some((near, None)) => {
+                    let near = difference(view, near, best);
+                    let why = format!("the closest without more sacrifice, {near}, died earlier");
+                    (why, None)
+                }
+                None => ("nothing above it could be rehearsed".to_owned(), None),
+            };
+            Reason {
+                kind: "sacrificed".to_owned(),
+                text: format!("{knob} is {taken} instead of {wanted}: {why}"),
+                brim: miss.map(|miss| miss.brim.name(view.room)),
+                missing: miss.map(|miss| Bytes(miss.missing())),
+            }
+        })
+        .collect()
+}
+
+/// The next better settings and the best of all at this level, where they do not fit.
+fn refused(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
+    let spot = best.place.spot;
+    let mut better: Vec<Candidate> = Vec::new();
+    let mut add = |found: Candidate| {
+        if found.throughput.samples_per_second > best.throughput.samples_per_second {
+            better.push(found);
+        }
+    };
+    for checkpoint in 0..view.space.checkpoints.len() {
+        for micro in 0..view.space.micros.len() {
+            let spot = Spot {
+                checkpoint,
+                micro,
+                ..spot
+            };
+            view.places(spot)
+                .filter_map(|place| candidate(view, place))
+                .for_each(&mut add);
+        }
+    }
+    let next = better.iter().max_by(|a, b| order(a, b)).copied();
+    let top = better.iter().min_by(|a, b| order(a, b)).copied();
+    let top = top.filter(|top| next.is_none_or(|next| next.place != top.place));
+    next.into_iter()
+        .chain(top)
+        .map(|found| refusal(view, &found, best))
+        .collect()
+}
+
+fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
+    let words = difference(view, found, best);
+    if let Some(miss) = fit::worst_miss(view.room, &found.taken) {
+        return Reason {
+            kind: "refused".to_owned(),
+            text: format!(
+                "{words} would be faster, but {}",
+                needs_more(view, &miss, found)
+            ),
+            brim: Some(miss.brim.name(view.room)),
+            missing: Some(Bytes(miss.missing())),
+        };
+    }
+    if let Some(death) = died_of(view, found) {
+        let what = match death.lack {
+            Lack::Host => "host memory",
+            Lack::Shm => "/dev/shm",
+            Lack::Card | Lack::CardInOnePiece => "the card's memory",
+            Lack::Handles => "open files or mappings",
+        };
+        let text = format!(
+            "{words} would be faster, but an earlier run that needed no more died for want of {what}"
+        );
+        return reason("died", text);
+    }
+    // It should fit, was not rehearsed, and did not promise enough.
+    let text = format!("{words} might be a little faster; it was not rehearsed for so little");
+    reason("not_rehearsed", text)
+}
+
+/// How settings differ from the chosen ones: "workers 4, prefetch 2".
+fn difference(view: &View<'_>, found: &Candidate, best: &Candidate) -> String {
+    let (from, to) = (
+        view.space.settings(best.place),
+        view.space.settings(found.place),
+    );
+    let words: Vec<String> = changes(&from, &to)
+        .into_iter()
+        .filter(|change| change.knob != knobs::ACCUMULATION)
+        .map(|change| match change.to.to_string() {
+            text if text.is_empty() => format!("no {}", change.knob),
+            text => format!("{} {text}", change.knob),
+        })
+        .collect();
+    words.join(", ")
+}
+
+fn needs_more(view: &View<'_>, miss: &Miss, found: &Candidate) -> String {
+    let about = if view.is_known(found.place.spot) {
+        ""
+    } else {
+        "about "
+    };
+    format!(
+        "needs {about}{} of {}, {} more than there is",
+        Bytes(miss.safe),
+        miss.brim.words(view.room),
+        Bytes(miss.missing()),
+    )
+}
+
+/// Of the rehearsed settings, those that miss least, with the limit that they miss most.
+pub(crate) fn closest(
+    view: &View<'_>,
+    among: impl Fn(Spot) -> bool,
+) -> Option<(Candidate, Option<Miss>)> {
+    let mut closest: Option<(Candidate, Option<Miss>)> = None;
+    let share = |miss: &Option<Miss>| miss.map_or(0.0, |miss| miss.share());
+    for (spot, _) in view.known().filter(|(spot, _)| among(*spot)) {
+        for found in view.places(spot).filter_map(|place| candidate(view, place)) {
+            let miss = fit::worst_miss(view.room, &found.taken);
+            let nearer = closest.as_ref().is_none_or(|(near, least)| {
+                let shares = share(&miss).total_cmp(&share(least));
+                shares.then_with(|| order(&found, near)).is_lt()
+            });
+            if nearer {
+                closest = Some((found, miss));
+            }
+        }
+    }
+    closest
+}
+
+fn gives_back(view: &View<'_>, best: &Candidate) -> Option<Reason> {
+    let limit = fit::card_limit(view.room)?;
+    let gpu = best.taken.gpu.filter(|gpu| gpu.safe > limit)?;
+    Some(reason(
+        "gives_back",
+        format!(
+            "it would take {} of the card if that were larger; replayed on this one it goes through, because PyTorch gives cached memory back",
+            Bytes(gpu.safe)
+        ),
+    ))
+}
+
+/// Rehearsals that came to nothing.
+pub(crate) fn failed(view: &View<'_>, level: usize) -> Vec<Reason> {
+    let told = view.failed().filter(|(spot, _)| spot.level <= level);
+    told.take(3)
+        .map(|(spot, why)| {
+            let micro = match view.space.micros[spot.micro] {
+                Some(micro) => format!(" with micro_batch {micro}"),
+                None => String::new(),
+            };
+            let why: String = why.chars().take(200).collect();
+            reason(
+                "failed",
+                format!("the rehearsal{micro} came to nothing: {why}"),
+            )
+        })
+        .collect()
+}
+
+pub(crate) fn unknown_limits(view: &View<'_>, on_card: bool) -> Vec<Reason> {
+    let mut unknown = Vec::new();
+    let mut add = |known: bool, what: &str| {
+        if !known {
+            let text = format!("the limit of {what} is not known, so nothing was refused for it");
+            unknown.push(reason("unknown_limit", text));
+        }
+    };
+    add(view.room.host.is_some(), "host memory");
+    add(view.room.shm.is_some(), "/dev/shm");
+    add(!on_card || !view.room.gpus.is_empty(), "the card");
+    unknown
+}
+
+fn estimated(best: &Candidate) -> Option<Reason> {
+    if best.throughput.from == Source::Measured {
+        return None;
+    }
+    let text = if best.taken.gpu.is_some() {
+        "samples per second are estimated, and no more than an order of settings: how fast the card computes is not known before a run"
+    } else {
+        "samples per second are estimated from the rehearsal"
+    };
+    Some(reason("estimated", text.to_owned()))
+}
+
+pub(crate) fn unused(view: &View<'_>) -> Vec<Reason> {
+    let told = view.space.unused.iter().take(5);
+    told.map(|(_, text)| reason("unused", text.clone()))
+        .collect()
+}

@@ -1,0 +1,50 @@
+//! The room that a machine leaves.
+
+use crate::machine::Machine;
+use crate::plan::Room;
+
+impl Room {
+    /// What a machine leaves to a job that starts now.
+    ///
+    /// A limit that cannot be read does not bind: it is absent, never zero.
+    pub fn of(machine: &Machine) -> Room {
+        let brim = machine.host.brim();
+        let brim = brim.known();
+        let host = brim.map(|brim| *brim.headroom.known().unwrap_or(&brim.limit));
+        let shm = &machine.shm;
+        let shm = shm.free.known().or(shm.total.known()).copied();
+        let gpus = machine
+            .gpus
+            .devices
+            .iter()
+            .filter(|gpu| gpu.may_be_seen())
+            .filter_map(|gpu| {
+                let total = gpu.torch_memory.known().map(|memory| memory.bytes);
+                Some((gpu.label().to_owned(), gpu.free().or(total)?))
+            })
+            .collect();
+        let cpus = machine.cpus.usable();
+        Room {
+            host,
+            shm,
+            gpus,
+            cpus: cpus.known().map_or(1.0, |(count, _)| *count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profiles;
+    use crate::units::Bytes;
+
+    #[test]
+    fn the_room_of_a_recorded_machine() {
+        let machine = profiles::find("colab-t4").unwrap().machine();
+        let room = Room::of(&machine);
+        assert!(room.host.is_some_and(|host| host <= Bytes::from_gib(13)));
+        assert_eq!(room.gpus.len(), 1);
+        assert!((room.cpus - 2.0).abs() < 1e-9);
+    }
+}

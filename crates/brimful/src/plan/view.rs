@@ -1,0 +1,547 @@
+//! What each combination of settings takes and how fast it is, by what was rehearsed and learnt.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use crate::job::Job;
+use crate::plan::candidates::{Pipe, Place, Space, Spot};
+use crate::plan::cost::{self, Feed, RECOMPUTE, Work};
+use crate::plan::estimate::{Line, Points, card_line, median};
+use crate::plan::fit::{GpuSum, HostSum, Taken, times, whole};
+use crate::plan::lessons::Lessons;
+use crate::plan::{GpuNeed, LearntRun, Room, Shape, Source, Throughput};
+use crate::predict::host::{HostNeed, Pipeline, host_need};
+
+/// Where the host's bytes come from; a parameter, so that laws can be tested with bytes of any form.
+pub(crate) trait Needs {
+    fn host(&self, shape: &Shape, pipeline: &Pipeline) -> HostNeed;
+}
+
+/// From the facts of the rehearsal.
+pub(crate) struct Computed;
+
+impl Needs for Computed {
+    fn host(&self, shape: &Shape, pipeline: &Pipeline) -> HostNeed {
+        host_need(&shape.host, pipeline)
+    }
+}
+
+type Cache<K, V> = RefCell<HashMap<K, V>>;
+type Rehearsed<'a> = Vec<(Spot, &'a Shape)>;
+
+/// All that is known about a job's combinations.
+pub(crate) struct View<'a> {
+    pub(crate) space: Space<'a>,
+    pub(crate) room: &'a Room,
+    pub(crate) lessons: Lessons,
+    needs: &'a dyn Needs,
+    /// The newest rehearsal of each spot.
+    shapes: BTreeMap<Spot, &'a Shape>,
+    pages: Cache<(usize, usize), Rc<Page<'a>>>,
+    hosts: Cache<(Spot, usize), Option<HostSum>>,
+    cards: Cache<(Spot, usize), Option<Option<GpuSum>>>,
+    works: Cache<Spot, Work>,
+    nears: Cache<Spot, Rc<Rehearsed<'a>>>,
+}
+
+/// What was rehearsed at one level of science with one value of `compile`.
+pub(crate) struct Page<'a> {
+    /// Rehearsed to their first steps.
+    pub(crate) known: Rehearsed<'a>,
+    pub(crate) failed: Vec<(Spot, &'a str)>,
+    /// The card's bytes in training, by checkpointing, then by allocator: likely and safe.
+    training: Vec<Vec<[Points; 2]>>,
+    /// Where evaluation took more than training: no more than that.
+    bounds: Vec<Vec<[Points; 2]>>,
+    /// The least that any rehearsal took of the card, by allocator.
+    least: Vec<[f64; 2]>,
+    /// The same in evaluation, by the size of its batch.
+    evaluation: Vec<[Points; 2]>,
+    steps: Vec<Points>,
+    sample_seconds: f64,
+    handover_seconds: f64,
+    on_cpu: bool,
+    card_seconds: f64,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(
+        needs: &'a dyn Needs,
+        job: &'a Job,
+        room: &'a Room,
+        shapes: &'a [Shape],
+        learnt: &[LearntRun],
+    ) -> View<'a> {
+        let space = Space::new(job, room, shapes);
+        let mut newest: BTreeMap<Spot, &Shape> = BTreeMap::new();
+        for shape in shapes {
+            if let Some(spot) = space.spot_of(&shape.settings) {
+                let kept = newest.entry(spot).or_insert(shape);
+                if shape.rehearsed_at_unix_ms >= kept.rehearsed_at_unix_ms {
+                    *kept = shape;
+                }
+            }
+        }
+        let mut view = View {
+            space,
+            room,
+            lessons: Lessons::default(),
+            needs,
+            shapes: newest,
+            pages: RefCell::default(),
+            hosts: RefCell::default(),
+            cards: RefCell::default(),
+            works: RefCell::default(),
+            nears: RefCell::default(),
+        };
+        if !view.space.is_empty() {
+            view.learn(learnt);
+        }
+        view
+    }
+
+    fn learn(&mut self, learnt: &[LearntRun]) {
+        self.lessons = Lessons::factors(self, learnt);
+        // Deaths are weighed with the factors, times with the bytes behind them.
+        let deaths = Lessons::deaths(self, learnt);
+        self.lessons.deaths = deaths;
+        self.pages.borrow_mut().clear();
+        self.works.borrow_mut().clear();
+    }
+
+    pub(crate) fn shape(&self, spot: Spot) -> Option<&'a Shape> {
+        self.shapes.get(&spot).copied()
+    }
+
+    /// A rehearsal of it came to its first steps.
+    pub(crate) fn is_known(&self, spot: Spot) -> bool {
+        self.shape(spot).is_some_and(|shape| shape.failed.is_none())
+    }
+
+    /// Every rehearsal that came to its first steps.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Spot, &'a Shape)> {
+        self.shapes
+            .iter()
+            .filter(|(_, shape)| shape.failed.is_none())
+            .map(|(spot, shape)| (*spot, *shape))
+    }
+
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (Spot, &'a str)> {
+        self.shapes
+            .iter()
+            .filter_map(|(spot, shape)| Some((*spot, shape.failed.as_deref()?)))
+    }
+
+    /// Whether the job trains on processors; nothing before it was rehearsed.
+    pub(crate) fn on_cpu(&self) -> Option<bool> {
+        let mut known = self.known().peekable();
+        known.peek()?;
+        Some(known.all(|(_, shape)| shape.gpu.is_empty()))
+    }
+
+    /// All places of a spot.
+    pub(crate) fn places(&self, spot: Spot) -> impl Iterator<Item = Place> + use<'a> {
+        let (pipes, allocators) = (self.space.pipes.len(), self.space.allocators.len());
+        (0..pipes).flat_map(move |pipe| {
+            (0..allocators).map(move |allocator| Place {
+                spot,
+                pipe,
+                allocator,
+            })
+        })
+    }
+
+    /// What a place takes, from its own rehearsal or else from those beside it; nothing where none is known, or where
+    /// the setting of the allocator was not replayed.
+    pub(crate) fn taken(&self, place: Place) -> Option<Taken> {
+        let host = self.host(place.spot, place.pipe)?;
+        let allocator = place.allocator;
+        let gpu = match self.shape(place.spot).filter(|_| self.is_known(place.spot)) {
+            Some(shape) if shape.gpu.is_empty() => None,
+            Some(shape) => {
+                let need = gpu_need(shape, self.space.allocators[allocator].as_deref())?;
+                Some(GpuSum {
+                    likely: need.likely.get(),
+                    safe: need.safe.get(),
+                    fits: need.fits,
+                })
+            }
+            None => self.card(place.spot, allocator)?,
+        };
+        Some(self.lessons.applied(Taken { host, gpu }))
+    }
+
+    /// The terms of a known place, as rehearsed.
+    pub(crate) fn need(&self, place: Place) -> Option<(HostNeed, Option<GpuNeed>)> {
+        let shape = self.shape(place.spot)?;
+        let pipe = &self.space.pipes[place.pipe];
+        let pipeline = pipe.pipeline(&shape.host, self.space.micros[place.spot.micro]);
+        let allocator = self.space.allocators[place.allocator].as_deref();
+        Some((
+            self.needs.host(shape, &pipeline),
+            gpu_need(shape, allocator).cloned(),
+        ))
+    }
+
+    fn host(&self, spot: Spot, pipe: usize) -> Option<HostSum> {
+        if let Some(known) = self.hosts.borrow().get(&(spot, pipe)) {
+            return *known;
+        }
+        let sum = self.host_of(spot, &self.space.pipes[pipe], Some(pipe));
+        self.hosts.borrow_mut().insert((spot, pipe), sum);
+        sum
+    }
+
+    /// Of any pipeline; `index` is its place in the list, where it has one.
+    pub(crate) fn host_of(&self, spot: Spot, pipe: &Pipe, index: Option<usize>) -> Option<HostSum> {
+        let of = |shape: &Shape, micro: Option<u64>| {
+            let need = self.needs.host(shape, &pipe.pipeline(&shape.host, micro));
+            HostSum {
+                likely: need.likely.get(),
+                safe: need.safe.get(),
+                shm_likely: need.shm_likely.get(),
+                shm_safe: need.shm_safe.get(),
+            }
+        };
+        let micro_of = |spot: Spot| self.space.micros[spot.micro];
+        if let Some(shape) = self.shape(spot).filter(|shape| shape.failed.is_none()) {
+            return Some(of(shape, micro_of(spot)));
+        }
+        let near = Rc::clone(
+            self.nears
+                .borrow_mut()
+                .entry(spot)
+                .or_insert_with(|| Rc::new(self.page(spot.level, spot.compile).near(spot))),
+        );
+        let (first, shape) = *near.first()?;
+        let alike = |other: Spot| (other.eval, other.checkpoint) == (first.eval, first.checkpoint);
+        let beside = near
+            .iter()
+            .find(|(other, _)| alike(*other) && other.micro != first.micro);
+        let (Some((second, other)), Some(micro)) = (beside, micro_of(spot)) else {
+            return Some(of(shape, micro_of(spot)));
+        };
+        let sum_at = |spot: Spot, shape: &Shape| match index.filter(|_| self.is_known(spot)) {
+            Some(index) => self.host(spot, index).unwrap_or_default(),
+            None => of(shape, micro_of(spot)),
+        };
+        let sums = [
+            (first, sum_at(first, shape)),
+            (*second, sum_at(*second, other)),
+        ];
+        let line = |figure: fn(&HostSum) -> u64| {
+            let points: Points = sums
+                .iter()
+                .map(|(spot, sum)| (micro_of(*spot).unwrap_or(1), figure(sum) as f64))
+                .collect();
+            Line::through(&points, micro).map_or(0, |line| whole(line.at(micro)))
+        };
+        Some(HostSum {
+            likely: line(|sum| sum.likely),
+            safe: line(|sum| sum.safe),
+            shm_likely: line(|sum| sum.shm_likely),
+            shm_safe: line(|sum| sum.shm_safe),
+        })
+    }
+
+    /// An estimate for a spot that was not rehearsed: `Some(None)` for a job on processors.
+    fn card(&self, spot: Spot, allocator: usize) -> Option<Option<GpuSum>> {
+        if let Some(known) = self.cards.borrow().get(&(spot, allocator)) {
+            return *known;
+        }
+        let sum = self.new_card(spot, allocator);
+        self.cards.borrow_mut().insert((spot, allocator), sum);
+        sum
+    }
+
+    fn new_card(&self, spot: Spot, allocator: usize) -> Option<Option<GpuSum>> {
+        let page = self.page(spot.level, spot.compile);
+        if page.known.is_empty() {
+            return None;
+        }
+        if page.known.iter().all(|(_, shape)| shape.gpu.is_empty()) {
+            return Some(None);
+        }
+        let micro = self.space.micros[spot.micro].unwrap_or(1);
+        let training =
+            |which: usize| self.training_line(&page, spot.checkpoint, allocator, which, micro);
+        let size = self.space.evals[spot.eval].unwrap_or(1);
+        let evaluation = |which: usize| page.evaluation_at(allocator, which, size);
+        // Where evaluation was always the fullest moment, nothing is known of training: it is let through.
+        let bytes = |which: usize| {
+            let training = training(which).map_or(0.0, |line| line.at(micro));
+            whole(training.max(evaluation(which)))
+        };
+        // What holds more holds less.
+        let fits = page.known.iter().any(|(known, shape)| {
+            let beside = gpu_need(shape, self.space.allocators[allocator].as_deref());
+            self.needs_at_least(*known, spot)
+                && known.checkpoint == spot.checkpoint
+                && beside.is_some_and(|need| need.fits)
+        });
+        Some(Some(GpuSum {
+            likely: bytes(0),
+            safe: bytes(1),
+            fits,
+        }))
+    }
+
+    fn training_line(
+        &self,
+        page: &Page<'_>,
+        checkpoint: usize,
+        allocator: usize,
+        which: usize,
+        micro: u64,
+    ) -> Option<Line> {
+        let points = |checkpoint: usize| &page.training[checkpoint][allocator][which];
+        let other = (0..self.space.checkpoints.len())
+            .filter(|other| *other != checkpoint)
+            .max_by_key(|other| points(*other).len());
+        let own = points(checkpoint);
+        let line_of_own = card_line(
+            own,
+            other.map_or(&[], |other| points(other)),
+            self.space.recomputes(checkpoint),
+            other.is_some_and(|other| self.space.recomputes(other)),
+            (micro, page.least[allocator][which]),
+        )?;
+        // Where evaluation took more than training at the other points, nothing is known but that training took less:
+        // it is let through as if all of it grew.
+        let [(only, bytes)] = own[..] else {
+            return Some(line_of_own);
+        };
+        let bounds = &page.bounds[checkpoint][allocator][which];
+        if micro < only && bounds.iter().any(|point| point.0 < only) {
+            return Some(Line {
+                base: 0.0,
+                slope: bytes / only as f64,
+            });
+        }
+        Some(line_of_own)
+    }
+
+    /// The bytes of evaluation alone, scaled by what was learnt; nothing where it was never rehearsed.
+    pub(crate) fn evaluation_bytes(&self, page: &Page<'_>, size: u64) -> Option<u64> {
+        let least = (0..self.space.allocators.len())
+            .filter(|allocator| !page.evaluation[*allocator][1].is_empty())
+            .map(|allocator| page.evaluation_at(allocator, 1, size))
+            .min_by(f64::total_cmp)?;
+        Some(times(whole(least), self.lessons.gpu))
+    }
+
+    /// At the same level, `more` needs at least what `less` needs: bytes grow with both batches, and shrink with
+    /// checkpointing.
+    pub(crate) fn needs_at_least(&self, more: Spot, less: Spot) -> bool {
+        let (micros, evals) = (&self.space.micros, &self.space.evals);
+        (more.level, more.compile) == (less.level, less.compile)
+            && micros[more.micro] >= micros[less.micro]
+            && evals[more.eval] >= evals[less.eval]
+            && self.space.saving(more.checkpoint) <= self.space.saving(less.checkpoint)
+    }
+
+    pub(crate) fn throughput(&self, place: Place) -> Throughput {
+        if let Some(rate) = self.lessons.rate(place) {
+            return Throughput {
+                samples_per_second: rate,
+                from: Source::Measured,
+            };
+        }
+        let (work, feed) = self.work(place);
+        Throughput {
+            samples_per_second: cost::samples_per_second(&work, feed, self.room.cpus),
+            from: Source::Estimated,
+        }
+    }
+
+    /// What goes into the cost model.
+    pub(crate) fn work(&self, place: Place) -> (Work, Feed) {
+        let spot = place.spot;
+        let known = self.works.borrow().get(&spot).copied();
+        let work = known.unwrap_or_else(|| {
+            let work = self.new_work(spot);
+            self.works.borrow_mut().insert(spot, work);
+            work
+        });
+        let pipe = &self.space.pipes[place.pipe];
+        // What is no knob is the same for all, so that nothing hangs on it.
+        let feed = Feed {
+            workers: pipe.workers.unwrap_or(work.rehearsed_workers),
+            prefetch: pipe.prefetch.unwrap_or(2),
+            pin_memory: pipe.pin_memory.unwrap_or(true),
+            persistent: pipe.persistent.unwrap_or(true),
+        };
+        (work, feed)
+    }
+
+    fn new_work(&self, spot: Spot) -> Work {
+        let page = self.page(spot.level, spot.compile);
+        let facts = page.known.first().map(|(_, shape)| &shape.host);
+        let micro = self.space.micros[spot.micro].or_else(|| facts.map(|facts| facts.micro_batch));
+        Work {
+            micro: micro.unwrap_or(1).max(1),
+            world: self.space.world,
+            step_seconds: self.step_seconds(&page, spot) * self.lessons.cpu_pace(page.on_cpu),
+            card_seconds: page.card_seconds,
+            recomputes: self.space.recomputes(spot.checkpoint),
+            on_cpu: page.on_cpu,
+            sample_seconds: page.sample_seconds,
+            handover_seconds: page.handover_seconds,
+            rehearsed_workers: facts.map_or(0, |facts| facts.workers),
+        }
+    }
+
+    fn step_seconds(&self, page: &Page<'_>, spot: Spot) -> f64 {
+        let micro = self.space.micros[spot.micro].unwrap_or(1);
+        let (points, ratio) = if page.steps[spot.checkpoint].is_empty() {
+            let other = (0..page.steps.len()).find(|other| !page.steps[*other].is_empty());
+            let Some(other) = other else { return 0.0 };
+            let (from, to) = (
+                self.space.recomputes(other),
+                self.space.recomputes(spot.checkpoint),
+            );
+            let ratio = match (from, to) {
+                (false, true) => RECOMPUTE,
+                (true, false) => 1.0 / RECOMPUTE,
+                _ => 1.0,
+            };
+            (&page.steps[other], ratio)
+        } else {
+            (&page.steps[spot.checkpoint], 1.0)
+        };
+        // Launching takes as long for a small batch as for a large one.
+        if !page.on_cpu {
+            return median(points.iter().map(|point| point.1)) * ratio;
+        }
+        if let Some((_, seconds)) = points.iter().find(|point| point.0 == micro) {
+            return seconds * ratio;
+        }
+        match (Line::through(points, micro), points.first()) {
+            (Some(line), _) => line.at(micro) * ratio,
+            (None, Some((rehearsed, seconds))) => {
+                cost::scaled_step(*seconds, *rehearsed, micro) * ratio
+            }
+            (None, None) => 0.0,
+        }
+    }
+
+    pub(crate) fn page(&self, level: usize, compile: usize) -> Rc<Page<'a>> {
+        if let Some(page) = self.pages.borrow().get(&(level, compile)) {
+            return Rc::clone(page);
+        }
+        let page = Rc::new(self.new_page(level, compile));
+        self.pages
+            .borrow_mut()
+            .insert((level, compile), Rc::clone(&page));
+        page
+    }
+
+    fn new_page(&self, level: usize, compile: usize) -> Page<'a> {
+        let here = |spot: &Spot| (spot.level, spot.compile) == (level, compile);
+        let known: Rehearsed<'_> = self.known().filter(|(spot, _)| here(spot)).collect();
+        let failed = self.failed().filter(|(spot, _)| here(spot)).collect();
+        let n_allocators = self.space.allocators.len();
+        let mut training =
+            vec![vec![<[Points; 2]>::default(); n_allocators]; self.space.checkpoints.len()];
+        let mut bounds = training.clone();
+        let mut least = vec![[f64::INFINITY; 2]; n_allocators];
+        let mut evaluation = vec![<[Points; 2]>::default(); n_allocators];
+        let mut steps = vec![Points::new(); self.space.checkpoints.len()];
+        for (spot, shape) in &known {
+            let micro = self.space.micros[spot.micro].unwrap_or(1);
+            steps[spot.checkpoint].push((micro, shape.pace.step_seconds));
+            for (allocator, name) in self.space.allocators.iter().enumerate() {
+                let Some(need) = gpu_need(shape, name.as_deref()) else {
+                    continue;
+                };
+                let spare = need.safe.share_of(need.likely).max(1.0);
+                let alone = need.evaluation.map_or(0.0, |bytes| bytes.get() as f64);
+                if alone > 0.0 {
+                    let size = self.space.evals[spot.eval].unwrap_or(1);
+                    evaluation[allocator][0].push((size, alone));
+                    evaluation[allocator][1].push((size, alone * spare));
+                }
+                least[allocator][0] = least[allocator][0].min(need.likely.get() as f64);
+                least[allocator][1] = least[allocator][1].min(need.safe.get() as f64);
+                let trains = alone < need.likely.get() as f64;
+                let figures = if trains {
+                    &mut training[spot.checkpoint][allocator]
+                } else {
+                    &mut bounds[spot.checkpoint][allocator]
+                };
+                figures[0].push((micro, need.likely.get() as f64));
+                figures[1].push((micro, need.safe.get() as f64));
+            }
+        }
+        let paces = || known.iter().map(|(_, shape)| shape.pace);
+        let on_cpu = !known.is_empty() && known.iter().all(|(_, shape)| shape.pace.on_cpu);
+        let growth = training
+            .iter()
+            .flatten()
+            .filter_map(|figures| {
+                let likely = &figures[0];
+                let middle = likely.first()?.0;
+                let line =
+                    Line::through(likely, middle).unwrap_or(Line::guess(likely[0], f64::INFINITY));
+                Some(line.slope)
+            })
+            .fold(0.0, f64::max);
+        Page {
+            training,
+            bounds,
+            least,
+            evaluation,
+            steps,
+            sample_seconds: median(paces().map(|pace| pace.sample_seconds)),
+            handover_seconds: median(paces().map(|pace| pace.handover_seconds)),
+            on_cpu,
+            card_seconds: self
+                .lessons
+                .card_seconds
+                .unwrap_or_else(|| cost::card_seconds_of(growth)),
+            known,
+            failed,
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    /// Rehearsed points of training on the card.
+    pub(crate) fn training_points(&self, checkpoint: usize) -> usize {
+        let figures = self.training[checkpoint].iter();
+        figures.map(|figures| figures[1].len()).max().unwrap_or(0)
+    }
+
+    /// Known rehearsals, those that tell most about `spot` first.
+    fn near(&self, spot: Spot) -> Rehearsed<'a> {
+        let mut near = self.known.clone();
+        near.sort_by_key(|(known, _)| {
+            (
+                known.eval.abs_diff(spot.eval),
+                known.checkpoint != spot.checkpoint,
+                known.micro.abs_diff(spot.micro),
+            )
+        });
+        near
+    }
+
+    fn evaluation_at(&self, allocator: usize, which: usize, size: u64) -> f64 {
+        let points = &self.evaluation[allocator][which];
+        Line::through(points, size)
+            .or_else(|| {
+                points
+                    .first()
+                    .map(|point| Line::guess(*point, f64::INFINITY))
+            })
+            .map_or(0.0, |line| line.at(size))
+    }
+}
+
+/// Under the setting of the allocator; the job's own where it is no knob.
+fn gpu_need<'s>(shape: &'s Shape, allocator: Option<&str>) -> Option<&'s GpuNeed> {
+    match allocator {
+        None => shape.gpu.first(),
+        Some(name) => shape.gpu.iter().find(|need| need.allocator == name),
+    }
+}

@@ -1,0 +1,253 @@
+//! What a training needs of host memory, for any number of workers, prefetch, micro-batch and start method.
+//!
+//! Measure a little, then compute: a rehearsal brings [`HostFacts`], [`host_need`] makes a [`HostNeed`] of them. One
+//! file per term; a term says its bytes at each moment, and the peak is the fullest moment.
+//!
+//! Read first: [`HostFacts`], then `TERMS` in this file. The margins of safe values are in `margins.rs`.
+
+mod batches;
+mod case;
+mod checkpoint;
+mod dataset;
+mod making;
+mod margins;
+mod pickle_buffer;
+mod pinned;
+mod program;
+#[cfg(test)]
+mod tests;
+mod training;
+mod worker_copies;
+mod worker_programs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+use case::{Case, Estimate};
+
+/// How worker processes come to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartMethod {
+    /// Pages are shared until somebody writes to them.
+    #[default]
+    Fork,
+    /// A fresh interpreter, kept from the start, is forked; the dataset is pickled to each worker.
+    Forkserver,
+    /// A fresh interpreter each; the dataset is pickled to each worker.
+    Spawn,
+}
+
+/// How data is handed to the training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    pub workers: u64,
+    /// Batches that each worker makes ahead.
+    pub prefetch: u64,
+    pub micro_batch: u64,
+    pub start_method: StartMethod,
+    pub pin_memory: bool,
+    pub persistent_workers: bool,
+}
+
+/// What a rehearsal measured on the host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostFacts {
+    /// The pipeline as it was rehearsed.
+    pub workers: u64,
+    pub prefetch: u64,
+    /// 0 where it is not known.
+    pub micro_batch: u64,
+    pub start_method: StartMethod,
+    pub pin_memory: bool,
+    pub persistent_workers: bool,
+    /// Processes on this machine that train together, each with a pipeline of its own.
+    pub ranks: u64,
+    /// The training uses a card; without one nothing is pinned.
+    pub on_gpu: bool,
+    /// A fresh interpreter with the script's imports and nothing else: what a worker that is not forked begins with.
+    pub imports: Bytes,
+    /// What the CUDA libraries take in each process, where the phantom stood in for them.
+    pub libraries: Bytes,
+    /// The main process at the most until its first loop over the data.
+    pub build_peak: Bytes,
+    /// The main process when that loop begins: the dataset is there, workers are not.
+    pub main_at_start: Bytes,
+    /// What it has more after some steps, between two of them.
+    pub training_kept: Bytes,
+    /// What it has more than that at the most within a step.
+    pub training_peak: Bytes,
+    /// Bytes of a batch, in tensors.
+    pub batch: Bytes,
+    /// The same in shared memory, in whole pages, and in pinned memory, in powers of two.
+    pub batch_shm: Bytes,
+    pub batch_pinned: Bytes,
+    /// What the making of a batch takes for a while, besides the batch.
+    pub making: Bytes,
+    /// Of that, what comes and goes with every sample.
+    pub passing: Bytes,
+    pub dataset: DatasetFacts,
+    /// A worker as it was rehearsed; nothing without workers.
+    pub worker: Option<WorkerFacts>,
+    /// What saving a checkpoint took for a while; nothing where it was not rehearsed.
+    pub checkpoint: Option<Bytes>,
+    /// The largest parameter: a save copies those of a card one at a time.
+    pub largest_parameter: Bytes,
+    /// Another loader, for evaluation.
+    pub evaluation: Option<EvaluationFacts>,
+}
+
+/// What a dataset is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatasetFacts {
+    /// Samples; 0 where it does not say.
+    pub samples: u64,
+    /// Arrays, tensors and long texts: only read, so that forked processes share them.
+    pub buffers: Bytes,
+    /// Objects with a reference count.
+    pub objects: Bytes,
+    /// The same in a worker that is not forked: numbers that were one object become many.
+    pub fresh_objects: Bytes,
+    /// Arrays that are pickled to such a worker.
+    pub arrays: Bytes,
+    /// Tensors, which go there through shared memory, in whole pages.
+    pub tensors: Bytes,
+    /// Of these, those whose old memory stays with the process when they have moved.
+    pub heap_tensors: Bytes,
+    /// All else that is pickled.
+    pub pickled: Bytes,
+    /// Of Python's pickle; before 5 an array is copied once more.
+    pub protocol: u64,
+}
+
+/// One worker, averaged over those that were there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerFacts {
+    /// Its own memory before its first batch.
+    pub private: Bytes,
+    /// With what it shares.
+    pub all: Bytes,
+    /// At the most before its first batch, with what it shares.
+    pub start_peak: Bytes,
+    /// Pages that it has copied by looking at what it shares, so far.
+    pub copied: Bytes,
+    /// Samples that it had made by then.
+    pub samples: u64,
+}
+
+/// A loader beside the one that is trained on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EvaluationFacts {
+    pub workers: u64,
+    pub prefetch: u64,
+    pub batch_shm: Bytes,
+    pub persistent_workers: bool,
+    /// Its workers were seen beside those of the training, although these are not persistent.
+    pub beside: bool,
+}
+
+/// Predicted bytes of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostNeed {
+    /// Anonymous and shared memory of all processes together, at the most.
+    pub likely: Bytes,
+    pub safe: Bytes,
+    /// Of these, what lies in `/dev/shm`.
+    pub shm_likely: Bytes,
+    pub shm_safe: Bytes,
+    /// What the total is made of at the fullest moment.
+    pub terms: Vec<HostTerm>,
+}
+
+/// One line of the host's budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostTerm {
+    /// `program`, `dataset`, `worker_programs`, `worker_copies`, `batches`, `pinned`, `checkpoint`, …
+    pub id: String,
+    pub likely: Bytes,
+    pub safe: Bytes,
+    /// Why it is charged like this, where that needs a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A moment at which most may be in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The dataset is being read.
+    Building,
+    /// The last worker is sent its dataset.
+    Starting,
+    /// Everything is in the middle of its work.
+    Training,
+    /// The last worker of the evaluation is sent its dataset, beside those of the training where these stay.
+    StartingEvaluation,
+    /// Workers of the evaluation, beside those of the training where these stay.
+    Evaluating,
+    /// A checkpoint is written.
+    Saving,
+}
+
+impl Moment {
+    pub(crate) const ALL: [Moment; 6] = [
+        Moment::Building,
+        Moment::Starting,
+        Moment::Training,
+        Moment::StartingEvaluation,
+        Moment::Evaluating,
+        Moment::Saving,
+    ];
+}
+
+/// The bytes of one term at a moment.
+type TermOf = fn(&Case<'_>, Moment) -> Estimate;
+
+/// Every term, in the order in which they are shown.
+const TERMS: [(&str, TermOf); 10] = [
+    ("program", program::estimate),
+    ("dataset", dataset::estimate),
+    ("training", training::estimate),
+    ("worker_programs", worker_programs::estimate),
+    ("worker_copies", worker_copies::estimate),
+    ("making_batches", making::estimate),
+    ("pickle_buffer", pickle_buffer::estimate),
+    ("batches", batches::estimate),
+    ("pinned", pinned::estimate),
+    ("checkpoint", checkpoint::estimate),
+];
+
+/// The bytes that `pipeline` needs.
+///
+/// `likely` and `safe` are each those of their own fullest moment; `terms` are those of the moment at which the safe
+/// values are highest.
+pub fn host_need(facts: &HostFacts, pipeline: &Pipeline) -> HostNeed {
+    let case = Case::new(facts, pipeline);
+    let mut need = HostNeed::default();
+    let mut highest = None;
+    for moment in Moment::ALL {
+        let terms: Vec<(&str, Estimate)> = TERMS
+            .iter()
+            .map(|(id, term)| (*id, term(&case, moment)))
+            .collect();
+        let total = terms
+            .iter()
+            .fold(Estimate::default(), |sum, (_, term)| sum.plus(term));
+        need.likely = need.likely.max(total.likely);
+        need.safe = need.safe.max(total.safe);
+        need.shm_likely = need.shm_likely.max(total.shm_likely);
+        need.shm_safe = need.shm_safe.max(total.shm_safe);
+        if highest.is_none_or(|most| total.safe > most) {
+            highest = Some(total.safe);
+            need.terms = terms
+                .into_iter()
+                .filter(|(_, term)| term.safe > Bytes::ZERO)
+                .map(|(id, term)| term.named(id))
+                .collect();
+        }
+    }
+    need
+}

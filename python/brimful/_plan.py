@@ -1,0 +1,132 @@
+"""`brimful.plan()`: the best settings that fit, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from brimful import _native
+from brimful._documents import PlanDocument
+from brimful._errors import InputError
+from brimful._predict import _phantom
+from brimful._shown import Shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Plan(Shown, PlanDocument):
+    """The best settings that fit, why, and the rungs below.
+
+    The attributes are those of the document that `brimful plan --json` prints.
+    """
+
+    _json: str = field(compare=False)
+    _text: str = field(compare=False)
+    _html: str = field(compare=False)
+    _hf: str = field(compare=False)
+    _lightning: str = field(compare=False)
+
+    def training_arguments(self) -> dict[str, Any]:
+        """Return the settings under the names of Hugging Face's `TrainingArguments`."""
+        arguments: dict[str, Any] = json.loads(self._hf)
+        return arguments
+
+    def trainer_kwargs(self) -> dict[str, Any]:
+        """Return the settings that Lightning's `Trainer` takes."""
+        found: dict[str, Any] = json.loads(self._lightning)["trainer"]
+        return found
+
+    def dataloader_kwargs(self) -> dict[str, Any]:
+        """Return the settings that a PyTorch `DataLoader` takes."""
+        found: dict[str, Any] = json.loads(self._lightning)["dataloader"]
+        return found
+
+    def __repr__(self) -> str:
+        """Return one line for a prompt."""
+        chosen = ", ".join(f"{knob}={value}" for knob, value in self.settings.items())
+        return f"Plan({chosen})" if self.fits else f"Plan(nothing fits; closest: {chosen})"
+
+
+def plan(  # noqa: PLR0913
+    job: str | os.PathLike[str] | None = None,
+    *,
+    mode: str | None = None,
+    as_machine: str | None = None,
+    gpu: str | None = None,
+    memory: str | int | None = None,
+    overrides: Mapping[str, object] | None = None,
+    fresh: bool = False,
+    steps: int = 3,
+    beside_driver: bool = False,
+    time_limit: float = 900,
+) -> Plan:
+    """Find the best settings that fit, by rehearsing the job's command at a few of them.
+
+    Args:
+        job: The job file; without it `brimful.toml` of this folder, or `[tool.brimful]` in `pyproject.toml`.
+        mode: A mode of the job, such as "debug".
+        as_machine: Plan for a recorded machine instead of this one (see `machine_names`).
+        gpu: Plan for these cards, such as "t4" or "2x a100-40gb"; "none" is on processors.
+        memory: Put this limit in place of the control groups', such as "16GiB" or a number of bytes.
+        overrides: Values to hold, such as {"workers": 2} or {"resolution": [24, 16]}.
+        fresh: Rehearse again what was rehearsed before.
+        steps: Optimizer steps of each rehearsal.
+        beside_driver: Rehearse although this machine has an NVIDIA driver.
+        time_limit: Give a rehearsal up after so many seconds.
+
+    Returns:
+        A frozen `Plan`; `fits` tells whether anything does. In a notebook it shows itself as a card.
+
+    Raises:
+        InputError: The job file or a name in it is not right, or the command ended before its first step.
+        MachineError: The phantom cannot be used here.
+    """
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        as_json, as_text, as_html, hf, lightning = _native.plan(
+            job=None if job is None else os.fspath(job),
+            mode=mode,
+            overrides=[_written(knob, value) for knob, value in (overrides or {}).items()],
+            as_machine=as_machine,
+            gpu=gpu,
+            memory=None if memory is None else str(memory),
+            fresh=fresh,
+            steps=steps,
+            beside_driver=beside_driver,
+            time_limit=time_limit,
+            phantom=_phantom(),
+            progress=_tell if watched else None,
+        )
+    finally:
+        if watched:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+    document = PlanDocument._from_json(json.loads(as_json))  # noqa: SLF001
+    values = {name: getattr(document, name) for name in PlanDocument.__slots__}
+    return Plan(**values, _json=as_json, _text=as_text, _html=as_html, _hf=hf, _lightning=lightning)
+
+
+def _written(knob: str, value: object) -> str:
+    """Write an override as the command line has it."""
+
+    def word(one: object) -> str:
+        if isinstance(one, bool):
+            return "true" if one else "false"
+        if isinstance(one, (int, float, str)):
+            return str(one)
+        raise InputError(f"expected {knob} to be a number, a word or a list of them, found {one!r}", [])
+
+    if isinstance(value, (list, tuple)):
+        values: Sequence[object] = value
+        return f"{knob}={','.join(word(one) for one in values)}"
+    return f"{knob}={word(value)}"
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"\r\x1b[K{line[:78]}")
+    sys.stderr.flush()
