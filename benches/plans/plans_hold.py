@@ -1,0 +1,332 @@
+"""Do plans hold? Random jobs under random limits, planned, and run in a control group and on the phantom.
+
+Each job has a dataset of 50 MB to 1.5 GB (an array, tensors or Python objects), 0 to 6 wanted workers, a
+start method, and an MLP, CNN or transformer. Its limits, of the control group and of the card, are drawn
+around what the wanted settings would need, so that about half of the jobs do not fit as wanted.
+
+Counted: jobs whose planned settings survive the first try; jobs that end well with the ladder; and, for the
+first `--brute` jobs, the measured rate of the plan against the best of all settings of the grid that survive.
+
+    python benches/plans/plans_hold.py --brimful PATH [--jobs 200] [--brute 0] [--at-once 1] [--seed 0]
+
+Needs the right to make control groups (root), the CUDA build of torch, and an installed brimful.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+CARD = "t4"
+TOTAL = 15_634_661_376  # what torch sees of it
+CONTEXT = 200 << 20  # what a real context would take besides, as the prediction reckons
+LEAST_CARD = 560 << 20  # the safe value of a context with cuDNN, and a little
+LONGEST = 300
+
+JOB = """
+[job]
+command = ["{python}", "{script}", "--kind", "{kind}", "--megabytes", "{megabytes}", "--work-us", "{work_us}",
+    "--model", "{model}", "--width", "{width}", "--start-method", "{start_method}", "--steps", "{steps}",
+    "--seconds", "{seconds}", "--report", "rate.jsonl", "--batch-size", "{{micro_batch}}",
+    "--accumulate", "{{accumulation}}", "--workers", "{{workers}}", "--prefetch", "{{prefetch}}"]
+checkpoints = "last.pt"
+resume = ["--resume", "{{checkpoint}}"]
+
+[keep]
+effective_batch = {effective}
+
+[knobs]
+micro_batch = {micro}
+workers = {workers}
+prefetch = [2, 1]
+allocator = ["", "expandable_segments:True"]
+"""
+
+
+class Group:
+    """A control group of the memory controller, v2 or v1."""
+
+    def __init__(self, name, limit):
+        root = pathlib.Path("/sys/fs/cgroup")
+        v2 = (root / "cgroup.subtree_control").exists()
+        self.folder = (root if v2 else root / "memory") / name
+        self.folder.mkdir()
+        (self.folder / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
+
+    def run(self, command, **named):
+        """Run a command inside of the group; its exit code and what it said."""
+        join = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
+        ended = subprocess.run(
+            ["/bin/sh", "-c", join, self.folder, *command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST,
+            check=False,
+            **named,
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    def remove(self):
+        """The kernel refuses while a killed process is still being taken apart."""
+        for _ in range(500):
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+            if not self.folder.exists():
+                return
+            time.sleep(0.02)
+
+
+def drawn(dice, seconds):
+    """One random job."""
+    micro = dice.choice([16, 32, 64, 128])
+    effective = micro * dice.choice([1, 2, 4])
+    wanted = dice.randint(0, 6)
+    model = dice.choice(["mlp", "cnn", "transformer"])
+    width = {"mlp": [1024, 4096, 8192], "cnn": [128, 256, 512], "transformer": [64, 128, 256]}[model]
+    return {
+        "kind": dice.choice(["array", "tensors", "objects"]),
+        "megabytes": round(50 * 30 ** dice.random()),
+        "work_us": round(10 * 300 ** dice.random()),
+        "model": model,
+        "width": dice.choice(width),
+        "start_method": dice.choice(["fork", "fork", "spawn", "forkserver"]),
+        "steps": 6,
+        "seconds": seconds,
+        "effective": effective,
+        "micro": [micro // 2**k for k in range(5) if micro // 2**k >= 1],
+        "workers": list(range(wanted, -1, -1)),
+        "host_share": dice.uniform(0.1, 2.5),
+        "gpu_share": dice.uniform(0.1, 2.5),
+    }
+
+
+def drawn_limit(fixed, wanted, share):
+    """A limit between what cannot be helped and somewhat more than what is wanted."""
+    return round(fixed + max(wanted - fixed, 0.03 * wanted) * share)
+
+
+class Trial:
+    """One job from its first plan to its end."""
+
+    def __init__(self, number, job, asked):
+        self.number, self.job, self.asked = number, job, asked
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="brimful-plans-"))
+        text = JOB.format(python=sys.executable, script=HERE / "job.py", **job)
+        (self.folder / "brimful.toml").write_text(text, encoding="utf-8")
+        self.environment = {**os.environ, "BRIMFUL_STATE_DIR": str(self.folder / "state")}
+
+    def plan(self, *more):
+        command = [self.asked.brimful, "plan", "--gpu", CARD, "--json", *more]
+        ended = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if ended.returncode not in {0, 99}:
+            raise RuntimeError(
+                f"job {self.number}: plan ended with {ended.returncode}: {ended.stderr[-800:]}"
+            )
+        return json.loads(ended.stdout)
+
+    def staged(self, capacity):
+        """The environment in which the phantom is a card of that capacity."""
+        devices = (
+            f"name=Tesla T4,memory={capacity},room={capacity - CONTEXT},held=0,cc=7.5,multiprocessors=40"
+        )
+        return {
+            **self.environment,
+            "LD_PRELOAD": str(self.asked.stage / "libbrimful_phantom.so"),
+            "BRIMFUL_PHANTOM_DEVICES": devices,
+            "BRIMFUL_PHANTOM_CUDNN_VERSION": "99900",
+        }
+
+    def run(self, host, gpu, command):
+        """Run a command under both limits."""
+        group = Group(f"brimful-plans-{os.getpid()}-{self.number}", host)
+        report = self.folder / "rate.jsonl"
+        report.unlink(missing_ok=True)
+        try:
+            code, out, err = group.run(command, cwd=self.folder, env=self.staged(gpu))
+        except subprocess.TimeoutExpired:
+            code, out, err = 124, "", "too long"
+        finally:
+            group.remove()
+        rate = 0.0
+        if code == 0 and report.exists():
+            rate = json.loads(report.read_text(encoding="utf-8").splitlines()[-1])["samples_per_second"]
+        return code, rate, (out + err)[-2000:]
+
+    def grid(self, plan, host, gpu):
+        """The best rate of all settings that survive, each tried once."""
+        found = []
+        for micro, workers in itertools.product(self.job["micro"], self.job["workers"]):
+            command = [*plan["command"]]
+            for option, value in (
+                ("--batch-size", micro),
+                ("--accumulate", self.job["effective"] // micro),
+                ("--workers", workers),
+                ("--prefetch", 2),
+            ):
+                command[command.index(option) + 1] = str(value)
+            code, rate, _ = self.run(host, gpu, command)
+            if code == 0:
+                found.append((rate, micro, workers))
+        return max(found, default=(0.0, 0, 0))
+
+    def result(self, *, brute):
+        """Ask what the wanted settings need, draw the limits, plan, run."""
+        wanted = (self.job["workers"][0], self.job["micro"][0])
+        held = (f"workers={wanted[0]}", f"micro_batch={wanted[1]}")
+        roomy = self.plan("--memory", "200GiB", "--shm", "100GiB", *held)
+        need = roomy["footprint"]
+        # What no setting can do without: the program and its data; a context.
+        fixed = sum(
+            term["safe_bytes"] for term in need["host_terms"] if term["name"] in {"program", "dataset"}
+        )
+        host = drawn_limit(fixed * 1.05, need["host"]["likely_bytes"], self.job["host_share"])
+        gpu = min(TOTAL, drawn_limit(LEAST_CARD, need["gpu"]["likely_bytes"], self.job["gpu_share"]))
+        plan = self.plan("--memory", str(host), "--gpu-memory", str(gpu))
+        answer = {
+            "job": self.number,
+            **self.job,
+            "host": host,
+            "gpu": gpu,
+            "fits_as_wanted": need["host"]["likely_bytes"] <= host and need["gpu"]["likely_bytes"] <= gpu,
+            "fits": plan["fits"],
+        }
+        if not plan["fits"]:
+            return answer
+        chosen = plan["settings"]
+        answer["chosen"] = [chosen["workers"], chosen["micro_batch"], chosen.get("allocator", "")]
+        answer["host_safe"] = plan["footprint"]["host"]["safe_bytes"]
+        answer["estimated"] = plan["throughput"]["samples_per_second"] if plan["throughput"] else None
+        variables = [f"{one['name']}={one['value']}" for one in plan["environment"]]
+        code, rate, said = self.run(host, gpu, ["env", *variables, *plan["command"]])
+        answer.update(survived=code == 0, rate=rate)
+        if code:
+            answer["said"] = said[-600:]
+            answer["came_back"] = self.ladder(host, gpu)
+        if brute:
+            best, micro, workers = self.grid(plan, host, gpu)
+            # The plan's own settings anew beside the best, in turns: the machine's speed changes.
+            pairs = []
+            for _ in range(3):
+                again = self.run(host, gpu, ["env", *variables, *plan["command"]])[1]
+                other = plan["command"].copy()
+                for option, value in (
+                    ("--batch-size", micro),
+                    ("--accumulate", self.job["effective"] // max(micro, 1)),
+                    ("--workers", workers),
+                    ("--prefetch", 2),
+                ):
+                    other[other.index(option) + 1] = str(value)
+                pairs.append((again, self.run(host, gpu, other)[1]))
+            ours, theirs = (sorted(side)[1] for side in zip(*pairs, strict=True))
+            answer["best"] = {"rate": best, "micro_batch": micro, "workers": workers}
+            answer["share_of_best"] = ours / theirs if theirs else 1.0
+        return answer
+
+    def ladder(self, host, gpu):
+        """Whether it ends well with the ladder."""
+        command = [self.asked.brimful, "run", "--quiet", "--gpu", CARD, "--beside-driver", "--as-wanted"]
+        return self.run(host, gpu, command)[0] == 0
+
+
+def stage(brimful, folder):
+    """The phantom's library with a link for each name that it answers to."""
+    prefix = pathlib.Path(shutil.which(brimful) or brimful).resolve().parent
+    for place in (prefix, prefix.parent / "lib/brimful", prefix / "../lib/brimful"):
+        library = place / "libbrimful_phantom.so"
+        if library.is_file():
+            break
+    else:
+        sys.exit(f"expected libbrimful_phantom.so beside {brimful}, found none")
+    shutil.copy(library, folder)
+    for name in (HERE.parents[1] / "crates/brimful-phantom/sonames.txt").read_text(encoding="utf-8").split():
+        (folder / name).symlink_to("libbrimful_phantom.so")
+
+
+def main():
+    """Run the jobs and count."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--brimful", required=True)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="number of the first job")
+    parser.add_argument("--brute", type=int, default=0, help="of these, so many against every setting")
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1.5, help="length of each measurement of a rate")
+    parser.add_argument("--output", help="append one JSON line per job")
+    asked = parser.parse_args()
+    asked.brimful = shutil.which(asked.brimful) or str(pathlib.Path(asked.brimful).resolve())
+    results = []
+    with tempfile.TemporaryDirectory(prefix="brimful-stage-") as folder:
+        asked.stage = pathlib.Path(folder)
+        stage(asked.brimful, asked.stage)
+
+        def one(number):
+            job = drawn(random.Random(f"{asked.seed}-{number}"), asked.seconds)
+            trial = Trial(number, job, asked)
+            try:
+                return trial.result(brute=number - asked.first < asked.brute)
+            except Exception as error:  # noqa: BLE001
+                return {"job": number, **job, "error": str(error)}
+            finally:
+                shutil.rmtree(trial.folder, ignore_errors=True)
+
+        numbers = range(asked.first, asked.first + asked.jobs)
+        with concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
+            for result in pool.map(one, numbers):
+                results.append(result)
+                if asked.output:
+                    with pathlib.Path(asked.output).open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(result) + "\n")
+                print(line_of(result), flush=True)
+    return summary(results)
+
+
+def line_of(result):
+    """One job in one line."""
+    if "error" in result:
+        return f"{result['job']:4} ERROR {result['error']}"
+    head = (
+        f"{result['job']:4} {result['kind']:8}{result['megabytes']:5} MB {result['model']:12}"
+        f"{result['start_method']:11}wanted {result['workers'][0]}/{result['micro'][0]:<4}"
+    )
+    if not result["fits"]:
+        return f"{head} nothing fits in {result['host'] >> 20} MiB, {result['gpu'] >> 20} MiB"
+    end = "survived" if result["survived"] else f"DIED, came back: {result['came_back']}"
+    share = f", {result['share_of_best']:.2f} of the best" if "share_of_best" in result else ""
+    return f"{head} chosen {result['chosen']} {end}, {result['rate']:.0f}/s{share}"
+
+
+def summary(results):
+    """The figures, and whether they are good enough for CI."""
+    errors = [result for result in results if "error" in result]
+    planned = [result for result in results if result.get("fits")]
+    survived = sum(result["survived"] for result in planned)
+    ended = sum(result["survived"] or result["came_back"] for result in planned)
+    as_wanted = sum(result.get("fits_as_wanted", False) for result in results)
+    shares = [result["share_of_best"] for result in planned if "share_of_best" in result]
+    print(
+        f"\n{len(results)} jobs, {len(planned)} with a plan, {as_wanted} fit as wanted, "
+        f"{len(results) - len(planned) - len(errors)} where nothing fits, {len(errors)} errors"
+    )
+    print(f"survived the first try: {survived} of {len(planned)}; with the ladder: {ended} of {len(planned)}")
+    if shares:
+        good = sum(share >= 0.95 for share in shares)
+        print(f"at least 95 % of the best rate: {good} of {len(shares)}; worst {min(shares):.2f}")
+    return 1 if errors or survived < 0.98 * len(planned) or ended < len(planned) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
