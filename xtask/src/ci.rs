@@ -88,14 +88,17 @@ fn tests() -> Result<()> {
         "--locked",
         "--quiet",
     ]))?;
-    run(&mut cargo(&[
+    // What lands must not hang on luck: here the laws are held to the same cases each time. Everywhere else each run
+    // draws new ones.
+    run(cargo(&[
         "nextest",
         "run",
         "--workspace",
         "--locked",
         "--profile",
         "ci",
-    ]))
+    ])
+    .env("PROPTEST_RNG_SEED", "1"))
 }
 
 fn doc_tests() -> Result<()> {

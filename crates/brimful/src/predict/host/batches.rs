@@ -16,7 +16,8 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
         // The next one is made while the loop still holds the last.
         return Estimate::new(one, times(one, 2)).times(case.ranks());
     }
-    let one = case.scaled(case.facts.batch_shm);
+    // In whole pages it is never less, whatever the facts say.
+    let one = case.scaled(case.facts.batch_shm.max(case.facts.batch));
     let ahead = workers.saturating_mul(case.pipeline.prefetch.max(1));
     let mut all = Estimate::new(
         times(one, ahead.saturating_add(1)),

@@ -12,17 +12,11 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
     if !waits || !case.pipeline.pin_memory || !case.facts.on_gpu {
         return Estimate::default();
     }
-    let before = case.facts.micro_batch.max(1);
-    let now = case.pipeline.micro_batch;
-    let one = case.scaled(case.facts.batch_pinned);
-    // Each tensor is rounded up to a power of two; between two of them it is not known which.
-    let most = if now == before
-        || (now > before && now.is_multiple_of(before) && (now / before).is_power_of_two())
-    {
-        one
-    } else {
-        one.max(times(case.scaled(case.facts.batch), 2))
-    };
+    let rehearsed = case.facts.batch_pinned.max(case.facts.batch);
+    let one = case.scaled(rehearsed);
+    let most = rounded_up(case, rehearsed)
+        .min(times(case.scaled(case.facts.batch), 2))
+        .max(one);
     let ahead = case
         .pipeline
         .workers
@@ -35,4 +29,23 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
     } else {
         estimate
     }
+}
+
+/// The most that a batch can take once each of its tensors is rounded up to a power of two: it is known for the
+/// rehearsed micro-batch, doubles exactly where that doubles, and is no less in between.
+fn rounded_up(case: &Case<'_>, rehearsed: Bytes) -> Bytes {
+    let (before, now) = (case.facts.micro_batch, case.pipeline.micro_batch);
+    if before == 0 {
+        return rehearsed;
+    }
+    let (mut reached, mut bytes) = (u128::from(before), u128::from(rehearsed.get()));
+    while reached < u128::from(now) {
+        reached *= 2;
+        bytes *= 2;
+    }
+    while reached.is_multiple_of(2) && reached / 2 >= u128::from(now).max(1) {
+        reached /= 2;
+        bytes = bytes.div_ceil(2);
+    }
+    Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
