@@ -106,8 +106,8 @@ def drawn(dice, seconds):
         "effective": effective,
         "micro": [micro // 2**k for k in range(5) if micro // 2**k >= 1],
         "workers": list(range(wanted, -1, -1)),
-        "host_share": dice.uniform(0.1, 2.5),
-        "gpu_share": dice.uniform(0.1, 2.5),
+        "host_share": dice.uniform(0.1, 1.6),
+        "gpu_share": dice.uniform(0.1, 1.6),
     }
 
 

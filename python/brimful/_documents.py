@@ -1126,6 +1126,33 @@ class PlanReason:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRehearsal:
+    """A rehearsal that the answer rests on."""
+
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    reused: bool
+    """Whether it was made before and kept."""
+    age_seconds: float
+    """How long ago it was made."""
+    seconds: float
+    """How long it took when it was made."""
+    failed: str | None
+    """Where it died before its first steps: its last words."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlanRehearsal:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            settings=data["settings"],
+            reused=data["reused"],
+            age_seconds=data["age_seconds"],
+            seconds=data["seconds"],
+            failed=data["failed"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedBrim:
     """A limit, and what the settings take of it."""
 
@@ -1258,33 +1285,6 @@ class PlannedThroughput:
 
 
 @dataclass(frozen=True, slots=True)
-class RehearsalUsed:
-    """A rehearsal that the answer rests on."""
-
-    settings: dict[str, bool | int | float | str]
-    """One value per knob."""
-    reused: bool
-    """Whether it was made before and kept."""
-    age_seconds: float
-    """How long ago it was made."""
-    seconds: float
-    """How long it took when it was made."""
-    failed: str | None
-    """Where it died before its first steps: its last words."""
-
-    @classmethod
-    def _from_json(cls, data: Any) -> RehearsalUsed:  # noqa: ANN401
-        """Make it from parsed JSON."""
-        return cls(
-            settings=data["settings"],
-            reused=data["reused"],
-            age_seconds=data["age_seconds"],
-            seconds=data["seconds"],
-            failed=data["failed"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class PlanDocument:
     """The best settings that fit, why, and the rungs below."""
 
@@ -1318,7 +1318,7 @@ class PlanDocument:
     """Why these settings and not better ones."""
     rungs: tuple[PlannedRung, ...]
     """What would be tried next, best first."""
-    rehearsals: tuple[RehearsalUsed, ...]
+    rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the answer rests on."""
     seconds: float
     """How long the answer took."""
@@ -1342,6 +1342,6 @@ class PlanDocument:
             throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
             reasons=tuple(PlanReason._from_json(item) for item in data["reasons"]),
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
-            rehearsals=tuple(RehearsalUsed._from_json(item) for item in data["rehearsals"]),
+            rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             seconds=data["seconds"],
         )

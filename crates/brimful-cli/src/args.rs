@@ -182,10 +182,6 @@ pub struct PredictArguments {
     #[arg(long, value_name = "CARDS")]
     pub gpu: Option<String>,
 
-    /// Optimizer steps to rehearse; the second step often needs more than the first
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub steps: u32,
-
     /// Go on after the steps until the script has evaluated or saved a checkpoint
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub with: Vec<With>,
@@ -206,17 +202,8 @@ pub struct PredictArguments {
     #[arg(long, value_name = "FILE")]
     pub save_trace: Option<PathBuf>,
 
-    /// Give up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
-    pub time_limit: u64,
-
-    /// Rehearse although this machine has an NVIDIA driver
-    #[arg(long)]
-    pub beside_driver: bool,
-
-    /// The phantom library, if not the one that came with brimful
-    #[arg(long, value_name = "PATH", hide = true)]
-    pub phantom: Option<PathBuf>,
+    #[command(flatten)]
+    pub rehearsal: RehearsalArguments,
 
     /// The command, as you would start the training
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -253,14 +240,10 @@ pub struct JobArguments {
     pub mode: Option<String>,
 }
 
-/// How a plan rehearses.
+/// How a command is rehearsed.
 #[derive(Debug, Args)]
-pub struct RehearseArguments {
-    /// Rehearse again what was rehearsed before
-    #[arg(long)]
-    pub fresh: bool,
-
-    /// Optimizer steps of each rehearsal
+pub struct RehearsalArguments {
+    /// Optimizer steps to rehearse; the second step often needs more than the first
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub steps: u32,
 
@@ -275,6 +258,17 @@ pub struct RehearseArguments {
     /// The phantom library, if not the one that came with brimful
     #[arg(long, value_name = "PATH", hide = true)]
     pub phantom: Option<PathBuf>,
+}
+
+/// How a plan rehearses.
+#[derive(Debug, Args)]
+pub struct PlanRehearsalArguments {
+    /// Rehearse again what was rehearsed before
+    #[arg(long)]
+    pub fresh: bool,
+
+    #[command(flatten)]
+    pub rehearsal: RehearsalArguments,
 }
 
 /// What `brimful plan` accepts.
@@ -304,7 +298,7 @@ pub struct PlanArguments {
     pub gpu_memory: Option<Bytes>,
 
     #[command(flatten)]
-    pub rehearse: RehearseArguments,
+    pub rehearse: PlanRehearsalArguments,
 
     #[command(flatten)]
     pub state: StateArguments,
@@ -453,7 +447,7 @@ pub struct RunArguments {
     pub forget: bool,
 
     #[command(flatten)]
-    pub rehearse: RehearseArguments,
+    pub rehearse: PlanRehearsalArguments,
 
     /// The command, as you would start the training; without one the job of this folder is run
     #[arg(

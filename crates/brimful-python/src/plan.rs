@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brimful::cards;
 use brimful::job::forms::Form;
 use brimful::job::{JobError, Override};
 use brimful::plan::Room;
 use brimful_probe::{PythonHint, current_environment};
-use brimful_rehearse::{Answer, Cache, JobFileError, PlanError, PlanQuestion, Told, job_file};
+use brimful_rehearse::{Cache, JobFileError, NO_CARD, PlanError, PlanQuestion, Told, job_file};
 use brimful_report::{html, json, text};
 use brimful_supervise::{StateDir, job_key};
 use pyo3::prelude::*;
@@ -66,7 +65,7 @@ pub(crate) fn plan(
             .map(|text| text.parse::<Override>())
             .collect::<Result<Vec<_>, _>>()?;
         let job = file.job(mode.as_deref(), &overrides)?;
-        let on_cpus = gpu.as_deref() == Some("none");
+        let on_cpus = gpu.as_deref() == Some(NO_CARD);
         let here = as_machine.is_none() && memory.is_none();
         let machine = described(
             as_machine.as_deref(),
@@ -75,11 +74,7 @@ pub(crate) fn plan(
             env,
             PythonHint::default(),
         )?;
-        let card = cards::of_machine(&machine).filter(|_| !on_cpus);
-        let mut room = Room::of(&machine);
-        if card.is_none() {
-            room.gpus.clear();
-        }
+        let (room, card) = Room::for_job(&machine, on_cpus);
         let key = job_key(&place, &job.command);
         let question = PlanQuestion {
             job: job.clone(),
@@ -100,41 +95,20 @@ pub(crate) fn plan(
             brimful_version: env!("CARGO_PKG_VERSION").into(),
         };
         let planned = search(&question, progress.as_ref())?;
-        let settings = match &planned.answer {
-            Answer::Plan(plan) => plan.settings.clone(),
-            Answer::Impossible(closest) => closest.settings.clone(),
-        };
-        let rendered = job.render(&settings, None);
+        let settings = planned.answer.settings();
+        let rendered = job.render(settings, None);
         let context = json::PlanContext {
             job: path.display().to_string(),
             mode,
             machine: text::machine_title(&machine, card),
             command: rendered.command,
             variables: rendered.variables,
-            rehearsals: planned
-                .rehearsals
-                .iter()
-                .map(|used| json::RehearsalUsed {
-                    settings: json::settings(&used.settings),
-                    reused: used.reused,
-                    age_seconds: used.age_seconds.round(),
-                    seconds: (used.seconds * 10.0).round() / 10.0,
-                    failed: used.failed.clone(),
-                })
-                .collect(),
+            rehearsals: planned.rehearsals.clone(),
             seconds: planned.seconds,
         };
         let page = text::Page::plain(80);
-        let (document, words) = match &planned.answer {
-            Answer::Plan(plan) => (
-                json::PlanDocument::of(&context, plan),
-                text::plan(&context, plan, &page),
-            ),
-            Answer::Impossible(closest) => (
-                json::PlanDocument::of_impossible(&context, closest),
-                text::impossible(&context, closest, &page),
-            ),
-        };
+        let document = json::PlanDocument::of(&context, &planned.answer);
+        let words = text::plan(&context, &planned.answer, &page);
         let internal = |error: &dyn std::error::Error| Failure::Internal {
             message: error.to_string(),
         };
@@ -143,8 +117,8 @@ pub(crate) fn plan(
             json::to_text(&document).map_err(|error| internal(&error))?,
             words,
             card_html,
-            Form::Hf.write(&job, &settings, card.is_some()),
-            Form::Lightning.write(&job, &settings, card.is_some()),
+            Form::Hf.write(&job, settings, card.is_some()),
+            Form::Lightning.write(&job, settings, card.is_some()),
         ))
     })
 }

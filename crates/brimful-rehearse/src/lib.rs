@@ -21,7 +21,7 @@ mod workload;
 pub use accepts::{Accepted, AcceptsError, accepts};
 pub use host::{HostReport, host_facts, pace};
 pub use job_file::JobFileError;
-pub use planning::{Answer, Cache, PlanError, PlanQuestion, Planned, Told, Used, plan};
+pub use planning::{Cache, PlanError, PlanQuestion, Planned, Told, plan};
 pub use prediction::{
     FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
 };

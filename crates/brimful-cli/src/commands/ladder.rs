@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use brimful::job::{Job, Settings};
 use brimful::plan::{Change, LearntRun, Revision, Room, Shape, revise};
 use brimful::record::Outcome;
-use brimful_supervise::checkpoints::newest_complete;
+use brimful_supervise::checkpoints::{Checkpoint, newest_complete};
 use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir};
 
 /// Steps down by verdict, and remembers.
@@ -21,6 +21,8 @@ pub(crate) struct Rungs {
     pub most_attempts: usize,
     /// Go on from a checkpoint at the first start too.
     pub resume: bool,
+    /// What was there before the run: another training's, unless the user says to go on from it.
+    pub stale: Option<Checkpoint>,
     pub folder: PathBuf,
     pub state: Option<StateDir>,
     pub key: String,
@@ -29,6 +31,19 @@ pub(crate) struct Rungs {
 }
 
 impl Rungs {
+    /// The newest complete checkpoint, written by this run or not.
+    pub(crate) fn newest(&self) -> Option<Checkpoint> {
+        let chosen = newest_complete(&self.folder, &self.job.checkpoints).chosen;
+        // A command line of ours is text.
+        chosen.filter(|found| found.path.to_str().is_some())
+    }
+
+    /// The command of the first attempt, as it is recorded.
+    pub(crate) fn first_command(&self) -> Vec<OsString> {
+        let rendered = self.job.render(&self.first, None);
+        rendered.command.into_iter().map(OsString::from).collect()
+    }
+
     fn attempt(
         &mut self,
         settings: Settings,
@@ -36,11 +51,9 @@ impl Rungs {
         why: String,
         resume: bool,
     ) -> NextAttempt {
-        let checkpoint = if resume {
-            newest_complete(&self.folder, &self.job.checkpoints).chosen
-        } else {
-            None
-        };
+        let checkpoint = self
+            .newest()
+            .filter(|found| resume && self.stale.as_ref() != Some(found));
         let age = checkpoint
             .as_ref()
             .and_then(|found| found.age(SystemTime::now()))
@@ -147,5 +160,59 @@ impl Ladder for Rungs {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn rungs(folder: &Path) -> Rungs {
+        let file = brimful::job::read(
+            "[job]\ncommand = [\"train\"]\ncheckpoints = \"*.pt\"\nresume = [\"--resume\", \"{checkpoint}\"]\n",
+        )
+        .expect("a job");
+        Rungs {
+            job: file.job(None, &[]).expect("a job"),
+            room: Room::default(),
+            shapes: Vec::new(),
+            learnt: Vec::new(),
+            first: Settings::default(),
+            tried: Vec::new(),
+            most_attempts: 3,
+            resume: false,
+            stale: None,
+            folder: folder.to_owned(),
+            state: None,
+            key: String::new(),
+            gave_up: None,
+        }
+    }
+
+    fn write(path: &Path, text: &str, age: Duration) {
+        fs::write(path, text).expect("written");
+        let file = fs::File::options().append(true).open(path).expect("there");
+        file.set_modified(SystemTime::now() - age).expect("set");
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_training_is_not_gone_on_from() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("last.pt");
+        write(&path, "old", Duration::from_mins(1));
+        let mut rungs = rungs(folder.path());
+        rungs.stale = rungs.newest();
+        assert!(rungs.stale.is_some());
+        let next = rungs.attempt(Settings::default(), Vec::new(), String::new(), true);
+        assert_eq!(next.resumed_from, None);
+        assert_eq!(next.command, ["train"]);
+        // This run writes its own over it.
+        write(&path, "new", Duration::from_secs(5));
+        let next = rungs.attempt(Settings::default(), Vec::new(), String::new(), true);
+        assert_eq!(next.resumed_from.as_deref(), Some(path.as_path()));
+        assert_eq!(next.command.len(), 3);
     }
 }

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use brimful::cards;
 use brimful::job::Job;
 use brimful::job::forms::Form;
-use brimful::plan::Room;
-use brimful_rehearse::{Answer, Planned, Used};
+use brimful::plan::{Answer, Room};
+use brimful_rehearse::{NO_CARD, Planned};
 use brimful_report::{json, text};
 use brimful_supervise::job_key;
 
 use crate::args::{FormatChoice, PlanArguments};
-use crate::commands::planning::{self, NO_GPU, Search};
+use crate::commands::planning::{self, Search};
 use crate::commands::run::state_dir;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
@@ -24,15 +23,8 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
         arguments.gpu.as_deref(),
         arguments.memory,
     )?;
-    let card = if arguments.gpu.as_deref() == Some(NO_GPU) {
-        None
-    } else {
-        cards::of_machine(&machine)
-    };
-    let mut room = Room::of(&machine);
-    if card.is_none() {
-        room.gpus.clear();
-    }
+    let on_processors = arguments.gpu.as_deref() == Some(NO_CARD);
+    let (mut room, card) = Room::for_job(&machine, on_processors);
     room.shm = arguments.shm.or(room.shm);
     if let Some(left) = arguments.gpu_memory {
         for (_, bytes) in &mut room.gpus {
@@ -72,27 +64,26 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
         &found.job,
         &planned,
     );
-    let page = match (&planned.answer, arguments.format) {
-        (Answer::Plan(plan), Some(format)) => {
-            form(format).write(&found.job, &plan.settings, card.is_some())
+    let fits = matches!(planned.answer, Answer::Plan(_));
+    match arguments.format {
+        Some(format) if fits => {
+            let settings = planned.answer.settings();
+            output.print(&form(format).write(&found.job, settings, card.is_some()))?;
         }
-        (Answer::Plan(plan), None) if arguments.json => {
-            json::to_text(&json::PlanDocument::of(&context, plan))?
+        // Who asked for settings alone reads them by a program: why there are none is talk.
+        Some(_) => output.talk(&text::plan(&context, &planned.answer, &Output::page())),
+        None if arguments.json => {
+            output.print(&json::to_text(&json::PlanDocument::of(
+                &context,
+                &planned.answer,
+            ))?)?;
         }
-        (Answer::Plan(plan), None) => text::plan(&context, plan, &Output::page()),
-        (Answer::Impossible(closest), _) if arguments.json => {
-            json::to_text(&json::PlanDocument::of_impossible(&context, closest))?
-        }
-        (Answer::Impossible(closest), Some(_)) => {
-            output.talk(&text::impossible(&context, closest, &Output::page()));
-            return Ok(ExitStatus::DoesNotFit);
-        }
-        (Answer::Impossible(closest), None) => text::impossible(&context, closest, &Output::page()),
-    };
-    output.print(&page)?;
-    Ok(match planned.answer {
-        Answer::Plan(_) => ExitStatus::Success,
-        Answer::Impossible(_) => ExitStatus::DoesNotFit,
+        None => output.print(&text::plan(&context, &planned.answer, &Output::page()))?,
+    }
+    Ok(if fits {
+        ExitStatus::Success
+    } else {
+        ExitStatus::DoesNotFit
     })
 }
 
@@ -119,28 +110,14 @@ pub(crate) fn context(
     job: &Job,
     planned: &Planned,
 ) -> json::PlanContext {
-    let settings = match &planned.answer {
-        Answer::Plan(plan) => &plan.settings,
-        Answer::Impossible(closest) => &closest.settings,
-    };
-    let rendered = job.render(settings, None);
+    let rendered = job.render(planned.answer.settings(), None);
     json::PlanContext {
         job: job_path.to_owned(),
         mode: mode.map(str::to_owned),
         machine: machine.to_owned(),
         command: rendered.command,
         variables: rendered.variables,
-        rehearsals: planned.rehearsals.iter().map(used).collect(),
+        rehearsals: planned.rehearsals.clone(),
         seconds: planned.seconds,
-    }
-}
-
-fn used(used: &Used) -> json::RehearsalUsed {
-    json::RehearsalUsed {
-        settings: json::settings(&used.settings),
-        reused: used.reused,
-        age_seconds: used.age_seconds.round(),
-        seconds: (used.seconds * 10.0).round() / 10.0,
-        failed: used.failed.clone(),
     }
 }

@@ -8,10 +8,10 @@ use brimful::cards::Card;
 use brimful::job::{Job, Override};
 use brimful::machine::Machine;
 use brimful::plan::{LearntRun, Room};
-use brimful_rehearse::{Cache, PlanQuestion, Planned, Told, job_file};
+use brimful_rehearse::{Cache, NO_CARD, PlanQuestion, Planned, Told, job_file};
 use brimful_supervise::StateDir;
 
-use crate::args::{JobArguments, ProbeArguments, RehearseArguments};
+use crate::args::{JobArguments, PlanRehearsalArguments, ProbeArguments};
 use crate::commands::predict::{Interruption, phantom_library};
 use crate::commands::probe::described_machine;
 use crate::error::CommandError;
@@ -47,14 +47,11 @@ pub(crate) fn machine(
 ) -> Result<Machine, CommandError> {
     described_machine(&ProbeArguments {
         as_machine: as_machine.map(str::to_owned),
-        gpu: gpu.filter(|gpu| *gpu != NO_GPU).map(str::to_owned),
+        gpu: gpu.filter(|gpu| *gpu != NO_CARD).map(str::to_owned),
         memory,
         ..ProbeArguments::default()
     })
 }
-
-/// What `--gpu` takes for a job on processors.
-pub(crate) const NO_GPU: &str = "none";
 
 /// What a search needs besides the job.
 pub(crate) struct Search {
@@ -69,7 +66,7 @@ pub(crate) struct Search {
 pub(crate) fn search(
     job: &Job,
     search: &Search,
-    arguments: &RehearseArguments,
+    arguments: &PlanRehearsalArguments,
     state: Option<&StateDir>,
     output: &Output,
 ) -> Result<Planned, CommandError> {
@@ -83,13 +80,13 @@ pub(crate) fn search(
             folder: state.folder.join("rehearsals"),
         }),
         fresh: arguments.fresh,
-        steps: arguments.steps,
-        time_limit: Duration::from_secs(arguments.time_limit),
+        steps: arguments.rehearsal.steps,
+        time_limit: Duration::from_secs(arguments.rehearsal.time_limit),
         phantom: match search.card {
-            Some(_) => phantom_library(arguments.phantom.as_deref())?,
-            None => arguments.phantom.clone().unwrap_or_default(),
+            Some(_) => phantom_library(arguments.rehearsal.phantom.as_deref())?,
+            None => arguments.rehearsal.phantom.clone().unwrap_or_default(),
         },
-        beside_driver: arguments.beside_driver,
+        beside_driver: arguments.rehearsal.beside_driver,
         brimful_version: env!("CARGO_PKG_VERSION").into(),
     };
     output.status("planning");

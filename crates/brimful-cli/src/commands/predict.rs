@@ -26,7 +26,7 @@ pub(crate) fn predict(
             .gpu
             .clone()
             .unwrap_or_else(|| USUAL_CARDS.to_owned()),
-        steps: arguments.steps,
+        steps: arguments.rehearsal.steps,
         with: arguments
             .with
             .iter()
@@ -36,10 +36,10 @@ pub(crate) fn predict(
         phantom: if on_processors {
             PathBuf::new()
         } else {
-            phantom_library(arguments.phantom.as_deref())?
+            phantom_library(arguments.rehearsal.phantom.as_deref())?
         },
-        beside_driver: arguments.beside_driver,
-        time_limit: Duration::from_secs(arguments.time_limit),
+        beside_driver: arguments.rehearsal.beside_driver,
+        time_limit: Duration::from_secs(arguments.rehearsal.time_limit),
         output: arguments.output.clone(),
     };
     output.status("rehearsing");

@@ -4,11 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brimful::cards;
-use brimful::plan::{Room, wanted};
+use brimful::plan::{Answer, Room, wanted};
 use brimful::record::Outcome;
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
-use brimful_rehearse::Answer;
+use brimful_rehearse::NO_CARD;
 use brimful_report::text;
 use brimful_supervise::{
     AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, job_key,
@@ -26,7 +25,7 @@ use crate::output::{self, Output};
 const KEPT_RUNS: usize = 200;
 
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatus, CommandError> {
-    let settings = RunSettings {
+    let mut settings = RunSettings {
         command: arguments.command.clone(),
         brimful_version: env!("CARGO_PKG_VERSION").into(),
         state: state_dir(&arguments.state),
@@ -53,6 +52,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     let mut gave_up = None;
     let ended = if arguments.command.is_empty() {
         let mut rungs = rungs(arguments, settings.state.as_ref(), output)?;
+        settings.command = rungs.first_command();
         let ended = brimful_supervise::run_attempts(&settings, &mut speaker, &mut rungs);
         gave_up = rungs.gave_up.take();
         ended
@@ -84,15 +84,8 @@ fn rungs(
 ) -> Result<Rungs, CommandError> {
     let found = planning::find_job(&arguments.job, &arguments.overrides)?;
     let machine = planning::machine(None, arguments.gpu.as_deref(), None)?;
-    let card = if arguments.gpu.as_deref() == Some(planning::NO_GPU) {
-        None
-    } else {
-        cards::of_machine(&machine)
-    };
-    let mut room = Room::of(&machine);
-    if card.is_none() {
-        room.gpus.clear();
-    }
+    let on_processors = arguments.gpu.as_deref() == Some(NO_CARD);
+    let (room, card) = Room::for_job(&machine, on_processors);
     let key = job_key(&current_folder(), &found.job.command);
     if arguments.forget
         && let Some(state) = state
@@ -114,21 +107,18 @@ fn rungs(
         let path = found.path.display().to_string();
         let mode = arguments.job.mode.as_deref();
         let context = context(&path, mode, &title, &found.job, &planned);
-        match planned.answer {
-            Answer::Plan(plan) => {
-                if !arguments.quiet {
-                    output.talk(&text::plan(&context, &plan, &Output::page()));
-                    output.talk("\n");
-                }
-                (plan.settings, planned.shapes)
-            }
-            Answer::Impossible(closest) => {
-                output.talk(&text::impossible(&context, &closest, &Output::page()));
-                return Err(CommandError::NothingFits);
-            }
+        let page = text::plan(&context, &planned.answer, &Output::page());
+        let Answer::Plan(plan) = planned.answer else {
+            output.talk(&page);
+            return Err(CommandError::NothingFits);
+        };
+        if !arguments.quiet {
+            output.talk(&page);
+            output.talk("\n");
         }
+        (plan.settings, planned.shapes)
     };
-    Ok(Rungs {
+    let mut rungs = Rungs {
         job: found.job,
         room: search.room,
         shapes,
@@ -137,11 +127,14 @@ fn rungs(
         tried: Vec::new(),
         most_attempts: arguments.attempts as usize,
         resume: arguments.resume,
+        stale: None,
         folder: current_folder(),
         state: state.cloned(),
         key,
         gave_up: None,
-    })
+    };
+    rungs.stale = rungs.newest().filter(|_| !arguments.resume);
+    Ok(rungs)
 }
 
 /// Old records go once the training has ended, so that nobody waits for it.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use brimful::cards::Card;
 use brimful::explain::Cause;
 use brimful::job::{Choices, Job, Settings, knobs};
-use brimful::plan::{Impossible, LearntRun, Observed, Plan, Room, Shape, Step, next_step};
+use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
 
 pub use cache::Cache;
 use cache::{Kept, Key, unix_ms};
@@ -51,28 +51,8 @@ pub struct Planned {
     /// What the answer rests on.
     pub shapes: Vec<Shape>,
     /// In the order in which they were asked for.
-    pub rehearsals: Vec<Used>,
+    pub rehearsals: Vec<RehearsalUsed>,
     pub seconds: f64,
-}
-
-/// Settings that fit, or none.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    Plan(Box<Plan>),
-    Impossible(Box<Impossible>),
-}
-
-/// A rehearsal that the answer rests on.
-#[derive(Clone, Debug)]
-pub struct Used {
-    pub settings: Settings,
-    /// From the cache.
-    pub reused: bool,
-    pub age_seconds: f64,
-    /// How long it took when it was made.
-    pub seconds: f64,
-    /// It died before its first steps: its last words.
-    pub failed: Option<String>,
 }
 
 /// Something worth telling while it plans.
@@ -112,7 +92,7 @@ pub fn plan(
     let mut learnt = question.learnt.clone();
     let answer = loop {
         let mut settings = match next_step(&question.job, &question.room, &shapes, &learnt) {
-            Step::Rehearse(settings) => with_one_worker(settings),
+            Step::Rehearse(settings) => settings,
             Step::Done(plan) => break Answer::Plan(plan),
             Step::Impossible(closest) => break Answer::Impossible(closest),
         };
@@ -139,21 +119,13 @@ pub fn plan(
     })
 }
 
-fn used(settings: &Settings, kept: &Kept, reused: bool) -> Used {
-    Used {
+fn used(settings: &Settings, kept: &Kept, reused: bool) -> RehearsalUsed {
+    RehearsalUsed {
         settings: settings.clone(),
         reused,
         age_seconds: unix_ms().saturating_sub(kept.at_unix_ms) as f64 / 1000.0,
         seconds: kept.seconds,
         failed: kept.failed.clone(),
-    }
-}
-
-/// One worker tells what each of them costs, and is rehearsed once for any number.
-fn with_one_worker(settings: Settings) -> Settings {
-    match settings.count(knobs::WORKERS) {
-        Some(workers) if workers > 1 => settings.with(knobs::WORKERS, 1_u64),
-        _ => settings,
     }
 }
 

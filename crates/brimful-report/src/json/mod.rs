@@ -16,9 +16,9 @@ pub use explain::{
 pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
 pub use plan::{
-    EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlannedBrim,
-    PlannedBytes, PlannedFootprint, PlannedRung, PlannedTerm, PlannedThroughput, RehearsalUsed,
-    SettingValue, settings,
+    EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlanRehearsal,
+    PlannedBrim, PlannedBytes, PlannedFootprint, PlannedRung, PlannedTerm, PlannedThroughput,
+    SettingValue,
 };
 pub use predict::{
     BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,

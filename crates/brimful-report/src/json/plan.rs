@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use brimful::job::{Settings, Value};
-use brimful::plan::{Change, Impossible, Need, Plan, PlanBrim, Reason, Rung, Source, Throughput};
+use brimful::plan::{
+    Answer, Change, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung, Source,
+    Throughput,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -59,7 +62,7 @@ pub struct PlanDocument {
     /// What would be tried next, best first.
     pub rungs: Vec<PlannedRung>,
     /// The rehearsals that the answer rests on.
-    pub rehearsals: Vec<RehearsalUsed>,
+    pub rehearsals: Vec<PlanRehearsal>,
     /// How long the answer took.
     pub seconds: f64,
 }
@@ -184,7 +187,7 @@ pub struct KnobChange {
 
 /// A rehearsal that the answer rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct RehearsalUsed {
+pub struct PlanRehearsal {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
     /// Whether it was made before and kept.
@@ -198,8 +201,15 @@ pub struct RehearsalUsed {
 }
 
 impl PlanDocument {
-    /// The document of a plan.
-    pub fn of(context: &PlanContext, plan: &Plan) -> PlanDocument {
+    /// The document of an answer.
+    pub fn of(context: &PlanContext, answer: &Answer) -> PlanDocument {
+        match answer {
+            Answer::Plan(plan) => PlanDocument::of_plan(context, plan),
+            Answer::Impossible(closest) => PlanDocument::of_impossible(context, closest),
+        }
+    }
+
+    fn of_plan(context: &PlanContext, plan: &Plan) -> PlanDocument {
         PlanDocument {
             schema_version: SCHEMA_VERSION,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
@@ -216,16 +226,15 @@ impl PlanDocument {
             throughput: throughput(Some(plan.throughput)),
             reasons: plan.reasons.iter().map(reason).collect(),
             rungs: plan.rungs.iter().map(rung).collect(),
-            rehearsals: context.rehearsals.clone(),
+            rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             seconds: rounded(context.seconds),
         }
     }
 
-    /// The document of a job that does not fit.
-    pub fn of_impossible(context: &PlanContext, closest: &Impossible) -> PlanDocument {
+    fn of_impossible(context: &PlanContext, closest: &Impossible) -> PlanDocument {
         PlanDocument {
             fits: false,
-            ..PlanDocument::of(
+            ..PlanDocument::of_plan(
                 context,
                 &Plan {
                     settings: closest.settings.clone(),
@@ -241,7 +250,7 @@ impl PlanDocument {
 }
 
 /// Settings as a document holds them.
-pub fn settings(of: &Settings) -> BTreeMap<String, SettingValue> {
+fn settings(of: &Settings) -> BTreeMap<String, SettingValue> {
     of.0.iter()
         .map(|(knob, value)| {
             let value = match value {
@@ -331,6 +340,16 @@ fn change(change: &Change) -> KnobChange {
         knob: change.knob.clone(),
         before: change.from.to_string(),
         after: change.to.to_string(),
+    }
+}
+
+fn rehearsal(used: &RehearsalUsed) -> PlanRehearsal {
+    PlanRehearsal {
+        settings: settings(&used.settings),
+        reused: used.reused,
+        age_seconds: used.age_seconds.round(),
+        seconds: (used.seconds * 10.0).round() / 10.0,
+        failed: used.failed.clone(),
     }
 }
 

@@ -14,7 +14,7 @@ mod table;
 
 pub use explain::explain;
 pub use page::Page;
-pub use plan::{impossible, machine_title, plan, short};
+pub use plan::{machine_title, plan, short};
 pub use predict::predict;
 pub(crate) use predict::{term_name, verdict_words};
 pub use probe::probe;

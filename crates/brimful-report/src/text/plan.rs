@@ -5,7 +5,7 @@ use std::fmt::Write;
 use brimful::cards::Card;
 use brimful::job::Settings;
 use brimful::machine::{Machine, SubjectKind};
-use brimful::plan::{Impossible, Plan, PlanBrim, Reason, Rung, Source, Throughput};
+use brimful::plan::{Answer, Impossible, Plan, PlanBrim, Reason, Rung, Source, Throughput};
 use brimful::units::Bytes;
 
 use crate::json::PlanContext;
@@ -16,7 +16,14 @@ use crate::text::table::table;
 const SHOWN_RUNGS: usize = 5;
 
 /// One page: the settings, the budget, why not more, what comes below.
-pub fn plan(context: &PlanContext, plan: &Plan, page: &Page) -> String {
+pub fn plan(context: &PlanContext, answer: &Answer, page: &Page) -> String {
+    match answer {
+        Answer::Plan(plan) => fitting(context, plan, page),
+        Answer::Impossible(closest) => impossible(context, closest, page),
+    }
+}
+
+fn fitting(context: &PlanContext, plan: &Plan, page: &Page) -> String {
     let mut out = title(context, page);
     page.section(&mut out, "Settings", &settings(&plan.settings, page));
     let rate = throughput(&plan.throughput);
@@ -35,8 +42,7 @@ pub fn plan(context: &PlanContext, plan: &Plan, page: &Page) -> String {
     out
 }
 
-/// The page of a job that does not fit.
-pub fn impossible(context: &PlanContext, closest: &Impossible, page: &Page) -> String {
+fn impossible(context: &PlanContext, closest: &Impossible, page: &Page) -> String {
     let mut out = title(context, page);
     page.section(
         &mut out,

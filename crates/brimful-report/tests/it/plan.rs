@@ -1,11 +1,14 @@
 //! The document, the page and the card of a plan.
 
 use brimful::job::{Settings, Value};
-use brimful::plan::{Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, Rung, Throughput};
+use brimful::plan::{
+    Answer, Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung,
+    Throughput,
+};
 use brimful::predict::host::{HostNeed, HostTerm};
 use brimful::units::Bytes;
 use brimful_report::html;
-use brimful_report::json::{self, PlanContext, PlanDocument, RehearsalUsed};
+use brimful_report::json::{self, PlanContext, PlanDocument};
 use brimful_report::text::{self, Page};
 
 fn settings(workers: u64) -> Settings {
@@ -25,8 +28,8 @@ fn brim(name: &str, safe: u64, limit: u64) -> PlanBrim {
     }
 }
 
-fn plan() -> Plan {
-    Plan {
+fn plan() -> Answer {
+    Answer::Plan(Box::new(Plan {
         settings: settings(1),
         effective_batch: Some(32),
         footprint: Need {
@@ -64,7 +67,7 @@ fn plan() -> Plan {
             brims: vec![brim("host", 4000, 11_600)],
             throughput: None,
         }],
-    }
+    }))
 }
 
 fn context() -> PlanContext {
@@ -73,7 +76,7 @@ fn context() -> PlanContext {
         machine: "<b>Google Colab</b>".into(),
         command: vec!["python".into(), "train.py".into()],
         rehearsals: vec![RehearsalUsed {
-            settings: json::settings(&settings(1)),
+            settings: settings(1),
             reused: true,
             age_seconds: 7300.0,
             seconds: 23.8,
@@ -84,13 +87,13 @@ fn context() -> PlanContext {
     }
 }
 
-fn closest() -> Impossible {
-    Impossible {
+fn closest() -> Answer {
+    Answer::Impossible(Box::new(Impossible {
         settings: settings(0),
         brims: vec![brim("host", 20_000, 11_600)],
         help: vec!["Allow a smaller resolution.".into()],
         ..Impossible::default()
-    }
+    }))
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn documents_are_valid_by_their_schema() {
     let schema = serde_json::to_value(json::plan_schema()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let good = serde_json::to_value(PlanDocument::of(&context(), &plan())).unwrap();
-    let bad = serde_json::to_value(PlanDocument::of_impossible(&context(), &closest())).unwrap();
+    let bad = serde_json::to_value(PlanDocument::of(&context(), &closest())).unwrap();
     for document in [&good, &bad] {
         let errors: Vec<String> = validator
             .iter_errors(document)
@@ -125,7 +128,7 @@ fn the_page_fits_the_terminal_and_says_what_it_rests_on() {
     assert!(text.contains("workers = 1"));
     assert!(text.contains("1 rehearsal made before, the oldest 2 h ago"));
     assert!(text.contains("1.56 GiB left"));
-    let text = text::impossible(&context(), &closest(), &page);
+    let text = text::plan(&context(), &closest(), &page);
     assert!(text.contains("8.2 GiB missing"), "{text}");
     assert!(text.contains("Allow a smaller resolution."));
 }

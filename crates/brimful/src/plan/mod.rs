@@ -189,6 +189,35 @@ pub struct Change {
     pub to: crate::job::Value,
 }
 
+/// Settings that fit, or what comes closest.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Plan(Box<Plan>),
+    Impossible(Box<Impossible>),
+}
+
+impl Answer {
+    pub fn settings(&self) -> &Settings {
+        match self {
+            Answer::Plan(plan) => &plan.settings,
+            Answer::Impossible(closest) => &closest.settings,
+        }
+    }
+}
+
+/// A rehearsal that an answer rests on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RehearsalUsed {
+    pub settings: Settings,
+    /// It was made before and kept.
+    pub reused: bool,
+    pub age_seconds: f64,
+    /// How long it took when it was made.
+    pub seconds: f64,
+    /// It died before its first steps: its last words.
+    pub failed: Option<String>,
+}
+
 /// What to do to come to a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {

@@ -2,13 +2,22 @@
 
 use std::cmp::Reverse;
 
-use crate::job::{Settings, Value};
+use crate::job::{Settings, Value, knobs};
 use crate::plan::Change;
 use crate::plan::candidates::{Pipe, Place, Space, Spot};
 use crate::predict::host::StartMethod;
 
 /// What differs between two settings, in the order of their names.
 pub(crate) fn changes(from: &Settings, to: &Settings) -> Vec<Change> {
+    // Where there are no workers it does not matter how they would have been.
+    let idle = [
+        knobs::PREFETCH,
+        knobs::START_METHOD,
+        knobs::PERSISTENT_WORKERS,
+    ];
+    let has_none = |settings: &Settings| settings.count(knobs::WORKERS) == Some(0);
+    let matters =
+        |knob: &&String| !(idle.contains(&knob.as_str()) && (has_none(from) || has_none(to)));
     let absent = || Value::Text(String::new());
     let mut knobs: Vec<&String> = from.0.keys().chain(to.0.keys()).collect();
     knobs.sort();
@@ -16,6 +25,7 @@ pub(crate) fn changes(from: &Settings, to: &Settings) -> Vec<Change> {
     knobs
         .into_iter()
         .filter(|knob| from.get(knob) != to.get(knob))
+        .filter(matters)
         .map(|knob| Change {
             knob: knob.clone(),
             from: from.get(knob).cloned().unwrap_or_else(absent),

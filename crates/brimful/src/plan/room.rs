@@ -1,9 +1,24 @@
 //! The room that a machine leaves.
 
+use crate::cards::{self, Card};
 use crate::machine::Machine;
 use crate::plan::Room;
 
 impl Room {
+    /// What a machine leaves to a job, and the card it trains on with how many there are; no card for a job on
+    /// processors, and where the machine has none that is known.
+    pub fn for_job(
+        machine: &Machine,
+        on_processors: bool,
+    ) -> (Room, Option<(&'static Card, usize)>) {
+        let mut room = Room::of(machine);
+        let card = cards::of_machine(machine).filter(|_| !on_processors);
+        if card.is_none() {
+            room.gpus.clear();
+        }
+        (room, card)
+    }
+
     /// What a machine leaves to a job that starts now.
     ///
     /// A limit that cannot be read does not bind: it is absent, never zero.

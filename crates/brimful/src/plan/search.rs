@@ -17,7 +17,7 @@
 
 use std::cmp::Ordering;
 
-use crate::job::Job;
+use crate::job::{Job, Settings, knobs};
 use crate::plan::candidates::{Place, Spot};
 use crate::plan::fit::{self, Taken};
 use crate::plan::impossible::impossible;
@@ -58,11 +58,11 @@ pub(crate) fn next_step_with(
         for compile in 0..view.space.compiles.len() {
             match decide(&view, level, compile) {
                 Decision::Rehearse(spot) => {
-                    return Step::Rehearse(view.space.settings(Place {
+                    return Step::Rehearse(with_one_worker(view.space.settings(Place {
                         spot,
                         pipe: view.space.rehearsed_pipe(),
                         allocator: 0,
-                    }));
+                    })));
                 }
                 Decision::Choose(best) => return Step::Done(Box::new(plan(&view, &best))),
                 Decision::Nothing => {}
@@ -70,6 +70,14 @@ pub(crate) fn next_step_with(
         }
     }
     Step::Impossible(Box::new(impossible(&view)))
+}
+
+/// One worker tells what each of them costs, also where the job wants more: it is rehearsed once for any number.
+fn with_one_worker(settings: Settings) -> Settings {
+    match settings.count(knobs::WORKERS) {
+        Some(workers) if workers > 1 => settings.with(knobs::WORKERS, 1_u64),
+        _ => settings,
+    }
 }
 
 /// Most rehearsals at one level with one value of `compile`, for so many micro-batches and values of checkpointing. The
