@@ -165,19 +165,21 @@ class Trial:
             rate = json.loads(report.read_text(encoding="utf-8").splitlines()[-1])["samples_per_second"]
         return code, rate, (out + err)[-2000:]
 
+    def with_settings(self, command, micro, workers):
+        """The command with other settings; of an option that is given twice the last one counts."""
+        settings = {
+            "--batch-size": micro,
+            "--accumulate": self.job["effective"] // micro,
+            "--workers": workers,
+            "--prefetch": 2,
+        }
+        return [*command, *(str(word) for pair in settings.items() for word in pair)]
+
     def grid(self, plan, host, gpu):
         """The best rate of all settings that survive, each tried once."""
         found = []
         for micro, workers in itertools.product(self.job["micro"], self.job["workers"]):
-            command = [*plan["command"]]
-            for option, value in (
-                ("--batch-size", micro),
-                ("--accumulate", self.job["effective"] // micro),
-                ("--workers", workers),
-                ("--prefetch", 2),
-            ):
-                command[command.index(option) + 1] = str(value)
-            code, rate, _ = self.run(host, gpu, command)
+            code, rate, _ = self.run(host, gpu, self.with_settings(plan["command"], micro, workers))
             if code == 0:
                 found.append((rate, micro, workers))
         return max(found, default=(0.0, 0, 0))
@@ -217,18 +219,13 @@ class Trial:
             answer["came_back"] = self.ladder(host, gpu)
         if brute:
             best, micro, workers = self.grid(plan, host, gpu)
+            if not best:
+                return answer
             # The plan's own settings anew beside the best, in turns: the machine's speed changes.
             pairs = []
             for _ in range(3):
                 again = self.run(host, gpu, ["env", *variables, *plan["command"]])[1]
-                other = plan["command"].copy()
-                for option, value in (
-                    ("--batch-size", micro),
-                    ("--accumulate", self.job["effective"] // max(micro, 1)),
-                    ("--workers", workers),
-                    ("--prefetch", 2),
-                ):
-                    other[other.index(option) + 1] = str(value)
+                other = self.with_settings(plan["command"], micro, workers)
                 pairs.append((again, self.run(host, gpu, other)[1]))
             ours, theirs = (sorted(side)[1] for side in zip(*pairs, strict=True))
             answer["best"] = {"rate": best, "micro_batch": micro, "workers": workers}
