@@ -10,6 +10,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("brimful-phantom", &[]),
     ("brimful", &["brimful-allocsim"]),
     ("brimful-probe", &["brimful"]),
+    ("brimful-load", &["brimful"]),
     ("brimful-rehearse", &["brimful", "brimful-allocsim"]),
     ("brimful-report", &["brimful"]),
     ("brimful-supervise", &["brimful", "brimful-probe"]),
@@ -29,6 +30,7 @@ const LAW: &[(&str, &[&str])] = &[
         &[
             "brimful",
             "brimful-allocsim",
+            "brimful-load",
             "brimful-probe",
             "brimful-rehearse",
             "brimful-report",

@@ -54,8 +54,10 @@ fn the_pure_crate_touches_nothing() {
     }
 }
 
-/// Where `unsafe` may be, with its reason: reading a driver's library, answering for one, and Python's interface.
+/// Where `unsafe` may be, with its reason: reading a driver's library, answering for one, Python's interface, memory maps
+/// and batches that several threads fill.
 const MAY_BE_UNSAFE: &[&str] = &[
+    "crates/brimful-load/",
     "crates/brimful-phantom/",
     "crates/brimful-probe/",
     "crates/brimful-supervise/",

@@ -1,0 +1,64 @@
+//! What can be wrong with data. Fields, not sentences; the text is made here.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A dataset cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Malformed {
+        path: PathBuf,
+        expected: String,
+        found: String,
+    },
+    /// The file is sound, but is of a kind that is not read; `hint` says what to do.
+    #[error("{}: {what} is not read", path.display())]
+    Unsupported {
+        path: PathBuf,
+        what: String,
+        hint: String,
+    },
+    /// A name that is not in the file; with those that are.
+    #[error("{}: there is no {wanted:?}; there are {}", path.display(), known.join(", "))]
+    NoSuchField {
+        path: PathBuf,
+        wanted: String,
+        known: Vec<String>,
+    },
+}
+
+/// One sample cannot be read. The loader adds the place of the sample.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("it cannot be read")]
+    Io(#[from] io::Error),
+    #[error("expected {expected}, found {found}")]
+    Malformed { expected: String, found: String },
+}
+
+/// One sample cannot be transformed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpError {
+    /// Said when the pipeline is put together.
+    #[error("{op} expected {expected}, found {found}")]
+    WrongKind {
+        op: &'static str,
+        expected: String,
+        found: String,
+    },
+    /// Said of one sample.
+    #[error("{op} expected {expected}, found {found}")]
+    Malformed {
+        op: &'static str,
+        expected: String,
+        found: String,
+    },
+}

@@ -1,0 +1,1 @@
+//! Loops over plain slices, vectorized for the processor that they run on.

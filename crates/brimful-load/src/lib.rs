@@ -1,0 +1,29 @@
+//! Batches of training data in native threads, inside a byte budget that is handed in.
+//!
+//! It never looks up how much memory there is, never prints, and starts no process. What it reads is hostile: a file
+//! that lies is an error with the file's name, never a panic and never unbounded memory.
+//!
+//! ```text
+//!   Source ──read──▶ Value ──Op──▶ Value ──Op──▶ slot of a batch ──▶ Loader::next
+//!   (a format)      (a field)     (a kernel)     (collated in place)
+//! ```
+//!
+//! Read first: [`Source`] and [`Op`], then [`Loader`].
+
+pub mod array;
+pub mod buffer;
+pub mod error;
+pub mod kernels;
+pub mod ops;
+pub mod reading;
+pub mod source;
+pub mod sources;
+pub mod value;
+
+pub use array::{DType, Encoding, Field, Form, Kind};
+pub use buffer::Buffer;
+pub use error::{OpError, ReadError, SourceError};
+pub use ops::{Op, Out, SampleKey, Scratch};
+pub use reading::{Access, Choice, Reader, choose};
+pub use source::Source;
+pub use value::{Piece, Value};

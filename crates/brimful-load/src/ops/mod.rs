@@ -1,0 +1,120 @@
+//! Transforms of one field. One file of this folder is one op.
+
+use std::fmt;
+
+use crate::array::{DType, Kind};
+use crate::error::OpError;
+use crate::value::Value;
+
+/// What a random op may depend on, and nothing else: so results do not depend on threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SampleKey {
+    pub seed: u64,
+    pub epoch: u64,
+    pub index: u64,
+}
+
+impl SampleKey {
+    /// A number for the draw number `draw` of the op number `op` of the pipeline.
+    pub fn draw(self, op: u64, draw: u64) -> u64 {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for part in [self.seed, self.epoch, self.index, op, draw] {
+            state = mixed(state ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        }
+        state
+    }
+
+    /// The same in `0.0..1.0`.
+    pub fn uniform(self, op: u64, draw: u64) -> f64 {
+        (self.draw(op, draw) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Spreads every bit of a number over all of it (the finalizer of SplitMix64 by Sebastiano Vigna, public domain).
+pub(crate) fn mixed(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Memory of one thread that an op may use while it works, kept from sample to sample.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub bytes: Vec<u8>,
+    pub floats: Vec<f32>,
+    pub more_floats: Vec<f32>,
+    pub words: Vec<i16>,
+    pub more_words: Vec<i16>,
+}
+
+impl Scratch {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+            + 4 * (self.floats.capacity() + self.more_floats.capacity())
+            + 2 * (self.words.capacity() + self.more_words.capacity())
+    }
+}
+
+/// Where an op writes: the slot of a batch, or a value that the next op reads.
+#[derive(Debug)]
+pub enum Out<'a> {
+    /// Of exactly the form that [`Op::kind`] promised.
+    Slot(&'a mut [u8]),
+    Value(&'a mut Value),
+}
+
+impl Out<'_> {
+    /// The bytes of an array of that form, to be written. An error where the slot is for another one.
+    pub fn array(
+        &mut self,
+        op: &'static str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<&mut [u8], OpError> {
+        let malformed = |expected: String| OpError::Malformed {
+            op,
+            expected,
+            found: format!("{dtype} {shape:?}"),
+        };
+        let bytes = shape
+            .iter()
+            .try_fold(dtype.size(), |bytes, &side| bytes.checked_mul(side))
+            .ok_or_else(|| malformed("an array that fits into memory".to_owned()))?;
+        match self {
+            Out::Slot(slot) => {
+                let len = slot.len();
+                if len == bytes {
+                    Ok(slot)
+                } else {
+                    Err(malformed(format!("{len} bytes")))
+                }
+            }
+            Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
+        }
+    }
+}
+
+/// A transform of one field of a sample.
+///
+/// Made when the pipeline is put together, and checked then: [`Op::kind`] says what comes out of what goes in, or why it
+/// cannot be. The result is a function of the input and the key.
+pub trait Op: fmt::Debug + Send + Sync {
+    /// As users call it: `resize`.
+    fn name(&self) -> &'static str;
+
+    /// What comes out.
+    fn kind(&self, input: &Kind) -> Result<Kind, OpError>;
+
+    /// Bytes of scratch that it takes at the most for such an input; for encoded input what its own limit allows.
+    fn scratch_bytes(&self, input: &Kind) -> u64;
+
+    fn apply(
+        &self,
+        key: SampleKey,
+        input: &Value,
+        out: Out<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), OpError>;
+}
