@@ -15,6 +15,7 @@ pub mod buffer;
 pub mod error;
 pub mod kernels;
 pub mod ops;
+pub mod order;
 pub mod reading;
 pub mod source;
 pub mod sources;
