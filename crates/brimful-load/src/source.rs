@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::array::Field;
 use crate::error::ReadError;
+use crate::pipeline::copied;
 use crate::reading::Choice;
 use crate::value::Value;
 
@@ -26,6 +27,21 @@ pub trait Source: fmt::Debug + Send + Sync {
 
     /// Reads one sample into `values`, one for each field, with the memory that these already have.
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError>;
+
+    /// Reads one sample straight into the slots of a batch, one for each field. Sources whose samples lie ready in the
+    /// file do better than this.
+    fn read_into(
+        &self,
+        index: u64,
+        slots: &mut [&mut [u8]],
+        values: &mut [Value],
+    ) -> Result<(), ReadError> {
+        self.read(index, values)?;
+        for (value, slot) in values.iter().zip(slots) {
+            copied(value, slot)?;
+        }
+        Ok(())
+    }
 
     /// The file and the place in it, for messages: `nyu.h5, sample 17`.
     fn place(&self, index: u64) -> String;

@@ -1,0 +1,288 @@
+//! The memory of batches: filled by several threads, handed out, and used again.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::array::Form;
+use crate::buffer::Buffer;
+use crate::pipeline::SampleError;
+
+/// One finished batch.
+#[derive(Debug)]
+pub struct Batch {
+    pub fields: Vec<BatchField>,
+    pub samples: u64,
+    /// Where the epoch goes on after it, for all ranks.
+    pub next: u64,
+}
+
+/// One field of a batch: an array whose first side counts the samples.
+#[derive(Debug)]
+pub struct BatchField {
+    pub form: Form,
+    pub memory: Lent,
+}
+
+/// Memory of a batch in somebody else's hands; it comes back to the loader when they let go of it.
+pub struct Lent {
+    buffer: Buffer,
+    pool: Arc<Pool>,
+}
+
+impl Lent {
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.bytes_mut()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pool.put_back(std::mem::take(&mut self.buffer));
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({:?})", self.buffer)
+    }
+}
+
+/// Buffers that wait to be used again.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    free: Mutex<Vec<Buffer>>,
+    /// Buffers that may wait.
+    most: AtomicU64,
+    /// Bytes that wait or are in work.
+    held: AtomicU64,
+}
+
+impl Pool {
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn keep_at_most(&self, batches: u64, fields: usize) {
+        let most = batches.saturating_mul(fields as u64);
+        self.most.store(most, Ordering::Relaxed);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while free.len() as u64 > most {
+            if let Some(buffer) = free.pop() {
+                self.held
+                    .fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A buffer of that length; what it holds is anything.
+    fn take(&self, len: usize) -> Buffer {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = free.iter().position(|buffer| buffer.len() == len);
+        if let Some(at) = fitting {
+            return free.swap_remove(at);
+        }
+        drop(free);
+        let buffer = Buffer::zeroed(len);
+        self.held
+            .fetch_add(buffer.capacity() as u64, Ordering::Relaxed);
+        buffer
+    }
+
+    /// What is handed out is not held any more.
+    fn lend(&self, buffer: &Buffer) {
+        self.held
+            .fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+    }
+
+    fn put_back(&self, buffer: Buffer) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if (free.len() as u64) < self.most.load(Ordering::Relaxed) {
+            self.held
+                .fetch_add(buffer.capacity() as u64, Ordering::Relaxed);
+            free.push(buffer);
+        }
+    }
+}
+
+/// A batch that threads are filling.
+pub(super) struct Work {
+    /// Positions of the epoch.
+    pub(super) positions: Range<u64>,
+    pub(super) next: u64,
+    fields: Vec<Column>,
+    /// Slots that are not done.
+    left: AtomicU64,
+    outcome: Mutex<Outcome>,
+}
+
+/// One field in the making.
+struct Column {
+    /// Bytes of a sample.
+    each: usize,
+    /// The beginning of the buffer, which nobody else touches while there is work.
+    start: *mut u8,
+    buffer: Buffer,
+}
+
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Slots without a sample.
+    skipped: Vec<u64>,
+    /// The failure of the lowest slot.
+    failed: Option<(u64, SampleError)>,
+}
+
+// SAFETY: a buffer is reached in two ways only. `slots` gives out disjoint parts of it, each to the one thread that claimed
+// the slot (`Epoch` claims a slot once, under its lock); `finished` takes the buffer by value, when no thread has the work
+// any more.
+#[expect(unsafe_code, reason = "several threads fill one batch")]
+unsafe impl Send for Column {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "several threads fill one batch")]
+unsafe impl Sync for Column {}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Work({:?})", self.positions)
+    }
+}
+
+impl Work {
+    pub(super) fn new(pool: &Pool, forms: &[Form], positions: Range<u64>, next: u64) -> Work {
+        let samples = positions.end - positions.start;
+        let count = usize::try_from(samples).unwrap_or(usize::MAX);
+        Work {
+            fields: forms
+                .iter()
+                .map(|form| {
+                    let mut buffer = pool.take(form.bytes().saturating_mul(count));
+                    Column {
+                        each: form.bytes(),
+                        start: buffer.bytes_mut().as_mut_ptr(),
+                        buffer,
+                    }
+                })
+                .collect(),
+            positions,
+            next,
+            left: AtomicU64::new(samples),
+            outcome: Mutex::default(),
+        }
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        self.positions.end - self.positions.start
+    }
+
+    /// The memory of one slot, field by field.
+    ///
+    /// # Safety
+    ///
+    /// The caller has claimed the slot, nobody else has, and it calls this once.
+    #[expect(
+        unsafe_code,
+        clippy::mut_from_ref,
+        reason = "several threads fill one batch"
+    )]
+    pub(super) unsafe fn slots(&self, slot: u64) -> Vec<&mut [u8]> {
+        assert!(slot < self.samples(), "a slot of this batch");
+        let slot = usize::try_from(slot).expect("a batch fits into memory");
+        self.fields
+            .iter()
+            .map(|column| {
+                // SAFETY: the buffer holds `samples` times `each` bytes and stays where it is while there is work; parts
+                // of different slots do not overlap, and this one is the caller's.
+                unsafe {
+                    let start = column.start.add(slot * column.each);
+                    std::slice::from_raw_parts_mut(start, column.each)
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn skip(&self, slot: u64) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.skipped.push(slot);
+    }
+
+    pub(super) fn fail(&self, slot: u64, error: SampleError) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome
+            .failed
+            .as_ref()
+            .is_none_or(|(first, _)| slot < *first)
+        {
+            outcome.failed = Some((slot, error));
+        }
+    }
+
+    /// Whether these were the last slots. Said under the lock of the epoch, by a thread that lets go of the work at once.
+    pub(super) fn done(&self, slots: u64) -> bool {
+        self.left.fetch_sub(slots, Ordering::AcqRel) == slots
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// The batch, or the failure of one of its samples. Only when it is done.
+    pub(super) fn finished(self, pool: &Arc<Pool>, forms: &[Form]) -> Result<Batch, SampleError> {
+        let outcome = self
+            .outcome
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let buffers = self.fields.into_iter().map(|column| {
+            pool.lend(&column.buffer);
+            let memory = Lent {
+                buffer: column.buffer,
+                pool: Arc::clone(pool),
+            };
+            (column.each, memory)
+        });
+        if let Some((_, error)) = outcome.failed {
+            buffers.for_each(drop);
+            return Err(error);
+        }
+        let count = self.positions.end - self.positions.start;
+        let samples = count - outcome.skipped.len() as u64;
+        let fields = buffers
+            .zip(forms)
+            .map(|((each, mut memory), form)| {
+                close_up(memory.bytes_mut(), each, count, &outcome.skipped);
+                let mut shape = vec![usize::try_from(samples).expect("fits into memory")];
+                shape.extend_from_slice(form.shape());
+                BatchField {
+                    form: Form::new(form.dtype(), shape).expect("its memory is there"),
+                    memory,
+                }
+            })
+            .collect();
+        Ok(Batch {
+            fields,
+            samples,
+            next: self.next,
+        })
+    }
+}
+
+/// Moves samples down over those that were left out.
+fn close_up(bytes: &mut [u8], each: usize, count: u64, skipped: &[u64]) {
+    if skipped.is_empty() {
+        return;
+    }
+    let mut to = 0;
+    for from in 0..count {
+        if skipped.contains(&from) {
+            continue;
+        }
+        let from = usize::try_from(from).expect("fits into memory") * each;
+        bytes.copy_within(from..from + each, to);
+        to += each;
+    }
+}

@@ -1,0 +1,312 @@
+//! The threads of one epoch.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::loader::batch::{Batch, Work};
+use crate::loader::statistics::{add, add_time};
+use crate::loader::{OnError, Shared};
+use crate::ops::SampleKey;
+use crate::order::Order;
+use crate::pipeline::{Hands, SampleCause, SampleError};
+
+/// Slots are claimed in parts that write about so many bytes, so that taking turns costs nothing.
+const PART_BYTES: u64 = 64 << 10;
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    Batch(Batch),
+    /// Nothing was ready in time; ask again.
+    NotYet,
+    End,
+}
+
+/// The batches of one epoch, in order. Dropping it ends its threads.
+#[derive(Debug)]
+pub struct Epoch {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    order: Order,
+    epoch: u64,
+    /// Slots that a thread claims at once.
+    part: u64,
+    queue: Mutex<Queue>,
+    /// Somebody waits for a batch to be done.
+    done: Condvar,
+    /// Threads wait for room.
+    room: Condvar,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// Where the next step begins.
+    position: u64,
+    /// In the making or ready, in order.
+    batches: VecDeque<Arc<Work>>,
+    /// The last of them, and the first slot of it that nobody has claimed.
+    filling: Option<(Arc<Work>, u64)>,
+    /// No further step is begun.
+    is_over: bool,
+}
+
+impl Epoch {
+    pub(super) fn start(shared: Arc<Shared>, epoch: u64, position: u64) -> Epoch {
+        shared
+            .pool
+            .keep_at_most(shared.batches_ahead(), shared.forms.len());
+        let sample: u64 = shared.forms.iter().map(|form| form.bytes() as u64).sum();
+        let n_threads = shared.budget.threads;
+        let even = shared.settings.batch_size.div_ceil(n_threads as u64);
+        let inner = Arc::new(Inner {
+            order: shared.order(epoch),
+            epoch,
+            part: (PART_BYTES / sample.max(1)).clamp(1, even),
+            queue: Mutex::new(Queue {
+                position,
+                batches: VecDeque::new(),
+                filling: None,
+                is_over: false,
+            }),
+            done: Condvar::new(),
+            room: Condvar::new(),
+            shared,
+        });
+        let threads = (0..n_threads)
+            .filter_map(|_| {
+                let inner = Arc::clone(&inner);
+                std::thread::Builder::new()
+                    .name("brimful-load".to_owned())
+                    .spawn(move || inner.work())
+                    .ok()
+            })
+            .collect();
+        Epoch { inner, threads }
+    }
+
+    /// The next batch, or nothing if it is not there after `timeout`.
+    ///
+    /// An error is that of the first sample that failed, in the order of the epoch; after it the epoch is over.
+    pub fn next(&mut self, timeout: Duration) -> Result<Next, SampleError> {
+        let inner = &*self.inner;
+        if self.threads.is_empty() {
+            // The system gives no threads: the work is done here.
+            inner.work_for_one();
+        }
+        let began = Instant::now();
+        let mut queue = inner.lock();
+        loop {
+            match queue.batches.front() {
+                Some(first) if first.is_done() => break,
+                None if queue.is_over => return Ok(Next::End),
+                _ => {}
+            }
+            let left = timeout.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                add_time(&inner.shared.counters.waited_ns, began.elapsed());
+                return Ok(Next::NotYet);
+            }
+            queue = inner
+                .done
+                .wait_timeout(queue, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        let work = queue.batches.pop_front().expect("it is done");
+        drop(queue);
+        add_time(&inner.shared.counters.waited_ns, began.elapsed());
+        inner.room.notify_all();
+        // Threads say that a part is done and let go of it under one lock.
+        let work = Arc::into_inner(work).expect("nobody else has it");
+        match work.finished(&inner.shared.pool, &inner.shared.forms) {
+            Ok(batch) => {
+                add(&inner.shared.counters.batches, 1);
+                add(&inner.shared.counters.samples, batch.samples);
+                Ok(Next::Batch(batch))
+            }
+            Err(error) => {
+                self.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        {
+            let mut queue = self.inner.lock();
+            queue.is_over = true;
+            queue.filling = None;
+        }
+        self.inner.room.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread's panic was caught and told where it happened.
+            let _ = thread.join();
+        }
+        self.inner.lock().batches.clear();
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut hands = Hands::default();
+        let mut held = 0;
+        while let Some((work, slots)) = self.claim() {
+            self.fill(work, slots, &mut hands);
+            let now = hands.held_bytes() as u64;
+            add(&self.shared.counters.hands, now);
+            self.shared
+                .counters
+                .hands
+                .fetch_sub(held, Ordering::Relaxed);
+            held = now;
+        }
+        self.shared
+            .counters
+            .hands
+            .fetch_sub(held, Ordering::Relaxed);
+    }
+
+    /// Makes one batch in the thread that asks for it.
+    fn work_for_one(&self) {
+        let mut hands = Hands::default();
+        loop {
+            let is_waiting = self
+                .lock()
+                .batches
+                .front()
+                .is_some_and(|work| work.is_done());
+            if is_waiting {
+                return;
+            }
+            let Some((work, slots)) = self.claim() else {
+                return;
+            };
+            self.fill(work, slots, &mut hands);
+        }
+    }
+
+    /// The next slots to fill; waits for room, and gives nothing when the epoch is over.
+    fn claim(&self) -> Option<(Arc<Work>, Range<u64>)> {
+        let mut queue = self.lock();
+        loop {
+            if let Some((work, first)) = queue.filling.take() {
+                let end = (first + self.part).min(work.samples());
+                if end < work.samples() {
+                    queue.filling = Some((Arc::clone(&work), end));
+                }
+                return Some((work, first..end));
+            }
+            if queue.is_over {
+                return None;
+            }
+            if queue.batches.len() as u64 >= self.shared.batches_ahead() {
+                let began = Instant::now();
+                queue = self
+                    .room
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner);
+                add_time(&self.shared.counters.idle_ns, began.elapsed());
+                continue;
+            }
+            let step = self.shared.split().step(queue.position, self.order.len());
+            let Some(step) = step else {
+                queue.is_over = true;
+                self.done.notify_all();
+                self.room.notify_all();
+                return None;
+            };
+            queue.position = step.next;
+            if step.ours.is_empty() {
+                continue;
+            }
+            let work = Arc::new(Work::new(
+                &self.shared.pool,
+                &self.shared.forms,
+                step.ours,
+                step.next,
+            ));
+            queue.batches.push_back(Arc::clone(&work));
+            queue.filling = Some((work, 0));
+            self.room.notify_all();
+        }
+    }
+
+    fn fill(&self, work: Arc<Work>, slots: Range<u64>, hands: &mut Hands) {
+        let began = Instant::now();
+        let count = slots.end - slots.start;
+        for slot in slots {
+            let index = self.order.at(work.positions.start + slot);
+            match self.sample(&work, slot, index, hands) {
+                Ok(()) => {}
+                Err(_) if self.shared.settings.on_error == OnError::Skip => {
+                    add(&self.shared.counters.skipped, 1);
+                    work.skip(slot);
+                }
+                Err(error) => work.fail(slot, error),
+            }
+        }
+        add_time(&self.shared.counters.worked_ns, began.elapsed());
+        // Under the lock: whoever sees that it is done has it alone.
+        let queue = self.lock();
+        if work.done(count) {
+            self.done.notify_all();
+        }
+        drop(work);
+        drop(queue);
+    }
+
+    fn sample(
+        &self,
+        work: &Work,
+        slot: u64,
+        index: u64,
+        hands: &mut Hands,
+    ) -> Result<(), SampleError> {
+        let key = SampleKey {
+            seed: self.shared.settings.seed,
+            epoch: self.epoch,
+            index,
+        };
+        // SAFETY: `claim` has given this slot to this thread and to no other, and it is asked for once.
+        #[expect(unsafe_code, reason = "several threads fill one batch")]
+        let mut memory = unsafe { work.slots(slot) };
+        let pipeline = &self.shared.pipeline;
+        // A mistake of ours in one sample must not leave the training waiting forever.
+        catch_unwind(AssertUnwindSafe(|| pipeline.fill(key, &mut memory, hands))).unwrap_or_else(
+            |panic| {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("a panic");
+                *hands = Hands::default();
+                Err(SampleError {
+                    place: pipeline.source().place(index),
+                    index,
+                    field: None,
+                    cause: Box::new(SampleCause::Panic(text.to_owned())),
+                })
+            },
+        )
+    }
+}

@@ -1,0 +1,59 @@
+//! Where the time goes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a loader has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Handed out.
+    pub batches: u64,
+    pub samples: u64,
+    /// Samples left out since they could not be read or transformed.
+    pub skipped: u64,
+    /// How long the training waited for batches.
+    pub waited: Duration,
+    /// How long threads worked, summed over them.
+    pub worked: Duration,
+    /// How long threads waited for room, summed over them.
+    pub idle: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) batches: AtomicU64,
+    pub(super) samples: AtomicU64,
+    pub(super) skipped: AtomicU64,
+    pub(super) waited_ns: AtomicU64,
+    pub(super) worked_ns: AtomicU64,
+    pub(super) idle_ns: AtomicU64,
+    /// Bytes that threads hold.
+    pub(super) hands: AtomicU64,
+}
+
+pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+pub(super) fn add_time(counter: &AtomicU64, time: Duration) {
+    add(counter, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+}
+
+impl Counters {
+    pub(super) fn hands(&self) -> u64 {
+        self.hands.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn statistics(&self) -> Statistics {
+        let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let time = |counter: &AtomicU64| Duration::from_nanos(number(counter));
+        Statistics {
+            batches: number(&self.batches),
+            samples: number(&self.samples),
+            skipped: number(&self.skipped),
+            waited: time(&self.waited_ns),
+            worked: time(&self.worked_ns),
+            idle: time(&self.idle_ns),
+        }
+    }
+}

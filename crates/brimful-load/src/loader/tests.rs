@@ -1,0 +1,437 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brimful::units::Bytes;
+use proptest::prelude::*;
+
+use crate::array::{DType, Field, Form, Kind};
+use crate::error::{OpError, ReadError};
+use crate::loader::{Batch, Loader, LoaderError, Next, OnError, Settings};
+use crate::ops::{Op, Out, SampleKey, Scratch};
+use crate::pipeline::Pipeline;
+use crate::reading::{Access, Choice};
+use crate::source::Source;
+use crate::value::Value;
+
+/// Samples that are their own index.
+#[derive(Debug)]
+struct Counting {
+    len: u64,
+    fields: Vec<Field>,
+    /// Samples that cannot be read.
+    broken: Vec<u64>,
+    panics_at: Option<u64>,
+    choice: Choice,
+}
+
+impl Counting {
+    fn new(len: u64) -> Counting {
+        let form = Form::new(DType::U64, [2]).unwrap();
+        Counting {
+            len,
+            fields: vec![
+                Field {
+                    name: "index".to_owned(),
+                    kind: Kind::Array(form.clone()),
+                },
+                Field {
+                    name: "other".to_owned(),
+                    kind: Kind::Array(form),
+                },
+            ],
+            broken: Vec::new(),
+            panics_at: None,
+            choice: Choice {
+                access: Access::Read,
+                reason: "a test".to_owned(),
+            },
+        }
+    }
+}
+
+impl Source for Counting {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn largest_sample(&self) -> u64 {
+        32
+    }
+
+    fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
+        assert_ne!(Some(index), self.panics_at, "as asked");
+        if self.broken.contains(&index) {
+            return Err(ReadError::Malformed {
+                expected: "a sample".to_owned(),
+                found: "nothing".to_owned(),
+            });
+        }
+        for (value, sign) in values.iter_mut().zip([0, 7]) {
+            let bytes = value.set_array(DType::U64, &[2], 16);
+            bytes[..8].copy_from_slice(&index.to_le_bytes());
+            bytes[8..].copy_from_slice(&(index ^ sign).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn place(&self, index: u64) -> String {
+        format!("counting, sample {index}")
+    }
+
+    fn choice(&self) -> &Choice {
+        &self.choice
+    }
+}
+
+/// Adds what the key draws.
+#[derive(Debug)]
+struct Drawing(u64);
+
+impl Op for Drawing {
+    fn name(&self) -> &'static str {
+        "drawing"
+    }
+
+    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+        Ok(input.clone())
+    }
+
+    fn scratch_bytes(&self, _: &Kind) -> u64 {
+        0
+    }
+
+    fn apply(
+        &self,
+        key: SampleKey,
+        input: &Value,
+        mut out: Out<'_>,
+        _: &mut Scratch,
+    ) -> Result<(), OpError> {
+        let bytes = out.array("drawing", DType::U64, &[2])?;
+        bytes.copy_from_slice(input.bytes());
+        bytes[8..].copy_from_slice(&key.draw(self.0, 0).to_le_bytes());
+        Ok(())
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        batch_size: 8,
+        shuffle_seed: Some(3),
+        seed: 3,
+        memory: Bytes::from_mib(1),
+        threads: 3,
+        prefetch: 3,
+        rank: 0,
+        world_size: 1,
+        drop_last: false,
+        on_error: OnError::Raise,
+    }
+}
+
+fn loader(source: Counting, settings: Settings) -> Loader {
+    Loader::new(Pipeline::new(Arc::new(source)), settings).unwrap()
+}
+
+fn numbers(batch: &Batch) -> Vec<u64> {
+    let words: Vec<u64> = batch.fields[0]
+        .memory
+        .bytes()
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+    let count = usize::try_from(batch.samples).unwrap();
+    words
+        .chunks_exact(2)
+        .take(count)
+        .map(|pair| pair[0])
+        .collect()
+}
+
+/// The batches of an epoch and where each leaves it.
+fn batches(loader: &Loader, epoch: u64, position: u64) -> Vec<(Vec<u64>, u64)> {
+    let mut epoch = loader.epoch(epoch, position);
+    let mut all = Vec::new();
+    loop {
+        match epoch.next(Duration::from_secs(20)).unwrap() {
+            Next::Batch(batch) => all.push((numbers(&batch), batch.next)),
+            Next::NotYet => panic!("nothing for 20 seconds"),
+            Next::End => return all,
+        }
+    }
+}
+
+#[test]
+fn every_sample_comes_once_and_in_the_same_order_with_any_number_of_threads() {
+    let mut orders = Vec::new();
+    for threads in [1, 2, 5] {
+        let loader = loader(
+            Counting::new(1003),
+            Settings {
+                threads,
+                ..settings()
+            },
+        );
+        let order: Vec<u64> = batches(&loader, 4, 0)
+            .into_iter()
+            .flat_map(|one| one.0)
+            .collect();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..1003).collect::<Vec<_>>());
+        assert_eq!(loader.statistics().samples, 1003);
+        assert_eq!(loader.batches(0), 126);
+        orders.push(order);
+    }
+    assert!(orders.windows(2).all(|pair| pair[0] == pair[1]));
+    assert_ne!(orders[0], (0..1003).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_drawn_depends_on_the_key_alone() {
+    let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
+    for threads in [1, 4] {
+        let pipeline = Pipeline::new(Arc::new(Counting::new(200)))
+            .with("index", |number| Arc::new(Drawing(number)))
+            .unwrap();
+        let loader = Loader::new(
+            pipeline,
+            Settings {
+                threads,
+                batch_size: if threads == 1 { 8 } else { 13 },
+                ..settings()
+            },
+        )
+        .unwrap();
+        let mut epoch = loader.epoch(2, 0);
+        while let Next::Batch(batch) = epoch.next(Duration::from_secs(20)).unwrap() {
+            for pair in batch.fields[0].memory.bytes().chunks_exact(16) {
+                let [index, drawn] =
+                    [0, 8].map(|at| u64::from_le_bytes(pair[at..at + 8].try_into().unwrap()));
+                assert_eq!(*seen.entry(index).or_insert(drawn), drawn);
+            }
+        }
+    }
+    assert_eq!(seen.len(), 200);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Stopped anywhere and gone on with another number of threads, ranks and samples per batch.
+    #[test]
+    fn an_epoch_that_is_resumed_has_every_sample_once(
+        len in 1..400_u64,
+        worlds in proptest::collection::vec((1..9_u64, 1..20_u64, 1..4_usize), 1..4),
+        stop_after in 0..12_usize,
+    ) {
+        let mut position = 0;
+        let mut seen = Vec::new();
+        for (at, &(world_size, batch_size, threads)) in worlds.iter().enumerate() {
+            let is_last = at + 1 == worlds.len();
+            let mut next = len;
+            for rank in 0..world_size {
+                let loader = loader(
+                    Counting::new(len),
+                    Settings { batch_size, threads, rank, world_size, ..settings() },
+                );
+                let mut all = batches(&loader, 1, position);
+                if !is_last {
+                    // All ranks stop after the same step; some may have had no batch in the last one.
+                    all.truncate(stop_after);
+                    let whole = batch_size * world_size;
+                    next = (position + whole * stop_after as u64).min(len);
+                }
+                seen.extend(all.into_iter().flat_map(|one| one.0));
+            }
+            position = next;
+        }
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..len).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_batch_says_where_the_epoch_goes_on() {
+    let loader = loader(Counting::new(100), settings());
+    let whole = batches(&loader, 0, 0);
+    let (_, next) = whole[4];
+    assert_eq!(next, 40);
+    assert_eq!(batches(&loader, 0, next), whole[5..]);
+}
+
+#[test]
+fn a_broken_sample_ends_the_epoch_with_its_place() {
+    let mut source = Counting::new(100);
+    source.broken = vec![17, 60];
+    let loader = loader(
+        source,
+        Settings {
+            shuffle_seed: None,
+            ..settings()
+        },
+    );
+    let mut epoch = loader.epoch(0, 0);
+    for _ in 0..2 {
+        assert!(matches!(
+            epoch.next(Duration::from_secs(20)),
+            Ok(Next::Batch(_))
+        ));
+    }
+    let error = epoch.next(Duration::from_secs(20)).unwrap_err();
+    assert_eq!(
+        (error.index, error.to_string().as_str()),
+        (17, "counting, sample 17")
+    );
+    assert_eq!(error.cause.to_string(), "expected a sample, found nothing");
+    assert!(matches!(epoch.next(Duration::from_secs(20)), Ok(Next::End)));
+}
+
+#[test]
+fn a_broken_sample_may_be_left_out() {
+    let mut source = Counting::new(100);
+    source.broken = vec![0, 17, 18, 96, 97, 98, 99];
+    let loader = loader(
+        source,
+        Settings {
+            shuffle_seed: None,
+            on_error: OnError::Skip,
+            ..settings()
+        },
+    );
+    let all = batches(&loader, 0, 0);
+    assert_eq!(all[0].0, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(all[2].0, [16, 19, 20, 21, 22, 23]);
+    assert_eq!(all.iter().map(|one| one.0.len()).sum::<usize>(), 93);
+    assert_eq!(loader.statistics().skipped, 7);
+}
+
+#[test]
+fn a_mistake_of_ours_is_an_error_and_not_a_hang() {
+    let mut source = Counting::new(50);
+    source.panics_at = Some(20);
+    let loader = loader(source, settings());
+    let mut epoch = loader.epoch(0, 0);
+    let error = loop {
+        match epoch.next(Duration::from_secs(20)) {
+            Ok(Next::Batch(_)) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.index, 20);
+    assert!(error.cause.to_string().contains("as asked"));
+}
+
+#[test]
+fn nothing_more_than_the_budget_is_held() {
+    let memory = Bytes(3 * 4096 * 2 + 4000);
+    let loader = loader(
+        Counting::new(10_000),
+        Settings {
+            batch_size: 200,
+            memory,
+            prefetch: 100,
+            ..settings()
+        },
+    );
+    assert_eq!(loader.budget().batches, 3);
+    let mut epoch = loader.epoch(0, 0);
+    while let Next::Batch(_) = epoch.next(Duration::from_secs(20)).unwrap() {
+        // A page is the least that a thread can hold of a value; the source says 32 bytes.
+        assert!(loader.held() <= memory.saturating_add(Bytes(3 * 2 * 4096)));
+    }
+}
+
+#[test]
+fn under_pressure_one_batch_is_made_ahead() {
+    let loader = loader(Counting::new(1000), settings());
+    loader.set_pressure(1.0);
+    let mut epoch = loader.epoch(0, 0);
+    for _ in 0..20 {
+        let next = epoch.next(Duration::from_secs(20)).unwrap();
+        assert!(matches!(next, Next::Batch(_)));
+    }
+    drop(epoch);
+    assert!(loader.held() <= Bytes(2 * 4096));
+}
+
+#[test]
+fn leaving_early_ends_the_threads() {
+    let loader = loader(Counting::new(1_000_000), settings());
+    for _ in 0..50 {
+        let mut epoch = loader.epoch(0, 0);
+        let _ = epoch.next(Duration::ZERO).unwrap();
+    }
+    assert_eq!(loader.shared.counters.hands(), 0);
+}
+
+#[test]
+fn a_batch_outlives_its_loader() {
+    let loader = loader(Counting::new(100), settings());
+    let mut epoch = loader.epoch(0, 0);
+    let Next::Batch(batch) = epoch.next(Duration::from_secs(20)).unwrap() else {
+        panic!("a batch");
+    };
+    drop(epoch);
+    drop(loader);
+    assert_eq!(numbers(&batch).len(), 8);
+}
+
+#[test]
+fn what_cannot_be_is_said_before_the_first_step() {
+    let make = |settings| Loader::new(Pipeline::new(Arc::new(Counting::new(10))), settings);
+    let error = make(Settings {
+        batch_size: 1 << 20,
+        ..settings()
+    })
+    .unwrap_err();
+    assert!(matches!(error, LoaderError::TooLittleMemory { .. }));
+    assert_eq!(
+        error.to_string(),
+        "expected at least 32 MiB of memory for a batch of 32 MiB and what a thread holds while it makes a sample \
+         (32 B), found 1 MiB"
+    );
+    let error = make(Settings {
+        rank: 2,
+        world_size: 2,
+        ..settings()
+    })
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rank must be below the world size 2, found 2"
+    );
+    for settings in [
+        Settings {
+            batch_size: 0,
+            ..settings()
+        },
+        Settings {
+            threads: 0,
+            ..settings()
+        },
+        Settings {
+            world_size: 0,
+            ..settings()
+        },
+        Settings {
+            batch_size: u64::MAX,
+            ..settings()
+        },
+    ] {
+        assert!(make(settings).is_err());
+    }
+}
+
+#[test]
+fn an_empty_dataset_has_no_batches() {
+    let loader = loader(Counting::new(0), settings());
+    assert_eq!(loader.batches(0), 0);
+    assert_eq!(batches(&loader, 0, 0), []);
+}

@@ -1,0 +1,296 @@
+//! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
+
+use std::sync::Arc;
+
+use crate::array::{Field, Form, Kind};
+use crate::error::{OpError, ReadError};
+use crate::ops::{Op, Out, SampleKey, Scratch};
+use crate::source::Source;
+use crate::value::Value;
+
+/// A source and what is done with its fields. Cheap to clone; every change gives a new one.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    source: Arc<dyn Source>,
+    lanes: Vec<Lane>,
+    n_ops: u64,
+}
+
+/// One field on its way.
+#[derive(Clone, Debug)]
+struct Lane {
+    name: String,
+    /// Its place among the fields of the source.
+    field: usize,
+    ops: Vec<Arc<dyn Op>>,
+    /// What goes into the first op, into the second, …, and what comes out in the end.
+    kinds: Vec<Kind>,
+}
+
+impl Lane {
+    fn kind(&self) -> &Kind {
+        self.kinds.last().expect("a lane begins with a kind")
+    }
+}
+
+/// A pipeline cannot be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    #[error("there is no field {wanted:?}; there are {}", known.join(", "))]
+    NoSuchField { wanted: String, known: Vec<String> },
+    #[error("field {field:?}")]
+    Op {
+        field: String,
+        #[source]
+        cause: OpError,
+    },
+    #[error("field {field:?} is {kind}, and a batch can only be made of arrays of one form")]
+    NotOneForm { field: String, kind: Kind },
+    #[error("there is already a field {name:?}")]
+    TakenName { name: String },
+    #[error("no field is left")]
+    NoField,
+}
+
+/// One sample failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}{}", match field { Some(field) => format!(", field {field:?}"), None => String::new() })]
+pub struct SampleError {
+    /// The file and the place in it.
+    pub place: String,
+    pub index: u64,
+    pub field: Option<String>,
+    #[source]
+    pub cause: Box<SampleCause>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SampleCause {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// A mistake of ours.
+    #[error("internal error: {0}")]
+    Panic(String),
+}
+
+/// The memory of one thread, kept from sample to sample.
+#[derive(Debug, Default)]
+pub(crate) struct Hands {
+    values: Vec<Value>,
+    between: [Value; 2],
+    scratch: Scratch,
+}
+
+impl Hands {
+    pub(crate) fn held_bytes(&self) -> usize {
+        let values = self.values.iter().chain(&self.between);
+        values.map(|value| value.piece.held_bytes()).sum::<usize>() + self.scratch.held_bytes()
+    }
+}
+
+impl Pipeline {
+    pub fn new(source: Arc<dyn Source>) -> Pipeline {
+        let lanes = source
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(place, field)| Lane {
+                name: field.name.clone(),
+                field: place,
+                ops: Vec::new(),
+                kinds: vec![field.kind.clone()],
+            })
+            .collect();
+        Pipeline {
+            source,
+            lanes,
+            n_ops: 0,
+        }
+    }
+
+    pub fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// The fields as they come out.
+    pub fn fields(&self) -> Vec<Field> {
+        self.lanes
+            .iter()
+            .map(|lane| Field {
+                name: lane.name.clone(),
+                kind: lane.kind().clone(),
+            })
+            .collect()
+    }
+
+    /// Puts an op at the end of a field. `make` is given the number of the op, for its draws.
+    pub fn with(
+        &self,
+        field: &str,
+        make: impl FnOnce(u64) -> Arc<dyn Op>,
+    ) -> Result<Pipeline, PipelineError> {
+        let at = self.place(field)?;
+        let mut changed = self.clone();
+        let op = make(self.n_ops);
+        let lane = &mut changed.lanes[at];
+        let kind = op.kind(lane.kind()).map_err(|cause| PipelineError::Op {
+            field: field.to_owned(),
+            cause,
+        })?;
+        lane.kinds.push(kind);
+        lane.ops.push(op);
+        changed.n_ops += 1;
+        Ok(changed)
+    }
+
+    /// Keeps these fields only, in this order.
+    pub fn keep(&self, names: &[String]) -> Result<Pipeline, PipelineError> {
+        let mut changed = self.clone();
+        changed.lanes = names
+            .iter()
+            .map(|name| Ok(self.lanes[self.place(name)?].clone()))
+            .collect::<Result<_, PipelineError>>()?;
+        Ok(changed)
+    }
+
+    pub fn rename(&self, from: &str, to: &str) -> Result<Pipeline, PipelineError> {
+        let at = self.place(from)?;
+        if from != to && self.lanes.iter().any(|lane| lane.name == to) {
+            return Err(PipelineError::TakenName {
+                name: to.to_owned(),
+            });
+        }
+        let mut changed = self.clone();
+        to.clone_into(&mut changed.lanes[at].name);
+        Ok(changed)
+    }
+
+    fn place(&self, name: &str) -> Result<usize, PipelineError> {
+        self.lanes
+            .iter()
+            .position(|lane| lane.name == name)
+            .ok_or_else(|| PipelineError::NoSuchField {
+                wanted: name.to_owned(),
+                known: self.lanes.iter().map(|lane| lane.name.clone()).collect(),
+            })
+    }
+
+    /// The form of each field in a batch, without its first side.
+    pub fn forms(&self) -> Result<Vec<Form>, PipelineError> {
+        if self.lanes.is_empty() {
+            return Err(PipelineError::NoField);
+        }
+        self.lanes
+            .iter()
+            .map(|lane| match lane.kind() {
+                Kind::Array(form) => Ok(form.clone()),
+                kind => Err(PipelineError::NotOneForm {
+                    field: lane.name.clone(),
+                    kind: kind.clone(),
+                }),
+            })
+            .collect()
+    }
+
+    /// Bytes that one thread holds at the most while it makes a sample; where a form is not known, as far as it is.
+    pub fn bytes_per_thread(&self) -> u64 {
+        let mut between = 0_u64;
+        let mut scratch = 0_u64;
+        for lane in &self.lanes {
+            for (op, kinds) in lane.ops.iter().zip(lane.kinds.windows(2)) {
+                scratch = scratch.max(op.scratch_bytes(&kinds[0]));
+                if let Kind::Array(form) = &kinds[1] {
+                    between = between.max(form.bytes() as u64);
+                }
+            }
+        }
+        let two = if self.lanes.iter().any(|lane| lane.ops.len() > 1) {
+            2
+        } else {
+            0
+        };
+        self.source
+            .largest_sample()
+            .saturating_add(between.saturating_mul(two))
+            .saturating_add(scratch)
+    }
+
+    /// Makes one sample in its slots, one for each field.
+    pub(crate) fn fill(
+        &self,
+        key: SampleKey,
+        slots: &mut [&mut [u8]],
+        hands: &mut Hands,
+    ) -> Result<(), SampleError> {
+        let source = &*self.source;
+        let failed = |field: Option<&str>, cause: SampleCause| SampleError {
+            place: source.place(key.index),
+            index: key.index,
+            field: field.map(str::to_owned),
+            cause: Box::new(cause),
+        };
+        hands
+            .values
+            .resize_with(source.fields().len(), Value::default);
+        let as_read = self
+            .lanes
+            .iter()
+            .enumerate()
+            .all(|(at, lane)| lane.ops.is_empty() && lane.field == at)
+            && self.lanes.len() == source.fields().len();
+        if as_read {
+            return source
+                .read_into(key.index, slots, &mut hands.values)
+                .map_err(|error| failed(None, error.into()));
+        }
+        source
+            .read(key.index, &mut hands.values)
+            .map_err(|error| failed(None, error.into()))?;
+        for (lane, slot) in self.lanes.iter().zip(slots) {
+            lane.run(key, slot, hands)
+                .map_err(|cause| failed(Some(&lane.name), cause))?;
+        }
+        Ok(())
+    }
+}
+
+impl Lane {
+    fn run(&self, key: SampleKey, slot: &mut [u8], hands: &mut Hands) -> Result<(), SampleCause> {
+        let Hands {
+            values,
+            between: [one, other],
+            scratch,
+        } = hands;
+        let first = &values[self.field];
+        let Some((last, before)) = self.ops.split_last() else {
+            return copied(first, slot).map_err(SampleCause::from);
+        };
+        // The ops before the last write to two values in turns.
+        let (mut from, mut to) = (one, other);
+        let mut is_first = true;
+        for op in before {
+            let input = if is_first { first } else { &*from };
+            op.apply(key, input, Out::Value(to), scratch)?;
+            std::mem::swap(&mut from, &mut to);
+            is_first = false;
+        }
+        let input = if is_first { first } else { &*from };
+        last.apply(key, input, Out::Slot(slot), scratch)?;
+        Ok(())
+    }
+}
+
+/// A value as it is, into its slot.
+pub(crate) fn copied(value: &Value, slot: &mut [u8]) -> Result<(), ReadError> {
+    let bytes = value.bytes();
+    if bytes.len() != slot.len() {
+        return Err(ReadError::Malformed {
+            expected: format!("{} bytes", slot.len()),
+            found: format!("{} bytes", bytes.len()),
+        });
+    }
+    slot.copy_from_slice(bytes);
+    Ok(())
+}
