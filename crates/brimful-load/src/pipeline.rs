@@ -125,24 +125,31 @@ impl Pipeline {
             .collect()
     }
 
-    /// Puts an op at the end of a field. `make` is given the number of the op, for its draws.
+    /// Puts an op at the end of a field. `make` is given the number of the op, for its draws, and what comes in.
     pub fn with(
         &self,
         field: &str,
-        make: impl FnOnce(u64) -> Arc<dyn Op>,
+        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
     ) -> Result<Pipeline, PipelineError> {
         let at = self.place(field)?;
-        let mut changed = self.clone();
-        let op = make(self.n_ops);
-        let lane = &mut changed.lanes[at];
-        let kind = op.kind(lane.kind()).map_err(|cause| PipelineError::Op {
+        let failed = |cause| PipelineError::Op {
             field: field.to_owned(),
             cause,
-        })?;
+        };
+        let mut changed = self.clone();
+        let lane = &mut changed.lanes[at];
+        let op = make(self.n_ops, lane.kind()).map_err(failed)?;
+        let kind = op.kind(lane.kind()).map_err(failed)?;
         lane.kinds.push(kind);
         lane.ops.push(op);
         changed.n_ops += 1;
         Ok(changed)
+    }
+
+    /// The names of the ops of a field, in order.
+    pub fn ops(&self, field: &str) -> Result<Vec<&'static str>, PipelineError> {
+        let lane = &self.lanes[self.place(field)?];
+        Ok(lane.ops.iter().map(|op| op.name()).collect())
     }
 
     /// Keeps these fields only, in this order.

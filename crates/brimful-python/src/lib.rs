@@ -4,6 +4,7 @@
 //! The stub `python/brimful/_native.pyi` is made from this crate by `cargo xtask generate`.
 
 mod border;
+mod data;
 mod machine;
 mod plan;
 mod predict;
@@ -14,7 +15,12 @@ use pyo3::pymodule;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::machine::{card_names, machine_names, probe, size_text};
+    use crate::data::{
+        BatchArray, NativeDataset, NativeEpoch, NativeLoader, open_arrow, open_folder, open_hdf5,
+        open_lines, open_npy, open_raw, open_tar, open_tokens,
+    };
+    #[pymodule_export]
+    use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};
     #[pymodule_export]
     use crate::plan::plan;
     #[pymodule_export]

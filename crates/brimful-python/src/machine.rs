@@ -90,6 +90,12 @@ pub(crate) fn card_names() -> Vec<&'static str> {
     cards::all().iter().map(|card| card.id).collect()
 }
 
+/// The bytes of a size as people write it, such as `512MiB`.
+#[pyfunction]
+pub(crate) fn size_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
+    call(py, || Ok(text.parse::<Bytes>()?.get()))
+}
+
 /// A number of bytes as people read it.
 #[pyfunction]
 pub(crate) fn size_text(size_bytes: u64) -> String {

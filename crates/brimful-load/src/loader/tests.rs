@@ -197,7 +197,7 @@ fn what_is_drawn_depends_on_the_key_alone() {
     let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
     for threads in [1, 4] {
         let pipeline = Pipeline::new(Arc::new(Counting::new(200)))
-            .with("index", |number| Arc::new(Drawing(number)))
+            .with("index", |number, _| Ok(Arc::new(Drawing(number))))
             .unwrap();
         let loader = Loader::new(
             pipeline,

@@ -1,0 +1,410 @@
+//! Datasets: a source and what is done with its fields.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use brimful::units::Bytes;
+use brimful_load::kernels::filter::Filter;
+use brimful_load::ops::{
+    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Place, Resize, Transpose, Voxelize,
+};
+use brimful_load::pipeline::PipelineError;
+use brimful_load::sources::{
+    ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, TarField, Tars, TokenForm, Tokens,
+    Wanted,
+};
+use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError};
+use pyo3::prelude::*;
+
+use crate::border::{Failure, call};
+use crate::data::with_causes;
+
+/// Channels of a decoded image.
+const COLORS: usize = 3;
+
+#[pyclass(frozen, name = "Dataset", module = "brimful._native")]
+#[derive(Debug)]
+pub(crate) struct NativeDataset {
+    pipeline: Pipeline,
+}
+
+impl NativeDataset {
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    fn with(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError> + Send,
+    ) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(self.pipeline.with(field, make)?))?;
+        Ok(NativeDataset { pipeline })
+    }
+
+    /// Decoded images have their colors side by side until somebody changes that.
+    fn layout(&self, field: &str) -> Layout {
+        let ops = self.pipeline.ops(field).unwrap_or_default();
+        if ops.contains(&"decode") && !ops.contains(&"transpose") {
+            Layout::Interleaved
+        } else {
+            Layout::Planes
+        }
+    }
+}
+
+#[pymethods]
+impl NativeDataset {
+    fn __len__(&self) -> usize {
+        usize::try_from(self.pipeline.source().len()).unwrap_or(usize::MAX)
+    }
+
+    /// Names of fields and what they are.
+    fn fields(&self) -> Vec<(String, String)> {
+        let fields = self.pipeline.fields().into_iter();
+        fields
+            .map(|field| (field.name, field.kind.to_string()))
+            .collect()
+    }
+
+    /// How the bytes are read, and why.
+    fn reading(&self) -> String {
+        let choice = self.pipeline.source().choice();
+        let access = match choice.access {
+            Access::Mapped => "mapped",
+            Access::Read => "read",
+            Access::Direct => "direct",
+        };
+        format!("{access}: {}", choice.reason)
+    }
+
+    fn decode(&self, py: Python<'_>, field: &str, most_pixels: u64) -> PyResult<NativeDataset> {
+        self.with(py, field, |_, _| {
+            Ok(Arc::new(DecodeImage {
+                max_pixels: most_pixels,
+                ..DecodeImage::default()
+            }))
+        })
+    }
+
+    fn resize(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        height: usize,
+        width: usize,
+        filter: &str,
+    ) -> PyResult<NativeDataset> {
+        let layout = self.layout(field);
+        self.with(py, field, |_, kind| {
+            let filter = match filter {
+                "bilinear" => Filter::Bilinear,
+                "bicubic" => Filter::Bicubic,
+                other => return Err(wrong("resize", "the filter bilinear or bicubic", other)),
+            };
+            let resize = Resize::new((height, width), filter, layout, COLORS, kind)?;
+            Ok(Arc::new(resize))
+        })
+    }
+
+    fn crop(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        height: usize,
+        width: usize,
+        random: bool,
+    ) -> PyResult<NativeDataset> {
+        let layout = self.layout(field);
+        let place = if random { Place::Random } else { Place::Center };
+        self.with(py, field, |number, _| {
+            let crop = Crop::new(number, (height, width), place, layout, COLORS);
+            Ok(Arc::new(crop))
+        })
+    }
+
+    fn flip(&self, py: Python<'_>, field: &str, probability: f64) -> PyResult<NativeDataset> {
+        let layout = self.layout(field);
+        self.with(py, field, |number, _| {
+            Ok(Arc::new(Flip::new(number, probability, layout)))
+        })
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "Python's lists become vectors"
+    )]
+    fn transpose(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        axes: Vec<usize>,
+    ) -> PyResult<NativeDataset> {
+        self.with(py, field, |_, _| Ok(Arc::new(Transpose::new(&axes)?)))
+    }
+
+    #[pyo3(signature = (field, mean, std, scale))]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "Python's lists become vectors"
+    )]
+    fn normalize(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        mean: Vec<f32>,
+        std: Vec<f32>,
+        scale: Option<f32>,
+    ) -> PyResult<NativeDataset> {
+        let layout = self.layout(field);
+        self.with(py, field, |_, _| {
+            Ok(Arc::new(Normalize::new(&mean, &std, scale, layout)?))
+        })
+    }
+
+    fn cast(&self, py: Python<'_>, field: &str, dtype: &str) -> PyResult<NativeDataset> {
+        let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+        self.with(py, field, |_, _| Ok(Arc::new(Cast::new(dtype))))
+    }
+
+    fn voxelize(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        size: usize,
+        dtype: &str,
+    ) -> PyResult<NativeDataset> {
+        let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+        self.with(py, field, |_, _| {
+            Ok(Arc::new(Voxelize {
+                dtype,
+                ..Voxelize::new(size)
+            }))
+        })
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "Python's lists become vectors"
+    )]
+    fn keep(&self, py: Python<'_>, fields: Vec<String>) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(self.pipeline.keep(&fields)?))?;
+        Ok(NativeDataset { pipeline })
+    }
+
+    fn rename(&self, py: Python<'_>, field: &str, to: &str) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(self.pipeline.rename(field, to)?))?;
+        Ok(NativeDataset { pipeline })
+    }
+}
+
+fn wrong(op: &'static str, expected: &str, found: &str) -> OpError {
+    OpError::WrongKind {
+        op,
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+/// A type by its name.
+struct UnknownType(String);
+
+fn dtype_of(name: &str) -> Result<DType, UnknownType> {
+    DType::from_name(name).ok_or_else(|| UnknownType(name.to_owned()))
+}
+
+impl From<UnknownType> for Failure {
+    fn from(UnknownType(found): UnknownType) -> Failure {
+        Failure::Input {
+            message: format!("expected a type of elements, found {found:?}"),
+            hints: vec![format!(
+                "the types are {}",
+                DType::ALL.map(DType::name).join(", ")
+            )],
+        }
+    }
+}
+
+fn opened<S: Source + 'static>(
+    py: Python<'_>,
+    open: impl FnOnce() -> Result<S, SourceError> + Send,
+) -> PyResult<NativeDataset> {
+    let pipeline = call(py, || Ok(Pipeline::new(Arc::new(open()?))))?;
+    Ok(NativeDataset { pipeline })
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, fields, headroom))]
+pub(crate) fn open_hdf5(
+    py: Python<'_>,
+    path: PathBuf,
+    fields: Option<Vec<(String, String)>>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    let wanted: Vec<Wanted> = fields
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(name, dataset)| Wanted {
+            name,
+            dataset,
+            axis: 0,
+        })
+        .collect();
+    opened(py, || Hdf5::open(&path, &wanted, headroom.map(Bytes)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, columns, headroom))]
+pub(crate) fn open_arrow(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    columns: Option<Vec<String>>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    opened(py, || {
+        ArrowFile::open(&paths, columns.as_deref(), headroom.map(Bytes))
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (files, headroom))]
+pub(crate) fn open_npy(
+    py: Python<'_>,
+    files: Vec<(String, PathBuf)>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    opened(py, || Npy::open(&files, headroom.map(Bytes)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (field, path, shape, dtype, headroom))]
+pub(crate) fn open_raw(
+    py: Python<'_>,
+    field: &str,
+    path: PathBuf,
+    shape: Vec<usize>,
+    dtype: &str,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+    opened(py, || {
+        Npy::raw(field, &path, dtype, &shape, headroom.map(Bytes))
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (path, length, dtype, as_int64, headroom))]
+pub(crate) fn open_tokens(
+    py: Python<'_>,
+    path: PathBuf,
+    length: usize,
+    dtype: &str,
+    as_int64: bool,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+    let is_npy = path.extension().is_some_and(|extension| extension == "npy");
+    let form = TokenForm {
+        stored: (!is_npy).then_some(dtype),
+        block: length,
+        as_i64: as_int64,
+    };
+    opened(py, || Tokens::open(&path, form, headroom.map(Bytes)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, json, headroom))]
+pub(crate) fn open_lines(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    json: Option<String>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    opened(py, || Lines::open(&paths, json, headroom.map(Bytes)))
+}
+
+#[pyfunction]
+#[pyo3(signature = (root, extensions, labels, split, headroom))]
+pub(crate) fn open_folder(
+    py: Python<'_>,
+    root: PathBuf,
+    extensions: Vec<String>,
+    labels: bool,
+    split: Option<String>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    let has_split = split.is_some();
+    let options = FolderOptions {
+        extensions,
+        labels: match split {
+            Some(split) => Labels::ClassesWithSplit(split),
+            None if labels => Labels::Classes,
+            None => Labels::None,
+        },
+        headroom: headroom.map(Bytes),
+        ..FolderOptions::default()
+    };
+    let dataset = opened(py, || Folder::open(&root, &options))?;
+    // Files of a split have labels; they may not be wanted.
+    if has_split && !labels {
+        let names = dataset.pipeline.fields().into_iter().map(|field| field.name);
+        let kept: Vec<String> = names.filter(|name| name != "label").collect();
+        return dataset.keep(py, kept);
+    }
+    Ok(dataset)
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, extensions, headroom))]
+pub(crate) fn open_tar(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    extensions: Vec<String>,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    let fields: Vec<TarField> = extensions
+        .iter()
+        .map(|extension| TarField::named(extension))
+        .collect();
+    opened(py, || Tars::open(&paths, &fields, headroom.map(Bytes)))
+}
+
+/// What to do about a pipeline that cannot be.
+pub(super) fn hints_of(error: &PipelineError) -> Vec<String> {
+    match error {
+        PipelineError::NotOneForm { field, .. } => vec![format!(
+            "give {field:?} one form (`decode`, `resize`, `crop`, `voxelize`), or leave it out with `select`"
+        )],
+        _ => Vec::new(),
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Failure {
+        Failure::Input {
+            message: with_causes(&error),
+            hints: hints_of(&error),
+        }
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Failure {
+        let message = with_causes(&error);
+        match error {
+            SourceError::Unreadable { .. } => Failure::Machine {
+                message,
+                hints: Vec::new(),
+            },
+            SourceError::Unsupported { hint, .. } => Failure::Input {
+                message,
+                hints: vec![hint],
+            },
+            SourceError::Malformed { .. } | SourceError::NoSuchField { .. } => Failure::Input {
+                message,
+                hints: Vec::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `brimful.data`: datasets, ops and the loader.
+
+mod array;
+mod dataset;
+mod loader;
+
+pub(crate) use array::BatchArray;
+pub(crate) use dataset::{
+    NativeDataset, open_arrow, open_folder, open_hdf5, open_lines, open_npy, open_raw, open_tar, open_tokens,
+};
+pub(crate) use loader::{NativeEpoch, NativeLoader};
+
+/// An error with what caused it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

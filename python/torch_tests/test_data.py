@@ -1,0 +1,257 @@
+"""`brimful.data` as a training uses it: order, resuming, errors, frameworks, and what must never hang."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import brimful
+import brimful.data as bd
+
+N = 1000
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    path = tmp_path / "numbers.npy"
+    np.save(path, np.arange(N, dtype=np.int64))
+    return path
+
+
+def loader_of(path, **settings):
+    named = {"batch_size": 16, "shuffle": True, "seed": 5, "memory": "1MiB", "threads": 2, **settings}
+    return bd.Loader(bd.npy({"number": path}), **named)
+
+
+def order_of(loader):
+    return [int(number) for batch in loader for number in batch["number"]]
+
+
+def test_batches_are_tensors_and_every_epoch_has_its_order(numbers):
+    loader = loader_of(numbers)
+    first, second = order_of(loader), order_of(loader)
+    assert sorted(first) == sorted(second) == list(range(N))
+    assert first != second
+    loader.set_epoch(0)
+    assert order_of(loader) == first
+    assert order_of(loader_of(numbers, threads=5)) == first
+    assert len(loader) == 63
+    batch = next(iter(loader))
+    assert isinstance(batch["number"], torch.Tensor)
+    assert batch["number"].dtype == torch.int64
+    batch["number"] += 1  # its memory is nobody else's
+
+
+def test_batches_may_be_arrays(numbers):
+    batch = next(iter(loader_of(numbers, output="numpy")))
+    assert isinstance(batch["number"], np.ndarray)
+    assert batch["number"].shape == (16,)
+    batch["number"][0] = 7
+
+
+def test_a_batch_that_is_kept_is_not_used_again(numbers):
+    kept = list(loader_of(numbers, memory="64KiB"))
+    assert sorted(int(number) for batch in kept for number in batch["number"]) == list(range(N))
+
+
+@pytest.mark.parametrize("world_sizes", [(1, 2), (3, 8), (8, 1), (2, 3)])
+def test_a_state_is_gone_on_from_with_other_ranks(numbers, world_sizes):
+    before, after = world_sizes
+    seen, states = [], []
+    for rank in range(before):
+        loader = loader_of(numbers, rank=rank, world_size=before, batch_size=7)
+        for step, batch in enumerate(loader):
+            seen += batch["number"].tolist()
+            if step == 5:
+                states.append(loader.state_dict())
+                break
+    assert all(state == states[0] for state in states)
+    assert json.loads(json.dumps(states[0])) == states[0]
+    for rank in range(after):
+        loader = loader_of(numbers, rank=rank, world_size=after, batch_size=9, threads=3)
+        loader.load_state_dict(states[0])
+        seen += order_of(loader)
+    assert sorted(seen) == list(range(N))
+
+
+def test_a_state_of_other_data_is_refused(numbers):
+    state = loader_of(numbers, seed=6).state_dict()
+    with pytest.raises(brimful.InputError, match="expected a state with seed 5, found 6"):
+        loader_of(numbers).load_state_dict(state)
+
+
+TRAINING = """
+import json, sys, time
+import brimful.data as bd
+path, log, state_path, threads = sys.argv[1:]
+loader = bd.Loader(bd.npy({"number": path}), batch_size=8, shuffle=True, seed=1, memory="1MiB", threads=int(threads))
+try:
+    loader.load_state_dict(json.load(open(state_path)))
+except FileNotFoundError:
+    pass
+import os
+for batch in loader:
+    line = json.dumps({"numbers": batch["number"].tolist(), "state": loader.state_dict()})
+    with open(log, "a") as file:
+        file.write(line + "\\n")
+        file.flush()
+    # As a checkpoint is written: whole, or not at all.
+    with open(state_path + ".part", "w") as file:
+        json.dump(loader.state_dict(), file)
+    os.replace(state_path + ".part", state_path)
+    time.sleep(0.0005)
+print("done")
+"""
+
+
+def test_killed_at_random_points_every_sample_is_trained_on_once(numbers, tmp_path):
+    """A step counts when its state was saved; the one that was cut may be there twice, and is then the same."""
+    chance = random.Random(3)
+    log, state = tmp_path / "log", tmp_path / "state"
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    kills = 0
+    while True:
+        threads = str(chance.choice([1, 2, 3, 5]))
+        process = subprocess.Popen(
+            [sys.executable, script, numbers, log, state, threads], stdout=subprocess.PIPE, text=True
+        )
+        before = len(log.read_text().splitlines()) if log.exists() else 0
+        goal = before + chance.randint(1, 40)
+        while process.poll() is None and (not log.exists() or log.read_text().count("\n") < goal):
+            time.sleep(0.001)
+        process.kill()
+        out, _ = process.communicate()
+        if "done" in out:
+            break
+        kills += 1
+        assert kills < 200
+    steps = {}
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        position = entry["state"]["position"]
+        assert steps.setdefault(position, entry["numbers"]) == entry["numbers"]
+    assert kills >= 3
+    order = [number for position in sorted(steps) for number in steps[position]]
+    whole = bd.Loader(bd.npy({"number": numbers}), batch_size=8, shuffle=True, seed=1, memory="1MiB")
+    assert order == order_of(whole)
+
+
+def test_errors_say_what_was_expected_and_where(numbers, tmp_path):
+    with pytest.raises(brimful.InputError, match="expected at least 7.81 KiB of memory|expected at least"):
+        loader_of(numbers, memory="1KiB", batch_size=1000)
+    with pytest.raises(brimful.MachineError, match="cannot be read"):
+        bd.npy(tmp_path / "nothing.npy")
+    with pytest.raises(brimful.InputError, match='there is no field "depth"; there are number'):
+        bd.npy({"number": numbers}).resize("depth", 2)
+    cut = tmp_path / "cut.npy"
+    cut.write_bytes(numbers.read_bytes()[:-100])
+    with pytest.raises(brimful.InputError, match="cut.npy: expected"):
+        bd.npy(cut)
+
+
+def test_leaving_early_and_exceptions_do_not_hang(numbers):
+    loader = loader_of(numbers)
+    for _ in range(20):
+        for _batch in loader:
+            break
+    with pytest.raises(ZeroDivisionError):
+        for _batch in loader:
+            1 / 0  # noqa: B018
+    assert threading.active_count() < 10
+    assert len(order_of(loader)) == N
+
+
+def test_a_forked_process_is_told(numbers):
+    running = iter(loader_of(numbers))
+    next(running)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(running)
+        except brimful.InputError as error:
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    next(running)
+
+
+def test_a_fork_may_begin_a_loop_of_its_own(numbers):
+    loader = loader_of(numbers)
+    next(iter(loader))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if len(order_of(loader)) == N else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_ctrl_c_ends_a_loop_that_waits(tmp_path):
+    fifo_like = tmp_path / "wait.py"
+    fifo_like.write_text(
+        textwrap.dedent("""
+        import sys, numpy as np, brimful.data as bd
+        np.save(sys.argv[1], np.zeros((4, 2000, 2000), dtype=np.float32))
+        data = bd.npy({"x": sys.argv[1]}).resize("x", 1500, filter="bicubic")
+        loader = bd.Loader(data, batch_size=4, memory="1GiB", threads=1)
+        print("begun", flush=True)
+        while True:
+            for batch in loader:
+                pass
+        """)
+    )
+    process = subprocess.Popen(
+        [sys.executable, fifo_like, tmp_path / "x.npy"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said
+
+
+def test_images_are_resized_as_torch_does(tmp_path):
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (6, 3, 64, 48), dtype=np.uint8)
+    depths = generator.random((6, 64, 48), dtype=np.float32)
+    np.save(tmp_path / "images.npy", images)
+    np.save(tmp_path / "depths.npy", depths)
+    data = bd.npy({"image": tmp_path / "images.npy", "depth": tmp_path / "depths.npy"})
+    data = data.resize("image", 22).resize("depth", 22)
+    (batch,) = bd.Loader(data, batch_size=6, memory="4MiB")
+    shrunk = torch.nn.functional.interpolate
+    image = shrunk(torch.from_numpy(images), size=22, mode="bilinear", antialias=True)
+    depth = shrunk(torch.from_numpy(depths)[:, None], size=22, mode="bilinear", antialias=True)[:, 0]
+    assert (batch["image"].int() - image.int()).abs().max() <= 1
+    torch.testing.assert_close(batch["depth"], depth, rtol=1e-5, atol=1e-6)
+
+
+def test_held_bytes_stay_below_the_budget_and_shrink_under_pressure(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((512, 1024), dtype=np.float32))
+    loader = bd.Loader(bd.npy({"x": tmp_path / "x.npy"}), batch_size=32, memory="1MiB", prefetch=16)
+    for _batch in loader:
+        assert loader.held_bytes <= 1 << 20
+    loader.set_pressure(1.0)
+    for _batch in loader:
+        assert loader.held_bytes <= 3 * 32 * 4096
+    statistics = loader.statistics
+    assert (statistics.batches, statistics.samples, statistics.skipped) == (32, 1024, 0)
+
+
+def test_a_function_may_come_last(numbers):
+    data = bd.npy({"number": numbers}).map(lambda batch: batch["number"] * 2)
+    loader = bd.Loader(data, batch_size=10, memory="1MiB")
+    assert next(iter(loader)).tolist() == list(range(0, 20, 2))
