@@ -95,6 +95,15 @@ impl Hdf5 {
         fields: &[Wanted],
         headroom: Option<Bytes>,
     ) -> Result<Hdf5, SourceError> {
+        Hdf5::open_with(path, fields, |data| choose(data, headroom))
+    }
+
+    /// The same where somebody else chooses how so many bytes of data are read.
+    pub fn open_with(
+        path: &Path,
+        fields: &[Wanted],
+        choose: impl FnOnce(Bytes) -> Choice,
+    ) -> Result<Hdf5, SourceError> {
         let metadata = Metadata::open(path)?;
         let parts = if fields.is_empty() {
             all_parts(&metadata)?
@@ -111,7 +120,7 @@ impl Hdf5 {
             .iter()
             .map(|(_, part)| part.file_bytes())
             .fold(0, u64::saturating_add);
-        let mut choice = choose(Bytes(data), headroom);
+        let mut choice = choose(Bytes(data));
         let reader =
             Reader::open(path, choice.access).map_err(|cause| SourceError::Unreadable {
                 path: path.to_owned(),

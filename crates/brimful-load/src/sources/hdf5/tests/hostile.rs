@@ -97,13 +97,22 @@ fn files_with_other_bytes_anywhere_are_no_panic() {
         for turn in 0..TURNS {
             let mut changed = whole.clone();
             for _ in 0..=turn % 4 {
-                let at = usize::try_from(random()).unwrap() % changed.len();
+                let at = usize::try_from(random()).unwrap() % (changed.len() - 8);
                 changed[at] = match random() % 4 {
                     0 => 0,
                     1 => 0xff,
                     2 => changed[at] ^ 1 << (random() % 8),
                     _ => random().to_le_bytes()[0],
                 };
+                // An address of the same file, or a number of any size.
+                if random().is_multiple_of(4) {
+                    let number = match random() % 2 {
+                        0 => random() % whole.len() as u64,
+                        _ => random() >> (random() % 64),
+                    };
+                    let at = at.next_multiple_of(8).min(changed.len() - 8);
+                    changed[at..at + 8].copy_from_slice(&number.to_le_bytes());
+                }
             }
             fs::write(&path, &changed).unwrap();
             read_some(&path, &datasets[turn % datasets.len()], turn);

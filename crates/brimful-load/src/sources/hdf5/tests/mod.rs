@@ -6,7 +6,7 @@ mod hostile;
 use std::path::{Path, PathBuf};
 
 use super::{Hdf5, Wanted};
-use crate::reading::Access;
+use crate::reading::{Access, Choice};
 use crate::source::Source;
 use crate::value::Value;
 use brimful::units::Bytes;
@@ -73,10 +73,16 @@ fn expected(dims: &[usize], axis: usize, index: usize) -> Vec<f64> {
 
 /// Checks all samples of a dataset, with every way to read.
 fn check(file: &str, dataset: &str, dims: &[usize], axis: usize) {
-    for headroom in [None, TIGHT] {
-        let source = opened(file, dataset, axis, headroom);
-        let access = source.choice().access;
-        assert!(headroom.is_some() || access == Access::Mapped, "{access:?}");
+    for access in [Access::Mapped, Access::Read, Access::Direct] {
+        let wanted = Wanted {
+            axis,
+            ..Wanted::new(dataset)
+        };
+        let choice = Choice {
+            access,
+            reason: "it is tested".to_owned(),
+        };
+        let source = Hdf5::open_with(&fixture(file), &[wanted], |_| choice).unwrap();
         assert_eq!(source.len(), dims[axis] as u64, "{dataset}");
         let mut values = vec![Value::default()];
         for index in (0..dims[axis]).rev() {
