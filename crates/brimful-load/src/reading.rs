@@ -122,16 +122,7 @@ impl Reader {
 
     /// Reads `len` bytes at `offset` into `piece`, with the memory that it already has.
     pub fn read(&self, offset: u64, len: usize, piece: &mut Piece) -> io::Result<()> {
-        let end = offset.checked_add(len as u64);
-        if end.is_none_or(|end| end > self.len) {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!(
-                    "expected {len} bytes at {offset}, found a file of {} bytes",
-                    self.len
-                ),
-            ));
-        }
+        self.check(offset, len)?;
         match &self.way {
             Way::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
@@ -150,6 +141,51 @@ impl Reader {
                 read_pages(file, buffer.pages_mut(), first, before + len)
             }
         }
+    }
+
+    /// The `len` bytes at `offset` for one look: mapped, or read into `scratch`. That begins at a page and has room for
+    /// [`Reader::held_for`] so many.
+    pub fn view<'a>(
+        &'a self,
+        offset: u64,
+        len: usize,
+        scratch: &'a mut [u8],
+    ) -> io::Result<&'a [u8]> {
+        self.check(offset, len)?;
+        let short = || io::Error::new(io::ErrorKind::InvalidInput, "too little scratch memory");
+        match &self.way {
+            Way::Mapped(map) => {
+                let start = usize::try_from(offset).map_err(io::Error::other)?;
+                Ok(&map[start..start + len])
+            }
+            Way::Read(file) => {
+                let bytes = scratch.get_mut(..len).ok_or_else(short)?;
+                file.read_exact_at(bytes, offset)?;
+                Ok(bytes)
+            }
+            Way::Direct(file) => {
+                let first = offset - offset % PAGE as u64;
+                let before = usize::try_from(offset - first).map_err(io::Error::other)?;
+                let whole = (before + len).next_multiple_of(PAGE);
+                let pages = scratch.get_mut(..whole).ok_or_else(short)?;
+                read_pages(file, pages, first, before + len)?;
+                Ok(&pages[before..before + len])
+            }
+        }
+    }
+
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!(
+                    "expected {len} bytes at {offset}, found a file of {} bytes",
+                    self.len
+                ),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -201,10 +237,13 @@ mod tests {
         for access in [Access::Mapped, Access::Read, Access::Direct] {
             let reader = Reader::open(&path, access).unwrap();
             let mut piece = Piece::default();
+            let mut scratch = crate::buffer::Buffer::zeroed(4 * PAGE);
             for (offset, len) in [(0, 4096), (1, 1), (4095, 5000), (399_990, 10), (400_000, 0)] {
                 reader.read(offset, len, &mut piece).unwrap();
                 let start = usize::try_from(offset).unwrap();
                 assert_eq!(piece.bytes(), &data[start..start + len], "{access:?}");
+                let view = reader.view(offset, len, scratch.pages_mut()).unwrap();
+                assert_eq!(view, &data[start..start + len], "{access:?}");
             }
             assert!(reader.read(399_999, 2, &mut piece).is_err());
             assert!(reader.read(u64::MAX, 2, &mut piece).is_err());

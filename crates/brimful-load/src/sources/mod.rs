@@ -1,1 +1,3 @@
 //! One file per format.
+
+pub mod hdf5;

@@ -1,0 +1,429 @@
+//! What a file says of its datasets, read by `hdf5-reader` with bounds of ours.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdf5_reader::error::Error;
+use hdf5_reader::group::Group;
+use hdf5_reader::messages::HdfMessage;
+use hdf5_reader::messages::dataspace::DataspaceType;
+use hdf5_reader::messages::filter_pipeline::FilterDescription;
+use hdf5_reader::messages::layout::DataLayout;
+use hdf5_reader::object_header::ObjectHeader;
+use hdf5_reader::{Datatype, Hdf5File, OpenOptions, Storage, StorageBuffer};
+
+use super::element::Element;
+use crate::array::DType;
+use crate::error::SourceError;
+
+/// Bytes of the largest object header. Real ones have a few KiB.
+const LARGEST_HEADER: usize = 4 << 20;
+/// Bytes of the largest single piece of metadata: an index of four million chunks has 80 MB.
+const LARGEST_PIECE: usize = 128 << 20;
+/// Datasets that are listed at the most, and how deep groups are followed.
+const LONGEST_LIST: usize = 10_000;
+const DEEPEST_GROUP: usize = 16;
+/// Sides of the widest dataset: what the format allows.
+const MOST_SIDES: usize = 32;
+
+/// The metadata of an open file.
+pub(super) struct Metadata {
+    path: PathBuf,
+    len: u64,
+    storage: Arc<Bounded>,
+    file: Hdf5File,
+}
+
+/// A dataset as its object header has it; nothing of it has been checked against the file.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// As users call it, for messages.
+    pub(super) name: String,
+    pub(super) dims: Vec<u64>,
+    pub(super) max_dims: Option<Vec<u64>>,
+    pub(super) element: Result<Element, String>,
+    pub(super) layout: DataLayout,
+    pub(super) filters: Vec<FilterDescription>,
+    pub(super) fill: Option<Vec<u8>>,
+    /// What MATLAB notes of its class: `char`, `double`.
+    pub(super) matlab_class: Option<String>,
+    /// MATLAB stores an empty array as its sides.
+    pub(super) matlab_empty: bool,
+}
+
+/// A dataset of a file, for messages and for a choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its path in the file, without the first slash: `train/images`.
+    pub dataset: String,
+    pub shape: Vec<u64>,
+    pub holds: Holds,
+}
+
+/// What a dataset consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    Numbers(DType),
+    /// Object references: a cell array of MATLAB.
+    References,
+    /// What cannot be read, in words.
+    Other(String),
+}
+
+impl fmt::Display for Listed {
+    /// `images (uint8 1449x3x640x480)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sides: Vec<String> = self.shape.iter().map(u64::to_string).collect();
+        match &self.holds {
+            Holds::Numbers(dtype) => write!(f, "{} ({dtype}", self.dataset)?,
+            Holds::References => write!(f, "{} (references", self.dataset)?,
+            Holds::Other(what) => write!(f, "{} ({what}", self.dataset)?,
+        }
+        if !sides.is_empty() {
+            write!(f, " {}", sides.join("x"))?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Metadata {
+    pub(super) fn open(path: &Path) -> Result<Metadata, SourceError> {
+        let unreadable = |cause| SourceError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        };
+        let file = File::open(path).map_err(unreadable)?;
+        let len = file.metadata().map_err(unreadable)?.len();
+        let storage = Arc::new(Bounded {
+            file,
+            len,
+            // Every piece is read about twice; a file whose pieces overlap on purpose runs into this.
+            left: AtomicU64::new(len.saturating_mul(8).saturating_add(4 << 20)),
+        });
+        let options = OpenOptions::default()
+            .with_max_object_header_bytes(LARGEST_HEADER)
+            .with_max_read_bytes(LARGEST_HEADER)
+            .with_chunk_cache_bytes(0);
+        let file = Hdf5File::from_storage_with_options(storage.clone(), options)
+            .map_err(|error| source_error(path, error))?;
+        Ok(Metadata {
+            path: path.to_owned(),
+            len,
+            storage,
+            file,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) fn file(&self) -> &Hdf5File {
+        &self.file
+    }
+
+    /// Where in the file an address of the file is; nothing where it says that there is no such place.
+    pub(super) fn place(&self, address: u64) -> Result<Option<u64>, SourceError> {
+        let superblock = self.file.superblock();
+        if hdf5_reader::io::Cursor::is_undefined_offset(address, superblock.offset_size) {
+            return Ok(None);
+        }
+        superblock
+            .base_address
+            .checked_add(address)
+            .map(Some)
+            .ok_or_else(|| self.malformed("an address within the file", address))
+    }
+
+    /// The dataset of that name.
+    pub(super) fn dataset(&self, name: &str) -> Result<Described, SourceError> {
+        self.find(name)?.ok_or_else(|| SourceError::NoSuchField {
+            path: self.path.clone(),
+            wanted: name.to_owned(),
+            known: self
+                .list()
+                .unwrap_or_default()
+                .iter()
+                .map(Listed::to_string)
+                .collect(),
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Described>, SourceError> {
+        let dataset = match self.file.dataset(name) {
+            Ok(dataset) => dataset,
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(self.error(error)),
+        };
+        let raw = dataset.raw_datatype().map_err(|error| self.error(error))?;
+        let header = self
+            .file
+            .get_or_parse_header(dataset.address())
+            .map_err(|error| self.error(error))?;
+        self.described(name, &header, Some(&raw)).map(Some)
+    }
+
+    /// The dataset whose object header is at that address.
+    pub(super) fn dataset_at(&self, name: &str, address: u64) -> Result<Described, SourceError> {
+        let superblock = self.file.superblock();
+        // Not through the cache of the file: it would keep the headers of all references.
+        let header = ObjectHeader::parse_at_storage_with_limit(
+            self.file.storage(),
+            address,
+            superblock.offset_size,
+            superblock.length_size,
+            LARGEST_HEADER,
+        )
+        .map_err(|error| self.error(error))?;
+        let shared = header
+            .messages
+            .iter()
+            .any(|message| matches!(message, HdfMessage::Shared(_)));
+        if shared {
+            let header = self
+                .file
+                .get_or_parse_header(address)
+                .map_err(|error| self.error(error))?;
+            return self.described(name, &header, None);
+        }
+        self.described(name, &header, None)
+    }
+
+    fn described(
+        &self,
+        name: &str,
+        header: &ObjectHeader,
+        raw: Option<&[u8]>,
+    ) -> Result<Described, SourceError> {
+        let (mut space, mut datatype, mut layout) = (None, None, None);
+        let (mut filters, mut fill) = (Vec::new(), None);
+        let (mut matlab_class, mut matlab_empty) = (None, false);
+        for message in &header.messages {
+            match message {
+                HdfMessage::Dataspace(message) => space = Some(message),
+                HdfMessage::Datatype(message) => datatype = Some(&message.datatype),
+                HdfMessage::DataLayout(message) => layout = Some(message.layout.clone()),
+                HdfMessage::FilterPipeline(message) => filters.clone_from(&message.filters),
+                HdfMessage::FillValue(message) => fill.clone_from(&message.value),
+                HdfMessage::Attribute(message) if message.name == "MATLAB_class" => {
+                    if let Datatype::String { .. } = message.datatype {
+                        let text = String::from_utf8_lossy(&message.raw_data);
+                        matlab_class = Some(text.trim_end_matches('\0').to_owned());
+                    }
+                }
+                HdfMessage::Attribute(message) if message.name == "MATLAB_empty" => {
+                    matlab_empty = message.raw_data.iter().any(|&byte| byte != 0);
+                }
+                HdfMessage::ExternalFiles(_) => {
+                    return Err(self.unsupported(
+                        format!("{name}, whose numbers are in another file"),
+                        "copy the dataset into one file, for example with h5repack",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let (Some(space), Some(datatype), Some(layout)) = (space, datatype, layout) else {
+            return Err(self.malformed(
+                format_args!("a dataset for {name}"),
+                "an object without a shape, a type or a place",
+            ));
+        };
+        let mut dims = space.dims.clone();
+        if space.dataspace_type == DataspaceType::Null {
+            dims = vec![0];
+        }
+        if dims.len() > MOST_SIDES {
+            return Err(self.malformed(
+                format_args!("at most {MOST_SIDES} sides of {name}"),
+                dims.len(),
+            ));
+        }
+        Ok(Described {
+            name: name.to_owned(),
+            max_dims: space.max_dims.clone().filter(|max| max.len() == dims.len()),
+            dims,
+            element: Element::of(datatype, raw),
+            layout,
+            filters,
+            fill,
+            matlab_class,
+            matlab_empty,
+        })
+    }
+
+    /// The datasets of the file, in the order of the file; not those that MATLAB keeps for references.
+    pub(super) fn list(&self) -> Result<Vec<Listed>, SourceError> {
+        let root = self.file.root_group().map_err(|error| self.error(error))?;
+        let mut list = Vec::new();
+        let mut seen = HashSet::from([root.address()]);
+        self.list_group(&root, "", DEEPEST_GROUP, &mut seen, &mut list)?;
+        Ok(list)
+    }
+
+    fn list_group(
+        &self,
+        group: &Group,
+        prefix: &str,
+        depth: usize,
+        seen: &mut HashSet<u64>,
+        list: &mut Vec<Listed>,
+    ) -> Result<(), SourceError> {
+        let (groups, datasets) = group.member_names().map_err(|error| self.error(error))?;
+        for name in datasets {
+            if list.len() == LONGEST_LIST {
+                return Ok(());
+            }
+            let dataset = format!("{prefix}{name}");
+            let (shape, holds) = match self.find(&dataset) {
+                Ok(Some(described)) => (
+                    described.dims,
+                    match described.element {
+                        Ok(Element::Number(number)) => Holds::Numbers(number.dtype),
+                        Ok(Element::Reference { .. }) => Holds::References,
+                        Err(what) => Holds::Other(what),
+                    },
+                ),
+                // A link that leads nowhere.
+                Ok(None) => continue,
+                Err(error) => (Vec::new(), Holds::Other(error.to_string())),
+            };
+            list.push(Listed {
+                dataset,
+                shape,
+                holds,
+            });
+        }
+        for name in groups {
+            if depth == 0 || name.starts_with('#') {
+                continue;
+            }
+            let child = group.group(&name).map_err(|error| self.error(error))?;
+            if seen.insert(child.address()) {
+                self.list_group(&child, &format!("{prefix}{name}/"), depth - 1, seen, list)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn malformed(
+        &self,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> SourceError {
+        SourceError::Malformed {
+            path: self.path.clone(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    pub(super) fn unsupported(&self, what: impl fmt::Display, hint: &str) -> SourceError {
+        SourceError::Unsupported {
+            path: self.path.clone(),
+            what: what.to_string(),
+            hint: hint.to_owned(),
+        }
+    }
+
+    pub(super) fn error(&self, error: Error) -> SourceError {
+        source_error(&self.path, error)
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Metadata({}, {:?})", self.path.display(), self.storage)
+    }
+}
+
+/// The bytes of the file, of which only so many are read: what lies about itself cannot keep a reader busy.
+#[derive(Debug)]
+struct Bounded {
+    file: File,
+    len: u64,
+    left: AtomicU64,
+}
+
+impl Storage for Bounded {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> Result<StorageBuffer, Error> {
+        let needed = len as u64;
+        if offset.checked_add(needed).is_none_or(|end| end > self.len) {
+            return Err(Error::UnexpectedEof {
+                offset,
+                needed,
+                available: self.len.saturating_sub(offset),
+            });
+        }
+        let afford = |left: u64| left.checked_sub(needed);
+        if len > LARGEST_PIECE
+            || self
+                .left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, afford)
+                .is_err()
+        {
+            return Err(Error::ResourceLimit(format!(
+                "{needed} more bytes of metadata at {offset}"
+            )));
+        }
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(StorageBuffer::from_vec(bytes))
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    match error {
+        Error::DatasetNotFound(_) | Error::GroupNotFound(_) => true,
+        Error::Context { source, .. } => is_missing(source),
+        _ => false,
+    }
+}
+
+fn source_error(path: &Path, error: Error) -> SourceError {
+    let path = path.to_owned();
+    match error {
+        Error::Io(cause) => SourceError::Unreadable { path, cause },
+        Error::Context { source, .. } => source_error(&path, *source),
+        Error::InvalidMagic => SourceError::Malformed {
+            path,
+            expected: "an HDF5 file".to_owned(),
+            found: "other bytes at its beginning".to_owned(),
+        },
+        Error::UnsupportedLayoutClass(3) => SourceError::Unsupported {
+            path,
+            what: "a virtual dataset, whose numbers are in other files,".to_owned(),
+            hint: "open those files, or copy the dataset into one file".to_owned(),
+        },
+        Error::UnsupportedSuperblockVersion(_)
+        | Error::UnsupportedObjectHeaderVersion(_)
+        | Error::UnsupportedDatatypeClass(_)
+        | Error::UnsupportedLayoutClass(_)
+        | Error::UnsupportedLayoutVersion(_)
+        | Error::UnsupportedChunkIndexType(_)
+        | Error::UnsupportedEncoding(_) => SourceError::Unsupported {
+            path,
+            what: format!("this format ({error})"),
+            hint: "write the file again with h5repack or h5py".to_owned(),
+        },
+        error => SourceError::Malformed {
+            path,
+            expected: "the metadata of a sound HDF5 file".to_owned(),
+            found: error.to_string(),
+        },
+    }
+}
