@@ -51,37 +51,41 @@ pub(crate) fn mark_triangle(
     lattice: Lattice,
     mark: &mut impl FnMut(usize),
 ) {
-    let [a, b, c] = corners;
-    let extents: [Range<usize>; 3] = std::array::from_fn(|axis| {
-        let low = a[axis].min(b[axis]).min(c[axis]);
-        let high = a[axis].max(b[axis]).max(c[axis]);
+    let sides: [[f64; 4]; 3] =
+        std::array::from_fn(|axis| [corners[0][axis], corners[1][axis], corners[2][axis], 0.0]);
+    let extents = sides.map(|[one, two, three, _]| {
+        let low = one.min(two).min(three);
+        let high = one.max(two).max(three);
         lattice.inside(low - 0.5, high + 0.5)
     });
     if extents.iter().filter(|extent| extent.len() > 1).count() > 1 {
-        mark_tested(corners, &extents, lattice, mark);
+        mark_tested(&sides, &extents, lattice, mark);
         return;
     }
     // One row of voxels holds all of it, and it reaches from the first to the last.
-    let [x, y, z] = extents;
-    for at_x in x {
-        for at_y in y.clone() {
-            for at_z in z.clone() {
+    let [first, second, third] = extents;
+    for at_x in first {
+        for at_y in second.clone() {
+            for at_z in third.clone() {
                 mark(lattice.place([at_x, at_y, at_z]));
             }
         }
     }
 }
 
+/// The same by testing the voxels near the plane; `sides` are the corners axis by axis.
 #[inline]
 fn mark_tested(
-    corners: [[f64; 3]; 3],
+    sides: &[[f64; 4]; 3],
     extents: &[Range<usize>; 3],
     lattice: Lattice,
     mark: &mut impl FnMut(usize),
 ) {
-    let [a, b, c] = corners;
-    let edges = [minus(b, a), minus(c, b), minus(a, c)];
-    let normal = cross(edges[0], edges[1]);
+    let edges = sides.map(|[one, two, three, _]| [two - one, three - two, one - three, 0.0]);
+    let normal: [f64; 3] = std::array::from_fn(|axis| {
+        let (next, after) = (&edges[(axis + 1) % 3], &edges[(axis + 2) % 3]);
+        next[0] * after[1] - after[0] * next[1]
+    });
     // Columns stand along the axis to which the triangle is steepest: few voxels of each are near the plane.
     let steeper = |one: usize, other: usize| {
         if normal[other].abs() > normal[one].abs() {
@@ -92,13 +96,18 @@ fn mark_tested(
     };
     let w = steeper(steeper(0, 1), 2);
     let (u, v) = ([1, 2, 0][w], [2, 0, 1][w]);
-    let view_uv = View::new(corners, edges, u, v, normal[w]);
-    let view_vw = View::new(corners, edges, v, w, normal[u]);
-    let view_wu = View::new(corners, edges, w, u, normal[v]);
+    let view = |first: usize, second: usize, along: usize| {
+        View::new(
+            [&sides[first], &sides[second]],
+            [&edges[first], &edges[second]],
+            normal[along],
+        )
+    };
+    let (view_uv, view_vw, view_wu) = (view(u, v, w), view(v, w, u), view(w, u, v));
 
     // Along a column, the plane is met around `level`, up to `reach` away.
     let [slope_u, slope_v] = [u, v].map(|axis| normal[axis] / normal[w]);
-    let level_a = a[w] + slope_u * a[u] + slope_v * a[v];
+    let level_at_zero = sides[w][0] + slope_u * sides[u][0] + slope_v * sides[v][0];
     let reach = 0.5 * (1.0 + slope_u.abs() + slope_v.abs());
     let is_line = normal[w] == 0.0;
     for at_u in extents[u].clone() {
@@ -110,13 +119,13 @@ fn mark_tested(
             }
             let mut column = extents[w].clone();
             if !is_line {
-                let level = level_a - slope_u * middle_u - slope_v * middle_v;
+                let level = level_at_zero - slope_u * middle_u - slope_v * middle_v;
                 let near = lattice.inside(level - reach, level + reach);
                 column = column.start.max(near.start)..column.end.min(near.end);
             }
             for at_w in column {
                 let middle_w = at_w as f64;
-                if view_vw.touches(middle_v, middle_w) && view_wu.touches(middle_w, middle_u) {
+                if view_vw.touches(middle_v, middle_w) & view_wu.touches(middle_w, middle_u) {
                     let mut voxel = [at_u; 3];
                     (voxel[v], voxel[w]) = (at_v, at_w);
                     mark(lattice.place(voxel));
@@ -127,57 +136,43 @@ fn mark_tested(
 }
 
 /// A triangle seen along one axis: for each edge the line beyond which no box touches it.
+/// Four of everything, the last one always touching: that fills vector registers.
 #[derive(Clone, Copy, Debug)]
 struct View {
-    lines: [[f64; 3]; 3],
+    first: [f64; 4],
+    second: [f64; 4],
+    constant: [f64; 4],
 }
 
 impl View {
     #[inline]
-    fn new(
-        corners: [[f64; 3]; 3],
-        edges: [[f64; 3]; 3],
-        first: usize,
-        second: usize,
-        facing: f64,
-    ) -> View {
+    fn new(sides: [&[f64; 4]; 2], edges: [&[f64; 4]; 2], facing: f64) -> View {
         let sign = if facing < 0.0 { -1.0 } else { 1.0 };
+        // Across each edge, towards the inside.
+        let first = edges[1].map(|edge| -sign * edge);
+        let second = edges[0].map(|edge| sign * edge);
+        let constant = std::array::from_fn(|edge| {
+            let reach = 0.5 * (first[edge].abs() + second[edge].abs());
+            reach - first[edge] * sides[0][edge] - second[edge] * sides[1][edge]
+        });
         View {
-            lines: std::array::from_fn(|edge| {
-                let inward = [-sign * edges[edge][second], sign * edges[edge][first]];
-                let corner = corners[edge];
-                let reach = 0.5 * (inward[0].abs() + inward[1].abs());
-                [
-                    inward[0],
-                    inward[1],
-                    reach - inward[0] * corner[first] - inward[1] * corner[second],
-                ]
-            }),
+            first,
+            second,
+            constant,
         }
     }
 
+    #[expect(
+        clippy::needless_bitwise_bool,
+        reason = "a branch for each would be guessed wrong half of the time"
+    )]
     #[inline]
     fn touches(&self, first: f64, second: f64) -> bool {
-        // The least of the three and one comparison: a branch for each would be guessed wrong half of the time.
-        let [a, b, c] = self
-            .lines
-            .map(|line| line[0] * first + line[1] * second + line[2]);
-        a.min(b).min(c) >= 0.0
+        let inside: [f64; 4] = std::array::from_fn(|edge| {
+            self.first[edge] * first + self.second[edge] * second + self.constant[edge]
+        });
+        (inside[0] >= 0.0) & (inside[1] >= 0.0) & (inside[2] >= 0.0) & (inside[3] >= 0.0)
     }
-}
-
-#[inline]
-fn minus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-#[inline]
-fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [
-        a[1] * b[2] - a[2] * b[1],
-        a[2] * b[0] - a[0] * b[2],
-        a[0] * b[1] - a[1] * b[0],
-    ]
 }
 
 #[cfg(test)]
@@ -185,6 +180,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn minus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+        [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
+    }
 
     const SIDE: usize = 8;
 

@@ -44,7 +44,7 @@ impl Placement {
         for &triangle in triangles {
             include(middle(corners(vertices, triangle)));
         }
-        let middle: [f32; 3] = std::array::from_fn(|axis| (low[axis] + high[axis]) / 2.0);
+        let middle: [f32; 3] = std::array::from_fn(|axis| f32::midpoint(low[axis], high[axis]));
         let reach = (0..3)
             .map(|axis| (high[axis] - middle[axis]).max(middle[axis] - low[axis]))
             .fold(0.0, f32::max);
@@ -184,8 +184,8 @@ mod tests {
     fn a_mesh_without_extent_has_no_placement() {
         assert!(Placement::new(&[], &[], 32).is_none());
         assert!(Placement::new(&[[1.0, 2.0, 3.0]; 4], &[[0, 1, 2]], 32).is_none());
-        let beyond = [[3.4e38, 0.0, 0.0], [3.3e38, 0.0, 0.0]];
-        assert!(Placement::new(&beyond, &[], 32).is_none());
+        let far = [[3.4e38, 0.0, 0.0], [3.3e38, 0.0, 0.0]];
+        assert!(Placement::new(&far, &[[0, 1, 1]], 32).is_none());
     }
 
     #[test]

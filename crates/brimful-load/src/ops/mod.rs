@@ -1,5 +1,6 @@
 //! Transforms of one field. One file of this folder is one op.
 
+mod decode;
 mod voxelize;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use crate::array::{DType, Kind};
 use crate::error::OpError;
 use crate::value::Value;
 
+pub use decode::DecodeImage;
 pub use voxelize::Voxelize;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.

@@ -126,7 +126,7 @@ impl Op for Voxelize {
         grid.fill(0);
         if self.dtype == DType::U8 {
             for_each_occupied(points, triangles, n, self.occupied, &placement, |at| {
-                grid[at] = 1
+                grid[at] = 1;
             });
         } else {
             // A slot need not be aligned.

@@ -79,7 +79,7 @@ impl Walk<'_> {
         self.above.push(number(&metadata(root)?));
         for name in self.sorted(root)? {
             let mut path = root.join(&name);
-            let Some(Entry::Folder(folder)) = self.entry(&path, true)? else {
+            let Some(Entry::Folder(folder)) = entry(&path, true)? else {
                 continue;
             };
             self.n_folders += 1;
@@ -134,7 +134,7 @@ impl Walk<'_> {
             let path = path.join(&name);
             let name = name.as_bytes();
             let is_wanted = self.is_wanted(name);
-            match self.entry(&path, is_wanted)? {
+            match entry(&path, is_wanted)? {
                 Some(Entry::Folder(folder)) => {
                     self.n_folders += 1;
                     self.enter(&path, &[relative, name, b"/"].concat(), &folder)?;
@@ -163,20 +163,6 @@ impl Walk<'_> {
                     .checked_sub(ending.len())
                     .is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
             })
-    }
-
-    /// What a path leads to. Nothing where it is neither folder nor file, or a link to nowhere that nobody wants.
-    fn entry(&self, path: &Path, is_wanted: bool) -> Result<Option<Entry>, SourceError> {
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => Ok(Some(Entry::Folder(metadata))),
-            Ok(metadata) if metadata.is_file() => Ok(Some(Entry::File(metadata))),
-            Ok(_) => Ok(None),
-            Err(_) if !is_wanted => Ok(None),
-            Err(cause) => Err(SourceError::Unreadable {
-                path: path.to_owned(),
-                cause,
-            }),
-        }
     }
 
     fn sorted(&mut self, path: &Path) -> Result<Vec<OsString>, SourceError> {
@@ -232,6 +218,20 @@ impl Walk<'_> {
         };
         let found = format!("{n_folders} folders and {others}");
         Err(malformed(root, expected, &found))
+    }
+}
+
+/// What a path leads to. Nothing where it is neither folder nor file, or a link to nowhere that nobody wants.
+fn entry(path: &Path, is_wanted: bool) -> Result<Option<Entry>, SourceError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(Some(Entry::Folder(metadata))),
+        Ok(metadata) if metadata.is_file() => Ok(Some(Entry::File(metadata))),
+        Ok(_) => Ok(None),
+        Err(_) if !is_wanted => Ok(None),
+        Err(cause) => Err(SourceError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        }),
     }
 }
 

@@ -124,7 +124,7 @@ impl Archive<'_> {
     fn read(&self, offset: u64, bytes: &mut [u8], what: &str) -> Result<(), SourceError> {
         let left = self.len.saturating_sub(offset);
         if left < bytes.len() as u64 {
-            return Err(self.malformed(what.to_owned(), "the end of the file".to_owned()));
+            return Err(self.malformed(what, "the end of the file"));
         }
         self.file
             .read_exact_at(bytes, offset)
@@ -146,13 +146,10 @@ impl Archive<'_> {
             } else {
                 "a wrong checksum"
             };
-            return Err(self.malformed("a header".to_owned(), found.to_owned()));
+            return Err(self.malformed("a header", found));
         }
         let size = number(&block[124..136]).ok_or_else(|| {
-            self.malformed(
-                "a size".to_owned(),
-                format!("\"{}\"", block[124..136].escape_ascii()),
-            )
+            self.malformed("a size", format!("\"{}\"", block[124..136].escape_ascii()))
         })?;
         let mut name = until_zero(&block[..100]).to_vec();
         // Only POSIX continues names there.
@@ -187,18 +184,18 @@ impl Archive<'_> {
             name.starts_with(b"/") || name.split(|&byte| byte == b'/').any(|part| part == b"..");
         if name.is_empty() || leads_out {
             return Err(self.malformed(
-                "a name inside of the archive".to_owned(),
+                "a name inside of the archive",
                 format!("\"{}\"", name[..name.len().min(80)].escape_ascii()),
             ));
         }
         Ok(())
     }
 
-    fn malformed(&self, expected: String, found: String) -> SourceError {
+    fn malformed(&self, expected: impl std::fmt::Display, found: impl Into<String>) -> SourceError {
         SourceError::Malformed {
             path: self.path.to_owned(),
             expected: format!("{expected} at byte {}", self.at),
-            found,
+            found: found.into(),
         }
     }
 
@@ -218,12 +215,7 @@ impl Ahead {
         archive: &Archive<'_>,
         mut records: &[u8],
     ) -> Result<(), SourceError> {
-        let wrong = || {
-            archive.malformed(
-                "a record `LENGTH KEY=VALUE`".to_owned(),
-                "another thing".to_owned(),
-            )
-        };
+        let wrong = || archive.malformed("a record `LENGTH KEY=VALUE`", "another thing");
         while !until_zero(records).is_empty() {
             let space = records
                 .iter()
