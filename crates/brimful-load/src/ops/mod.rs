@@ -1,10 +1,16 @@
 //! Transforms of one field. One file of this folder is one op.
 
+mod decode;
+mod voxelize;
+
 use std::fmt;
 
 use crate::array::{DType, Kind};
 use crate::error::OpError;
 use crate::value::Value;
+
+pub use decode::DecodeImage;
+pub use voxelize::Voxelize;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +52,8 @@ pub struct Scratch {
     pub more_floats: Vec<f32>,
     pub words: Vec<i16>,
     pub more_words: Vec<i16>,
+    pub points: Vec<[f32; 3]>,
+    pub triangles: Vec<[u32; 3]>,
 }
 
 impl Scratch {
@@ -54,6 +62,7 @@ impl Scratch {
         self.bytes.capacity()
             + 4 * (self.floats.capacity() + self.more_floats.capacity())
             + 2 * (self.words.capacity() + self.more_words.capacity())
+            + 12 * (self.points.capacity() + self.triangles.capacity())
     }
 }
 

@@ -1,0 +1,86 @@
+//! Millions of names in two allocations, and what the end of a name says.
+
+use crate::array::Encoding;
+
+/// Names one after the other in one piece of memory: eight bytes for each besides its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+}
+
+impl Names {
+    pub(crate) fn push(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len() as u64);
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    pub(crate) fn get(&self, index: u64) -> Option<&[u8]> {
+        let index = usize::try_from(index).ok()?;
+        let end = usize::try_from(*self.ends.get(index)?).ok()?;
+        let start = match index.checked_sub(1) {
+            Some(before) => usize::try_from(self.ends[before]).ok()?,
+            None => 0,
+        };
+        self.bytes.get(start..end)
+    }
+
+    /// Gives back what was taken in advance.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+/// What files with these extensions hold; unknown where they differ.
+pub(crate) fn encoding_of<S: AsRef<str>>(extensions: &[S]) -> Encoding {
+    let one = |extension: &str| {
+        let last = extension.rsplit('.').next().unwrap_or(extension);
+        match last.to_ascii_lowercase().as_str() {
+            "jpg" | "jpeg" | "png" | "webp" => Encoding::Image,
+            "off" => Encoding::Mesh,
+            "cls" | "json" | "txt" => Encoding::Text,
+            _ => Encoding::Unknown,
+        }
+    };
+    let mut encodings = extensions.iter().map(|extension| one(extension.as_ref()));
+    let first = encodings.next().unwrap_or(Encoding::Unknown);
+    if encodings.all(|encoding| encoding == first) {
+        first
+    } else {
+        Encoding::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_in_order() {
+        let mut names = Names::default();
+        for parts in [&[&b"a"[..], b"/", b"b"][..], &[b""], &[b"last"]] {
+            names.push(parts);
+        }
+        names.shrink();
+        let all: Vec<_> = (0..4).map(|index| names.get(index)).collect();
+        assert_eq!(all, [Some(&b"a/b"[..]), Some(b""), Some(b"last"), None]);
+        assert_eq!(names.len(), 3);
+    }
+
+    #[test]
+    fn an_extension_tells_what_a_file_holds() {
+        assert_eq!(encoding_of(&["jpg", "PNG"]), Encoding::Image);
+        assert_eq!(encoding_of(&["seg.png"]), Encoding::Image);
+        assert_eq!(encoding_of(&["off"]), Encoding::Mesh);
+        assert_eq!(encoding_of(&["jpg", "txt"]), Encoding::Unknown);
+        assert_eq!(encoding_of(&["npy"]), Encoding::Unknown);
+        assert_eq!(encoding_of::<&str>(&[]), Encoding::Unknown);
+    }
+}

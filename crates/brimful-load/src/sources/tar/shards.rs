@@ -1,0 +1,447 @@
+//! Several archives as one dataset.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use brimful::units::Bytes;
+
+use crate::array::{Field, Kind};
+use crate::error::{ReadError, SourceError};
+use crate::reading::{Choice, Reader, choose};
+use crate::source::Source;
+use crate::sources::names::{Names, encoding_of};
+use crate::sources::tar::members::{Member, for_each_member};
+use crate::value::Value;
+
+/// Larger members are errors.
+const LARGEST_MEMBER: u64 = 1 << 30;
+
+/// More samples are taken for a mistake.
+const MOST_SAMPLES: u64 = 1 << 32;
+
+/// A field of every sample: the member with one of these extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TarField {
+    pub name: String,
+    /// `jpg`, `seg.png`: what follows the first dot, in lower case.
+    pub extensions: Vec<String>,
+}
+
+impl TarField {
+    /// A field with one extension, and named so.
+    pub fn named(extension: &str) -> TarField {
+        TarField {
+            name: extension.to_owned(),
+            extensions: vec![extension.to_owned()],
+        }
+    }
+}
+
+/// Archives in the order in which they were given, each sample in the order in which it lies there.
+///
+/// Opening reads every header once. Names that begin with a dot, or are between double underscores, are no samples, as
+/// in WebDataset.
+#[derive(Debug)]
+pub struct Tars {
+    shards: Vec<Shard>,
+    keys: Names,
+    /// For each sample, its fields in order.
+    places: Vec<Place>,
+    fields: Vec<Field>,
+    largest: u64,
+    choice: Choice,
+}
+
+#[derive(Debug)]
+struct Shard {
+    reader: Reader,
+    /// The first sample in it.
+    start: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    len: u64,
+}
+
+impl Tars {
+    pub fn open(
+        paths: &[PathBuf],
+        wanted: &[TarField],
+        headroom: Option<Bytes>,
+    ) -> Result<Tars, SourceError> {
+        let mut index = Index {
+            wanted,
+            keys: Names::default(),
+            places: Vec::new(),
+        };
+        let mut starts = Vec::new();
+        let mut total = 0_u64;
+        for path in paths {
+            let unreadable = |cause| SourceError::Unreadable {
+                path: path.clone(),
+                cause,
+            };
+            starts.push(index.keys.len());
+            let file = File::open(path).map_err(unreadable)?;
+            total = total.saturating_add(file.metadata().map_err(unreadable)?.len());
+            index.add_shard(path, &file)?;
+        }
+        let choice = choose(Bytes(total), headroom);
+        let mut shards = Vec::new();
+        for (path, start) in paths.iter().zip(starts) {
+            let reader =
+                Reader::open(path, choice.access).map_err(|cause| SourceError::Unreadable {
+                    path: path.clone(),
+                    cause,
+                })?;
+            shards.push(Shard { reader, start });
+        }
+        let fields = wanted
+            .iter()
+            .map(|field| Field {
+                name: field.name.clone(),
+                kind: Kind::Encoded(encoding_of(&field.extensions)),
+            })
+            .collect();
+        let Index { keys, places, .. } = index;
+        let mut tars = Tars {
+            shards,
+            keys,
+            places,
+            fields,
+            largest: 0,
+            choice,
+        };
+        tars.largest = (0..tars.len())
+            .map(|sample| tars.held_for(sample))
+            .max()
+            .unwrap_or(0);
+        Ok(tars)
+    }
+
+    fn shard(&self, index: u64) -> Option<&Shard> {
+        let after = self.shards.partition_point(|shard| shard.start <= index);
+        self.shards.get(after.checked_sub(1)?)
+    }
+
+    fn places(&self, index: u64) -> Option<&[Place]> {
+        let n_fields = self.fields.len();
+        let first = usize::try_from(index).ok()?.checked_mul(n_fields)?;
+        self.places.get(first..first.checked_add(n_fields)?)
+    }
+
+    fn held_for(&self, index: u64) -> u64 {
+        match (self.shard(index), self.places(index)) {
+            (Some(shard), Some(places)) => places
+                .iter()
+                .map(|place| shard.reader.held_for(place.len))
+                .sum(),
+            _ => 0,
+        }
+    }
+}
+
+impl Source for Tars {
+    fn len(&self) -> u64 {
+        self.keys.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn largest_sample(&self) -> u64 {
+        self.largest
+    }
+
+    fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
+        let (Some(shard), Some(places)) = (self.shard(index), self.places(index)) else {
+            return Err(ReadError::Malformed {
+                expected: format!("a sample below {}", self.len()),
+                found: index.to_string(),
+            });
+        };
+        for (place, value) in places.iter().zip(values) {
+            let len = usize::try_from(place.len).map_err(std::io::Error::other)?;
+            shard
+                .reader
+                .read(place.offset, len, value.set_encoded(len))?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, index: u64) -> String {
+        match (self.shard(index), self.keys.get(index)) {
+            (Some(shard), Some(key)) => {
+                format!(
+                    "{}, {}",
+                    shard.reader.path().display(),
+                    String::from_utf8_lossy(key)
+                )
+            }
+            _ => format!("sample {index}"),
+        }
+    }
+
+    fn choice(&self) -> &Choice {
+        &self.choice
+    }
+}
+
+struct Index<'a> {
+    wanted: &'a [TarField],
+    keys: Names,
+    places: Vec<Place>,
+}
+
+/// A sample whose members are still coming.
+struct Sample {
+    key: Vec<u8>,
+    places: Vec<Option<Place>>,
+}
+
+impl Index<'_> {
+    fn add_shard(&mut self, path: &Path, file: &File) -> Result<(), SourceError> {
+        let mut sample: Option<Sample> = None;
+        for_each_member(path, file, &mut |member| {
+            let Some((key, extension)) = key_and_extension(&member.name) else {
+                return Ok(());
+            };
+            if sample.as_ref().is_none_or(|sample| sample.key != key)
+                && let Some(whole) = sample.replace(Sample {
+                    key: key.to_vec(),
+                    places: vec![None; self.wanted.len()],
+                })
+            {
+                self.finish(path, &whole)?;
+            }
+            if let Some(sample) = &mut sample {
+                self.take(path, &member, extension, &mut sample.places)?;
+            }
+            Ok(())
+        })?;
+        match sample {
+            Some(sample) => self.finish(path, &sample),
+            None => Err(malformed(
+                path,
+                "members named KEY.EXTENSION".to_owned(),
+                "none".to_owned(),
+            )),
+        }
+    }
+
+    fn take(
+        &self,
+        path: &Path,
+        member: &Member,
+        extension: &[u8],
+        places: &mut [Option<Place>],
+    ) -> Result<(), SourceError> {
+        let is_it = |known: &String| known.as_bytes().eq_ignore_ascii_case(extension);
+        for (field, place) in self.wanted.iter().zip(places) {
+            if !field.extensions.iter().any(is_it) {
+                continue;
+            }
+            let name = || String::from_utf8_lossy(&member.name).into_owned();
+            if place.is_some() {
+                return Err(malformed(
+                    path,
+                    format!("one {:?} for each sample", field.name),
+                    format!("also {}", name()),
+                ));
+            }
+            if member.len > LARGEST_MEMBER {
+                let expected = format!("members of at most {LARGEST_MEMBER} bytes");
+                return Err(malformed(
+                    path,
+                    expected,
+                    format!("{} of {}", name(), member.len),
+                ));
+            }
+            *place = Some(Place {
+                offset: member.offset,
+                len: member.len,
+            });
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, path: &Path, sample: &Sample) -> Result<(), SourceError> {
+        let key = String::from_utf8_lossy(&sample.key);
+        for (field, place) in self.wanted.iter().zip(&sample.places) {
+            let Some(place) = place else {
+                let expected = format!("{key}.{}", field.extensions.join(" or ."));
+                return Err(malformed(path, expected, format!("{key} without it")));
+            };
+            self.places.push(*place);
+        }
+        if self.keys.len() == MOST_SAMPLES {
+            return Err(malformed(
+                path,
+                format!("at most {MOST_SAMPLES} samples"),
+                "more".to_owned(),
+            ));
+        }
+        self.keys.push(&[&sample.key]);
+        Ok(())
+    }
+}
+
+/// `a/b.seg.png` is `a/b` and `seg.png`. Nothing for names that belong to no sample.
+fn key_and_extension(name: &[u8]) -> Option<(&[u8], &[u8])> {
+    let name = name.strip_prefix(b"./").unwrap_or(name);
+    let base = name
+        .iter()
+        .rposition(|&byte| byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    let file = &name[base..];
+    if file.starts_with(b"__") && file.ends_with(b"__") {
+        return None;
+    }
+    match file.iter().position(|&byte| byte == b'.')? {
+        0 => None,
+        dot => Some((&name[..base + dot], &name[base + dot + 1..])),
+    }
+}
+
+fn malformed(path: &Path, expected: String, found: String) -> SourceError {
+    SourceError::Malformed {
+        path: path.to_owned(),
+        expected,
+        found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tar::{Builder, Header};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::array::Encoding;
+    use crate::reading::Access;
+
+    fn shard(folder: &TempDir, name: &str, members: &[(&str, &[u8])]) -> PathBuf {
+        let path = folder.path().join(name);
+        let mut builder = Builder::new(File::create(&path).unwrap());
+        for (name, data) in members {
+            let mut header = Header::new_gnu();
+            header.set_size(data.len() as u64);
+            builder.append_data(&mut header, name, *data).unwrap();
+        }
+        builder.finish().unwrap();
+        path
+    }
+
+    fn fields() -> [TarField; 2] {
+        let image = TarField {
+            name: "image".to_owned(),
+            extensions: vec!["jpg".to_owned(), "png".to_owned()],
+        };
+        [image, TarField::named("cls")]
+    }
+
+    #[test]
+    fn samples_are_members_with_the_same_key() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let large = vec![5; 10_000];
+        let paths = [
+            shard(
+                &folder,
+                "0.tar",
+                &[
+                    ("./a.cls", b"0"),
+                    ("./a.jpg", b"first"),
+                    ("b.json", b"{}"),
+                    ("b.PNG", &large),
+                    ("b.cls", b"1"),
+                ],
+            ),
+            shard(
+                &folder,
+                "1.tar",
+                &[
+                    (".hidden", b""),
+                    ("__meta__", b""),
+                    ("readme", b""),
+                    ("x/c.jpg", b""),
+                    ("x/c.cls", b"17"),
+                ],
+            ),
+        ];
+        for (headroom, access) in [(None, Access::Mapped), (Some(Bytes(1)), Access::Direct)] {
+            let tars = Tars::open(&paths, &fields(), headroom).unwrap();
+            assert_eq!(tars.choice().access, access);
+            assert_eq!(tars.len(), 3);
+            let kinds: Vec<_> = tars
+                .fields()
+                .iter()
+                .map(|field| field.kind.clone())
+                .collect();
+            assert_eq!(kinds, [Encoding::Image, Encoding::Text].map(Kind::Encoded));
+            let mut values = vec![Value::default(); 2];
+            for (index, (image, class)) in [(&b"first"[..], "0"), (&large, "1"), (b"", "17")]
+                .into_iter()
+                .enumerate()
+            {
+                tars.read(index as u64, &mut values).unwrap();
+                assert_eq!(values[0].bytes(), image);
+                assert_eq!(values[0].shape, [image.len()]);
+                assert_eq!(values[1].bytes(), class.as_bytes());
+                let held: usize = values.iter().map(|value| value.piece.held_bytes()).sum();
+                assert!(held as u64 <= tars.largest_sample(), "{held}");
+            }
+            assert!(tars.read(3, &mut values).is_err());
+            assert_eq!(tars.place(2), format!("{}, x/c", paths[1].display()));
+        }
+    }
+
+    fn check_refused(members: &[(&str, &[u8])], message: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = shard(&folder, "0.tar", members);
+        let error = Tars::open(std::slice::from_ref(&path), &fields(), None).unwrap_err();
+        assert_eq!(error.to_string(), format!("{}: {message}", path.display()));
+    }
+
+    #[test]
+    fn a_sample_that_is_not_whole_is_an_error() {
+        check_refused(
+            &[
+                ("a.jpg", b""),
+                ("a.cls", b""),
+                ("b.jpg", b""),
+                ("c.cls", b""),
+            ],
+            "expected b.cls, found b without it",
+        );
+        check_refused(
+            &[("a.cls", b"")],
+            "expected a.jpg or .png, found a without it",
+        );
+        check_refused(
+            &[("a.jpg", b""), ("a.png", b"")],
+            "expected one \"image\" for each sample, found also a.png",
+        );
+        check_refused(
+            &[("readme", b"")],
+            "expected members named KEY.EXTENSION, found none",
+        );
+    }
+
+    #[test]
+    fn names_are_split_at_the_first_dot_of_the_file() {
+        let split = |name: &'static str| {
+            let (key, extension) = key_and_extension(name.as_bytes())?;
+            Some((
+                std::str::from_utf8(key).unwrap(),
+                std::str::from_utf8(extension).unwrap(),
+            ))
+        };
+        assert_eq!(split("a/b.seg.png"), Some(("a/b", "seg.png")));
+        assert_eq!(split("./v1.2/b.png"), Some(("v1.2/b", "png")));
+        assert_eq!(split("v1.2/b"), None);
+        assert_eq!(split("a/.b.png"), None);
+    }
+}
