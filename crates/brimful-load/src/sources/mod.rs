@@ -1,9 +1,11 @@
 //! One file per format.
 
 pub mod npy;
+pub mod tokens;
 
 mod problem;
 #[cfg(test)]
 mod testing;
 
 pub use npy::Npy;
+pub use tokens::{TokenForm, Tokens};
