@@ -1,5 +1,6 @@
 //! One file per format.
 
+pub mod lines;
 pub mod npy;
 pub mod tokens;
 
@@ -7,5 +8,6 @@ mod problem;
 #[cfg(test)]
 mod testing;
 
+pub use lines::Lines;
 pub use npy::Npy;
 pub use tokens::{TokenForm, Tokens};
