@@ -122,7 +122,7 @@ impl Reader {
 
     /// Reads `len` bytes at `offset` into `piece`, with the memory that it already has.
     pub fn read(&self, offset: u64, len: usize, piece: &mut Piece) -> io::Result<()> {
-        self.check(offset, len)?;
+        self.check_within(offset, len)?;
         match &self.way {
             Way::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
@@ -151,7 +151,7 @@ impl Reader {
         len: usize,
         scratch: &'a mut [u8],
     ) -> io::Result<&'a [u8]> {
-        self.check(offset, len)?;
+        self.check_within(offset, len)?;
         let short = || io::Error::new(io::ErrorKind::InvalidInput, "too little scratch memory");
         match &self.way {
             Way::Mapped(map) => {
@@ -174,18 +174,45 @@ impl Reader {
         }
     }
 
-    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
-        let end = offset.checked_add(len as u64);
-        if end.is_none_or(|end| end > self.len) {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                format!(
-                    "expected {len} bytes at {offset}, found a file of {} bytes",
-                    self.len
-                ),
-            ));
+    /// Fills `out` with the bytes at `offset`. Counts no reference of a map, which threads would wait for; only a direct
+    /// read, which takes whole pages, goes through `spare`.
+    pub fn read_to(&self, offset: u64, out: &mut [u8], spare: &mut Piece) -> io::Result<()> {
+        self.check_within(offset, out.len())?;
+        match &self.way {
+            Way::Mapped(map) => {
+                let start = usize::try_from(offset).map_err(io::Error::other)?;
+                out.copy_from_slice(&map[start..start + out.len()]);
+                Ok(())
+            }
+            Way::Read(file) => file.read_exact_at(out, offset),
+            Way::Direct(_) => {
+                self.read(offset, out.len(), spare)?;
+                out.copy_from_slice(spare.bytes());
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// The whole file, where it is mapped.
+    pub fn mapped(&self) -> Option<&[u8]> {
+        match &self.way {
+            Way::Mapped(map) => Some(map),
+            Way::Read(_) | Way::Direct(_) => None,
+        }
+    }
+
+    fn check_within(&self, offset: u64, len: usize) -> io::Result<()> {
+        let end = offset.checked_add(len as u64);
+        if end.is_some_and(|end| end <= self.len) {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!(
+                "expected {len} bytes at {offset}, found a file of {} bytes",
+                self.len
+            ),
+        ))
     }
 }
 
@@ -244,6 +271,9 @@ mod tests {
                 assert_eq!(piece.bytes(), &data[start..start + len], "{access:?}");
                 let view = reader.view(offset, len, scratch.pages_mut()).unwrap();
                 assert_eq!(view, &data[start..start + len], "{access:?}");
+                let mut out = vec![0; len];
+                reader.read_to(offset, &mut out, &mut piece).unwrap();
+                assert_eq!(out, &data[start..start + len], "{access:?}");
             }
             assert!(reader.read(399_999, 2, &mut piece).is_err());
             assert!(reader.read(u64::MAX, 2, &mut piece).is_err());

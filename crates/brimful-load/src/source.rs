@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::array::Field;
 use crate::error::ReadError;
-use crate::pipeline::copied;
 use crate::reading::Choice;
 use crate::value::Value;
 
@@ -28,8 +27,8 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// Reads one sample into `values`, one for each field, with the memory that these already have.
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError>;
 
-    /// Reads one sample straight into the slots of a batch, one for each field. Sources whose samples lie ready in the
-    /// file do better than this.
+    /// Reads one sample straight into a batch: one slot for each field, of the bytes of its form. Only for sources whose
+    /// fields are all arrays of a fixed form. `values` are memory to work with, and hold anything afterwards.
     fn read_into(
         &self,
         index: u64,
@@ -37,10 +36,7 @@ pub trait Source: fmt::Debug + Send + Sync {
         values: &mut [Value],
     ) -> Result<(), ReadError> {
         self.read(index, values)?;
-        for (value, slot) in values.iter().zip(slots) {
-            copied(value, slot)?;
-        }
-        Ok(())
+        copy_to_slots(values, slots)
     }
 
     /// The file and the place in it, for messages: `nyu.h5, sample 17`.
@@ -48,4 +44,48 @@ pub trait Source: fmt::Debug + Send + Sync {
 
     /// How its bytes are read, and why so.
     fn choice(&self) -> &Choice;
+}
+
+/// Copies each value into its slot.
+fn copy_to_slots(values: &[Value], slots: &mut [&mut [u8]]) -> Result<(), ReadError> {
+    check_slots(slots, values.len())?;
+    for (value, slot) in values.iter().zip(slots) {
+        let bytes = value.bytes();
+        check_slot(slot, bytes.len())?;
+        slot.copy_from_slice(bytes);
+    }
+    Ok(())
+}
+
+/// Whether there is a slot for each field.
+pub(crate) fn check_slots(slots: &[&mut [u8]], n_fields: usize) -> Result<(), ReadError> {
+    if slots.len() == n_fields {
+        return Ok(());
+    }
+    Err(ReadError::Malformed {
+        expected: format!("{n_fields} slots"),
+        found: format!("{}", slots.len()),
+    })
+}
+
+/// Whether a slot is of the bytes of a sample.
+pub(crate) fn check_slot(slot: &[u8], bytes: usize) -> Result<(), ReadError> {
+    if slot.len() == bytes {
+        return Ok(());
+    }
+    Err(ReadError::Malformed {
+        expected: format!("a slot of {bytes} bytes"),
+        found: format!("one of {}", slot.len()),
+    })
+}
+
+/// Whether there is such a sample.
+pub(crate) fn check_index(index: u64, len: u64) -> Result<(), ReadError> {
+    if index < len {
+        return Ok(());
+    }
+    Err(ReadError::Malformed {
+        expected: format!("a sample below {len}"),
+        found: format!("number {index}"),
+    })
 }

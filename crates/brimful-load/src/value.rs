@@ -66,6 +66,23 @@ impl Piece {
         buffer
     }
 
+    /// Keeps `len` bytes from `start` on.
+    pub fn narrow(&mut self, start: usize, len: usize) {
+        let (Piece::Owned {
+            start: own_start,
+            len: own_len,
+            ..
+        }
+        | Piece::Mapped {
+            start: own_start,
+            len: own_len,
+            ..
+        }) = self;
+        let start = start.min(*own_len);
+        *own_len = len.min(*own_len - start);
+        *own_start += start;
+    }
+
     /// Bytes of memory that it takes, besides mapped ones.
     pub fn held_bytes(&self) -> usize {
         match self {
@@ -120,6 +137,14 @@ impl Value {
         self.shape.clear();
         self.shape.extend_from_slice(shape);
         self.piece.own(bytes)
+    }
+
+    /// Makes it an array of that form; its bytes are to be filled through the piece.
+    pub fn set_form(&mut self, dtype: DType, shape: &[usize]) -> &mut Piece {
+        self.dtype = dtype;
+        self.shape.clear();
+        self.shape.extend_from_slice(shape);
+        &mut self.piece
     }
 
     /// Makes it encoded bytes; `fill` them through the piece.

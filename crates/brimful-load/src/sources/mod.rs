@@ -1,11 +1,22 @@
 //! One file or folder per format.
 
+mod arrow;
 mod folder;
 mod hdf5;
+mod lines;
 mod listing;
 mod names;
+mod npy;
+mod problem;
 mod tar;
+#[cfg(test)]
+mod testing;
+mod tokens;
 
+pub use arrow::ArrowFile;
 pub use folder::{Folder, FolderOptions, Labels};
 pub use hdf5::{Hdf5, Holds, Listed, Wanted};
+pub use lines::Lines;
+pub use npy::Npy;
 pub use tar::{TarField, Tars};
+pub use tokens::{TokenForm, Tokens};

@@ -1,0 +1,138 @@
+//! Where the lines of a file begin: about four bytes of memory per line, found by one scan.
+
+use crate::reading::Reader;
+use crate::sources::problem::Problem;
+use crate::value::Piece;
+
+/// Longest line that is read, its end included.
+pub(super) const LONGEST: u64 = 16 << 20;
+
+/// Lines of which only the first has a start of 64 bits. So many of the longest stay below the 32 bits of the others.
+const GROUP: usize = 255;
+const _: () = assert!(GROUP as u64 * LONGEST <= u32::MAX as u64);
+
+/// Bytes that are scanned at a time.
+const CHUNK: usize = 1 << 20;
+
+/// The starts of the lines of one file.
+#[derive(Debug, Default)]
+pub(super) struct LineStarts {
+    groups: Vec<u64>,
+    /// From the start of the group.
+    within: Vec<u32>,
+    last_start: u64,
+    end: u64,
+    longest: u64,
+}
+
+/// What becomes of a line of no characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Empty {
+    /// It is an empty text.
+    Kept,
+    /// It says nothing in JSON Lines, where it counts to the line before it.
+    Skipped,
+}
+
+impl LineStarts {
+    /// Reads a file once. `room` are the bytes that the index may take.
+    pub(super) fn scan(reader: &Reader, empty: Empty, room: u64) -> Result<LineStarts, Problem> {
+        let mut starts = LineStarts::default();
+        let mut piece = Piece::default();
+        let (mut at, mut line_start, mut before) = (0_u64, 0_u64, 0_u8);
+        while at < reader.len() {
+            let len = (reader.len() - at).min(CHUNK as u64);
+            reader.read(at, usize::try_from(len).unwrap_or(CHUNK), &mut piece)?;
+            let bytes = piece.bytes();
+            for newline in memchr::memchr_iter(b'\n', bytes) {
+                let line_end = at + newline as u64 + 1;
+                let is_empty = match line_end - line_start {
+                    1 => true,
+                    2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
+                    _ => false,
+                };
+                if !is_empty || empty == Empty::Kept {
+                    starts.push(line_start)?;
+                }
+                line_start = line_end;
+            }
+            at += len;
+            before = bytes.last().copied().unwrap_or_default();
+            // A file without line ends is not scanned to its end.
+            check_length(at - line_start, starts.len() + 1)?;
+            if starts.held_bytes() > room {
+                return Err(Problem::unsupported(
+                    format!("a text of more than {} lines in {room} bytes", starts.len()),
+                    "each line takes 4 bytes of memory; give it more headroom, or put more into a line",
+                ));
+            }
+        }
+        if line_start < reader.len() {
+            starts.push(line_start)?;
+        }
+        starts.end_line(reader.len())?;
+        starts.end = reader.len();
+        starts.groups.shrink_to_fit();
+        starts.within.shrink_to_fit();
+        Ok(starts)
+    }
+
+    pub(super) fn push(&mut self, start: u64) -> Result<(), Problem> {
+        self.end_line(start)?;
+        if self.within.len().is_multiple_of(GROUP) {
+            self.groups.push(start);
+        }
+        let group_start = self.groups.last().copied().unwrap_or_default();
+        let within = u32::try_from(start - group_start)
+            .map_err(|_| Problem::malformed("lines in groups of 4 GiB", "a longer group"))?;
+        self.within.push(within);
+        self.last_start = start;
+        Ok(())
+    }
+
+    /// Where the last line ends, and what follows it of empty ones.
+    fn end_line(&mut self, end: u64) -> Result<(), Problem> {
+        if !self.within.is_empty() {
+            let len = end - self.last_start;
+            check_length(len, self.len())?;
+            self.longest = self.longest.max(len);
+        }
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.within.len() as u64
+    }
+
+    /// From its first byte to behind its end of line.
+    pub(super) fn extent(&self, line: u64) -> Option<(u64, u64)> {
+        let start = self.start(line)?;
+        Some((start, self.start(line + 1).unwrap_or(self.end)))
+    }
+
+    fn start(&self, line: u64) -> Option<u64> {
+        let line = usize::try_from(line).ok()?;
+        let within = self.within.get(line)?;
+        Some(self.groups.get(line / GROUP)? + u64::from(*within))
+    }
+
+    /// Bytes of the longest line.
+    pub(super) fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// Bytes of memory that the index takes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        (8 * self.groups.capacity() + 4 * self.within.capacity()) as u64
+    }
+}
+
+fn check_length(len: u64, line: u64) -> Result<(), Problem> {
+    if len <= LONGEST {
+        return Ok(());
+    }
+    Err(Problem::malformed(
+        format!("lines of at most {LONGEST} bytes"),
+        format!("line {line} of {len} or more"),
+    ))
+}

@@ -1,0 +1,67 @@
+//! What is wrong with a file, before its name is added.
+
+use std::io;
+use std::path::Path;
+
+use crate::error::SourceError;
+
+/// A [`SourceError`] without the path, which the parsers do not know.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Unreadable(io::Error),
+    Malformed { expected: String, found: String },
+    Unsupported { what: String, hint: String },
+}
+
+impl Problem {
+    pub(crate) fn malformed(expected: impl Into<String>, found: impl Into<String>) -> Problem {
+        Problem::Malformed {
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    pub(crate) fn unsupported(what: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem::Unsupported {
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    pub(crate) fn of(self, path: &Path) -> SourceError {
+        let path = path.to_owned();
+        match self {
+            Problem::Unreadable(cause) => SourceError::Unreadable { path, cause },
+            Problem::Malformed { expected, found } => SourceError::Malformed {
+                path,
+                expected,
+                found,
+            },
+            Problem::Unsupported { what, hint } => SourceError::Unsupported { path, what, hint },
+        }
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(cause: io::Error) -> Problem {
+        Problem::Unreadable(cause)
+    }
+}
+
+/// Bytes of a file.
+pub(crate) fn file_bytes(path: &Path) -> Result<u64, SourceError> {
+    let metadata = std::fs::metadata(path).map_err(|cause| Problem::from(cause).of(path))?;
+    if metadata.is_file() {
+        Ok(metadata.len())
+    } else {
+        Err(Problem::malformed("a file", "something else").of(path))
+    }
+}
+
+/// The name of a file without its folders, for messages.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
