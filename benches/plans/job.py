@@ -20,7 +20,8 @@ VALUES = 256  # of each sample that the model sees
 class Data(torch.utils.data.Dataset):
     """Samples of the asked kind, all of them in memory."""
 
-    def __init__(self, kind, megabytes, work_us):
+    def __init__(self, kind, megabytes, work_us, *, look_at_all):
+        self.is_seen = not look_at_all
         self.work = work_us / 1e6
         self.kind = kind
         generator = np.random.default_rng(0)
@@ -38,8 +39,16 @@ class Data(torch.utils.data.Dataset):
         """Tell how many samples an epoch has."""
         return 1 << 20
 
+    def look_at_all(self):
+        """Look at every sample once, as each process has in time: a short run then stands for a long one."""
+        self.is_seen = True
+        for row in self.rows:
+            row[:VALUES]
+
     def __getitem__(self, index):
         """Make one sample."""
+        if not self.is_seen:
+            self.look_at_all()
         row = self.rows[(index * 7919) % len(self.rows)]
         end = time.thread_time() + self.work
         if self.kind == "tensors":
@@ -54,6 +63,22 @@ class Data(torch.utils.data.Dataset):
         return values
 
 
+class Card:
+    """A card that works beside the program for so long per sample; the phantom's takes no time at all."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.free_at = 0.0
+
+    def launch(self, samples):
+        """Queue a micro-batch."""
+        self.free_at = max(self.free_at, time.perf_counter()) + samples * self.seconds
+
+    def wait(self):
+        """Wait for all that was queued, as reading a loss does."""
+        time.sleep(max(0.0, self.free_at - time.perf_counter()))
+
+
 def model_of(name, width):
     """Return a model that takes batches of VALUES numbers."""
     if name == "mlp":
@@ -65,7 +90,7 @@ def model_of(name, width):
             nn.Unflatten(1, (1, 16, 16)),
             nn.Conv2d(1, width // 8, 3, padding=1),
             nn.ReLU(),
-            nn.Upsample(scale_factor=4),
+            nn.Upsample(scale_factor=8),
             nn.Conv2d(width // 8, width // 8, 3, padding=1),
             nn.ReLU(),
             nn.AdaptiveAvgPool2d(4),
@@ -97,6 +122,8 @@ def arguments():
     parser.add_argument("--start-method", default="fork")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0, help="go on at least so long")
+    parser.add_argument("--look-at-all", action="store_true", help="each process looks at all samples first")
+    parser.add_argument("--card-us", type=float, default=0, help="of a card's time for each sample")
     parser.add_argument("--resume")
     parser.add_argument("--report", help="append one JSON line with the measured rate")
     return parser.parse_args()
@@ -107,8 +134,10 @@ def main():
     asked = arguments()
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    data = Data(asked.kind, asked.megabytes, asked.work_us)
-    model = model_of(asked.model, asked.width).to(device)
+    data = Data(asked.kind, asked.megabytes, asked.work_us, look_at_all=asked.look_at_all)
+    with torch.device(device):
+        model = model_of(asked.model, asked.width)
+    card = Card(asked.card_us / 1e6)
     optimizer = torch.optim.AdamW(model.parameters())
     done = 0
     if asked.resume:
@@ -130,6 +159,8 @@ def main():
             batch = next(batches).to(device)
             loss = model(batch).square().mean() / asked.accumulate
             loss.backward()
+            card.launch(asked.batch_size)
+        card.wait()
         optimizer.step()
         optimizer.zero_grad()
         done += 1

@@ -223,7 +223,7 @@ pub fn pace(report: &HostReport) -> Option<Pace> {
     Some(Pace {
         step_seconds,
         sample_seconds,
-        // Where no batch was ever there in time: a message, and the mapping of its pages at 2 GB/s.
+        // Where there were no workers: a message, and the mapping of its pages at 2 GB/s.
         handover_seconds: report
             .handover_seconds
             .unwrap_or(0.0003 + loader.batch_bytes as f64 / 2e9),

@@ -5,6 +5,8 @@ import importlib.util
 import json
 import os
 import sys
+import threading
+import time
 import weakref
 
 FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
@@ -61,16 +63,47 @@ def exit_code(status):
     return code if code >= 0 else 128 - code
 
 
+class OwnTime:
+    """Seconds that the rehearsal itself took in the thread of the script, which are none of the script's."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.began = None
+        self.thread = threading.get_ident()
+
+    def begin(self):
+        """Whether nobody further out counts already."""
+        if self.began is not None or threading.get_ident() != self.thread:
+            return False
+        self.began = time.perf_counter()
+        return True
+
+    def end(self):
+        self.seconds += time.perf_counter() - self.began
+        self.began = None
+
+    def so_far(self):
+        running = 0.0 if self.began is None else time.perf_counter() - self.began
+        return self.seconds + running
+
+
+OWN_TIME = OwnTime()
+
+
 def guarded(function):
-    """A mistake in here must not reach the script."""
+    """A mistake in here must not reach the script, and its time is not the script's."""
 
     @functools.wraps(function)
     def wrapper(self, *arguments, **named):
+        counts = OWN_TIME.begin()
         try:
             return function(self, *arguments, **named)
         except Exception as error:
             self.problem(f"{function.__name__}: {error!r}")
             return None
+        finally:
+            if counts:
+                OWN_TIME.end()
 
     return wrapper
 

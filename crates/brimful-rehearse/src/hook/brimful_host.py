@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 
-from brimful_common import FOLDER, PROCESSORS, guarded
+from brimful_common import FOLDER, OWN_TIME, PROCESSORS, guarded
 from brimful_composition import PAGE, composition
 
 # A worker looks at all of its pages after so many batches; each look takes up to a few ms.
@@ -166,9 +166,9 @@ class HostWatch:
         following = dataloader._BaseDataLoaderIter.__next__
 
         def next_one(iterator):
-            ready = watch.before_batch(iterator)
+            began = watch.before_batch()
             batch = following(iterator)
-            watch.after_batch(iterator, batch, ready)
+            watch.after_batch(iterator, batch, began)
             return batch
 
         dataloader._BaseDataLoaderIter.__next__ = next_one
@@ -295,23 +295,20 @@ class HostWatch:
         known.pids = [worker.pid for worker in getattr(iterator, "_workers", [])]
 
     @guarded
-    def before_batch(self, iterator):
-        """Whether the next batch is already here."""
-        now = time.perf_counter()
+    def before_batch(self):
         if self.given_at is not None and self.steps > 0:
-            self.compute.append(now - self.given_at)
-        ready = False
-        queue = getattr(iterator, "_data_queue", None)
-        if queue is not None:
-            ready = len(iterator._task_info.get(iterator._rcvd_idx, ())) == 2 or not queue.empty()
+            given_at, own = self.given_at
+            spent = time.perf_counter() - given_at - (OWN_TIME.so_far() - own)
+            self.compute.append(max(spent, 0.0))
         self.given_at = None
-        return ready, time.perf_counter()
+        return time.process_time()
 
     @guarded
-    def after_batch(self, iterator, batch, ready):
-        now = self.given_at = time.perf_counter()
-        if ready is not None and ready[0]:
-            self.handover.append(now - ready[1])
+    def after_batch(self, iterator, batch, began):
+        if began is not None and getattr(iterator, "_num_workers", 0):
+            # Processor time: how long it waits depends on how busy the workers are, and they work beside it.
+            self.handover.append(time.process_time() - began)
+        self.given_at = (time.perf_counter(), OWN_TIME.so_far())
         known = next((k for k in self.loaders if any(ref() is iterator for ref in k.iterators)), None)
         self.latest = known
         if known is None or "batch_bytes" in known.facts:

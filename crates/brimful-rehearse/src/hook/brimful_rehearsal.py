@@ -371,39 +371,33 @@ class Rehearsal(Branches, Substitutes, Onward):
             parts = parts[1:]
         return ".".join(parts)
 
+    @guarded
     def enter(self, module):
         """A module, or a compiled function."""
         if threading.get_ident() != self.main_thread or self.finished:
             return
-        try:
-            is_module = isinstance(module, self.torch.nn.Module)
-            if not self.stack:
-                if is_module and self.names.get(module) is None:
-                    self.learn_names(module)
-                if self.torch.is_grad_enabled() or (is_module and module.training):
-                    self.set_phase("forward")
-                else:
-                    self.evaluated += 1
-                    self.evaluated_after += self.trained()
-                    self.set_phase("evaluation")
-            self.stack.append(
-                self.name_of(module) if is_module else getattr(module, "__name__", "a function")
-            )
-            self.mark("module", self.stack[-1])
-        except Exception as error:
-            self.problem(f"enter: {error!r}")
+        is_module = isinstance(module, self.torch.nn.Module)
+        if not self.stack:
+            if is_module and self.names.get(module) is None:
+                self.learn_names(module)
+            if self.torch.is_grad_enabled() or (is_module and module.training):
+                self.set_phase("forward")
+            else:
+                self.evaluated += 1
+                self.evaluated_after += self.trained()
+                self.set_phase("evaluation")
+        self.stack.append(self.name_of(module) if is_module else getattr(module, "__name__", "a function"))
+        self.mark("module", self.stack[-1])
 
+    @guarded
     def leave(self):
         if threading.get_ident() != self.main_thread or self.finished:
             return
-        try:
-            if self.stack:
-                self.stack.pop()
-            self.mark("module", self.stack[-1] if self.stack else "")
-            if not self.stack and self.phase == "evaluation" and WITH and self.done_with():
-                self.finish("steps")
-        except Exception as error:
-            self.problem(f"leave: {error!r}")
+        if self.stack:
+            self.stack.pop()
+        self.mark("module", self.stack[-1] if self.stack else "")
+        if not self.stack and self.phase == "evaluation" and WITH and self.done_with():
+            self.finish("steps")
 
     def trained(self):
         """Whether the asked steps have been made."""
