@@ -11,7 +11,6 @@ With --truth FILE what was measured is kept there, and not measured again the ne
 """
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -20,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from groups import Group
 
 METHODS = ("fork", "forkserver", "spawn")
 WORKERS = (0, 1, 2, 4)
@@ -52,38 +53,6 @@ PROJECTS = (
         ["--model", "tiny", "--max-steps", "20"],
     ),
 )
-
-
-class Group:
-    """A control group of the memory controller, v2 or v1, without a limit."""
-
-    def __init__(self, name):
-        root = pathlib.Path("/sys/fs/cgroup")
-        self.v2 = (root / "cgroup.subtree_control").exists()
-        self.folder = (root if self.v2 else root / "memory") / name
-        self.folder.mkdir()
-
-    def start(self, command, **named):
-        """Start a command inside of the group."""
-        join = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
-        return subprocess.Popen(["/bin/sh", "-c", join, self.folder, *command], **named)
-
-    def use(self):
-        """Return anonymous and shared bytes."""
-        lines = (self.folder / "memory.stat").read_text().splitlines()
-        found = dict(line.split() for line in lines)
-        if self.v2:
-            return int(found["anon"]), int(found["shmem"])
-        return int(found["total_rss"]), int(found["total_shmem"])
-
-    def remove(self):
-        """The kernel refuses while a killed process is still being taken apart."""
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-            if not self.folder.exists():
-                return
-            time.sleep(0.02)
 
 
 def measure(command, environment):

@@ -8,14 +8,14 @@ checkpoint of 64 MB when SIGUSR1 comes.
 """
 
 import argparse
-import contextlib
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+from groups import Group
 
 TRAINING = """
 import os, pathlib, signal, sys, time
@@ -42,31 +42,6 @@ while True:
     if wait > 0:
         time.sleep(wait)
 """
-
-
-class Group:
-    """A control group of the memory controller, v2 or v1."""
-
-    def __init__(self, name, limit):
-        root = pathlib.Path("/sys/fs/cgroup")
-        v2 = (root / "cgroup.subtree_control").exists()
-        self.folder = (root if v2 else root / "memory") / name
-        self.folder.mkdir()
-        (self.folder / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
-
-    def start(self, command, **named):
-        """Start a command inside of the group."""
-        join = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
-        return subprocess.Popen(["/bin/sh", "-c", join, self.folder, *command], **named)
-
-    def remove(self):
-        """The kernel refuses while a killed process is still being taken apart."""
-        for _ in range(200):
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-            if not self.folder.exists():
-                return
-            time.sleep(0.02)
 
 
 def one(brimful, limit, rate, number):

@@ -16,7 +16,6 @@ Needs the right to make control groups (root), the CUDA build of torch, and an i
 
 import argparse
 import concurrent.futures
-import contextlib
 import json
 import os
 import pathlib
@@ -25,9 +24,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from groups import Group  # noqa: E402
+
 CARD = "t4"
 TOTAL = 15_634_661_376  # what torch sees of it
 CONTEXT = 200 << 20  # what a real context would take besides, as the prediction reckons
@@ -53,40 +55,6 @@ workers = {workers}
 prefetch = [2, 1]
 allocator = ["", "expandable_segments:True"]
 """
-
-
-class Group:
-    """A control group of the memory controller, v2 or v1."""
-
-    def __init__(self, name, limit):
-        root = pathlib.Path("/sys/fs/cgroup")
-        v2 = (root / "cgroup.subtree_control").exists()
-        self.folder = (root if v2 else root / "memory") / name
-        self.folder.mkdir()
-        (self.folder / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit))
-
-    def run(self, command, **named):
-        """Run a command inside of the group; its exit code and what it said."""
-        join = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
-        ended = subprocess.run(
-            ["/bin/sh", "-c", join, self.folder, *command],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LONGEST,
-            check=False,
-            **named,
-        )
-        return ended.returncode, ended.stdout, ended.stderr
-
-    def remove(self):
-        """The kernel refuses while a killed process is still being taken apart."""
-        for _ in range(500):
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-            if not self.folder.exists():
-                return
-            time.sleep(0.02)
 
 
 def drawn(dice, seconds):
@@ -180,7 +148,7 @@ class Trial:
         report = self.folder / "rate.jsonl"
         report.unlink(missing_ok=True)
         try:
-            code, out, err = group.run(command, cwd=self.folder, env=self.staged(gpu))
+            code, out, err = group.run(command, timeout=LONGEST, cwd=self.folder, env=self.staged(gpu))
         except subprocess.TimeoutExpired:
             code, out, err = 124, "", "too long"
         finally:
