@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             parse_off(file, LIMIT, vertices, triangles)
                 .map_err(|error| format!("{}: {error:?}", path.display()))?;
         }
-        best[0] = best[0].min(processor_time()? - start);
+        best[0] = best[0].min(processor_time()?.saturating_sub(start));
 
         for (at, occupied) in [Occupied::Points, Occupied::Surface]
             .into_iter()
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 );
                 std::hint::black_box(&grid);
             }
-            best[1 + at] = best[1 + at].min(processor_time()? - start);
+            best[1 + at] = best[1 + at].min(processor_time()?.saturating_sub(start));
         }
     }
     for (what, time) in ["read", "voxels of points", "voxels of the surface"]

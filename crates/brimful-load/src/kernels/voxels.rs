@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn halves_round_to_even_numbers() {
-        let rounded = [0.0, 0.5, 1.5, 2.5, 2.4999998, 31.5].map(|place| nearest(place, 64));
+        let rounded = [0.0, 0.5, 1.5, 2.5, 2.499_999_8, 31.5].map(|place| nearest(place, 64));
         assert_eq!(rounded, [0, 0, 2, 2, 2, 32]);
         assert_eq!(nearest(31.5, 32), 31);
     }

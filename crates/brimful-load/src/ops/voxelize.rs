@@ -142,7 +142,6 @@ impl Op for Voxelize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Piece;
 
     const KEY: SampleKey = SampleKey {
         seed: 0,
@@ -186,7 +185,7 @@ mod tests {
             .elements::<f32>()
             .iter()
             .enumerate()
-            .filter(|&(_, &voxel)| voxel == 1.0)
+            .filter(|&(_, &voxel)| voxel > 0.5)
             .map(|(at, _)| at)
             .collect();
         assert_eq!(marked, expected);
@@ -294,6 +293,5 @@ mod tests {
             message("OFF\n1 0 0\n0 0 0\n"),
             "voxelize expected a mesh with an extent, found 1 vertices at one place or too far apart"
         );
-        assert!(matches!(mesh("").piece, Piece::Owned { .. }));
     }
 }
