@@ -34,6 +34,8 @@ impl Buffer {
             if pages > self.pages.capacity() && self.len == 0 {
                 self.pages = bytemuck::allocation::zeroed_vec(pages);
             } else {
+                // No more than is needed: what it holds is counted.
+                self.pages.reserve_exact(pages - self.pages.len());
                 self.pages.resize(pages, Page::zeroed());
             }
         }

@@ -3,10 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdf5_reader::error::Error;
 use hdf5_reader::group::Group;
@@ -15,16 +13,15 @@ use hdf5_reader::messages::dataspace::DataspaceType;
 use hdf5_reader::messages::filter_pipeline::FilterDescription;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::object_header::ObjectHeader;
-use hdf5_reader::{Datatype, Hdf5File, OpenOptions, Storage, StorageBuffer};
+use hdf5_reader::{Datatype, Hdf5File, OpenOptions};
 
 use super::element::Element;
+use super::storage::{Bounded, is_missing, source_error};
 use crate::array::DType;
 use crate::error::SourceError;
 
 /// Bytes of the largest object header. Real ones have a few KiB.
 const LARGEST_HEADER: usize = 4 << 20;
-/// Bytes of the largest single piece of metadata: an index of four million chunks has 80 MB.
-const LARGEST_PIECE: usize = 128 << 20;
 /// Datasets that are listed at the most, and how deep groups are followed.
 const LONGEST_LIST: usize = 10_000;
 const DEEPEST_GROUP: usize = 16;
@@ -99,12 +96,7 @@ impl Metadata {
         };
         let file = File::open(path).map_err(unreadable)?;
         let len = file.metadata().map_err(unreadable)?.len();
-        let storage = Arc::new(Bounded {
-            file,
-            len,
-            // Every piece is read about twice; a file whose pieces overlap on purpose runs into this.
-            left: AtomicU64::new(len.saturating_mul(8).saturating_add(4 << 20)),
-        });
+        let storage = Arc::new(Bounded::new(file, len));
         let options = OpenOptions::default()
             .with_max_object_header_bytes(LARGEST_HEADER)
             .with_max_read_bytes(LARGEST_HEADER)
@@ -344,86 +336,5 @@ impl Metadata {
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Metadata({}, {:?})", self.path.display(), self.storage)
-    }
-}
-
-/// The bytes of the file, of which only so many are read: what lies about itself cannot keep a reader busy.
-#[derive(Debug)]
-struct Bounded {
-    file: File,
-    len: u64,
-    left: AtomicU64,
-}
-
-impl Storage for Bounded {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read_range(&self, offset: u64, len: usize) -> Result<StorageBuffer, Error> {
-        let needed = len as u64;
-        if offset.checked_add(needed).is_none_or(|end| end > self.len) {
-            return Err(Error::UnexpectedEof {
-                offset,
-                needed,
-                available: self.len.saturating_sub(offset),
-            });
-        }
-        let afford = |left: u64| left.checked_sub(needed);
-        if len > LARGEST_PIECE
-            || self
-                .left
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, afford)
-                .is_err()
-        {
-            return Err(Error::ResourceLimit(format!(
-                "{needed} more bytes of metadata at {offset}"
-            )));
-        }
-        let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, offset)?;
-        Ok(StorageBuffer::from_vec(bytes))
-    }
-}
-
-fn is_missing(error: &Error) -> bool {
-    match error {
-        Error::DatasetNotFound(_) | Error::GroupNotFound(_) => true,
-        Error::Context { source, .. } => is_missing(source),
-        _ => false,
-    }
-}
-
-fn source_error(path: &Path, error: Error) -> SourceError {
-    let path = path.to_owned();
-    match error {
-        Error::Io(cause) => SourceError::Unreadable { path, cause },
-        Error::Context { source, .. } => source_error(&path, *source),
-        Error::InvalidMagic => SourceError::Malformed {
-            path,
-            expected: "an HDF5 file".to_owned(),
-            found: "other bytes at its beginning".to_owned(),
-        },
-        Error::UnsupportedLayoutClass(3) => SourceError::Unsupported {
-            path,
-            what: "a virtual dataset, whose numbers are in other files,".to_owned(),
-            hint: "open those files, or copy the dataset into one file".to_owned(),
-        },
-        Error::UnsupportedSuperblockVersion(_)
-        | Error::UnsupportedObjectHeaderVersion(_)
-        | Error::UnsupportedDatatypeClass(_)
-        | Error::UnsupportedLayoutClass(_)
-        | Error::UnsupportedLayoutVersion(_)
-        | Error::UnsupportedChunkIndexType(_)
-        | Error::UnsupportedEncoding(_) => SourceError::Unsupported {
-            path,
-            what: format!("this format ({error})"),
-            hint: "write the file again with h5repack or h5py".to_owned(),
-        },
-        error => SourceError::Malformed {
-            path,
-            expected: "the metadata of a sound HDF5 file".to_owned(),
-            found: error.to_string(),
-        },
     }
 }

@@ -19,6 +19,7 @@
 
 mod array;
 mod blocks;
+mod chunk_index;
 mod chunks;
 mod element;
 mod filters;
@@ -27,6 +28,7 @@ mod lzf;
 mod metadata;
 mod references;
 mod rooms;
+mod storage;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,7 @@ use crate::value::{Piece, Value};
 #[test]
 fn every_type_of_number_is_read() {
     for dtype in DType::ALL {
-        if matches!(dtype, DType::Bool | DType::BF16) {
+        if dtype == DType::Bool {
             continue;
         }
         check("contiguous.h5", dtype.name(), &[4, 3], 0);
@@ -151,10 +151,15 @@ fn references_to_arrays_of_many_sizes_are_ragged() {
         rank: 2,
     };
     assert_eq!(source.fields()[0].kind, ragged);
-    for (index, rows) in [2, 5, 3].into_iter().enumerate() {
-        let value = read(&source, index as u64);
-        assert_eq!(value.shape, [rows, 2]);
-        assert_eq!(numbers(&value), expected(&[1, rows, 2], 0, 0));
+    for headroom in [None, TIGHT] {
+        let source = opened("matlab.h5", "points", 0, headroom);
+        let mut values = vec![Value::default()];
+        for (index, rows) in [2, 5, 3].into_iter().enumerate() {
+            source.read(index as u64, &mut values).unwrap();
+            assert_eq!(values[0].shape, [rows, 2]);
+            assert_eq!(numbers(&values[0]), expected(&[1, rows, 2], 0, 0));
+            assert!(values[0].piece.held_bytes() as u64 <= source.largest_sample());
+        }
     }
     let source = opened("matlab.h5", "boxes", 0, None);
     let form = Form::new(DType::I16, [2, 2]).unwrap();
