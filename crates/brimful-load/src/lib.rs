@@ -16,6 +16,7 @@ pub mod error;
 pub mod kernels;
 pub mod ops;
 pub mod reading;
+pub mod share;
 pub mod source;
 pub mod sources;
 pub mod value;
