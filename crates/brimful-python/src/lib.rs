@@ -7,6 +7,7 @@ mod border;
 mod machine;
 mod plan;
 mod predict;
+mod share;
 
 use pyo3::pymodule;
 
@@ -19,6 +20,10 @@ mod _native {
     use crate::plan::plan;
     #[pymodule_export]
     use crate::predict::predict;
+    #[pymodule_export]
+    use crate::share::{
+        SharedArray, SharedDict, SharedList, SharedListIterator, share, shared_from_handle,
+    };
 
     /// The version of brimful.
     #[pymodule_export]

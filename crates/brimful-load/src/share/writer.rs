@@ -55,6 +55,11 @@ impl<W: Write> Writer<W> {
         Ok((self.out, header))
     }
 
+    /// Where it is written to.
+    pub fn out(&self) -> &W {
+        &self.out
+    }
+
     /// Begins an array and returns where its bytes go: through [`Writer::array_bytes`], or past this writer to the same
     /// file ([`Writer::skip`]).
     pub fn begin_array(&mut self) -> io::Result<u64> {
@@ -98,7 +103,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// A dict of these keys, with the hash of each in `hashes`, and these values.
+    /// A dict of these keys ([`Writer::keys`]) and these values (a list).
     pub fn dict(&mut self, keys: u64, values: u64) -> io::Result<Slot> {
         let head: [u64; Dict::WORDS] = [NODE_DICT, keys, values];
         self.put_words(&head).map(Slot::dict)
