@@ -1,11 +1,12 @@
 """A list of texts, plain and shared, read by a DataLoader: memory of all processes, and random access.
 
-    python benches/share/text.py [--megabytes 400] [--workers 4] [--json FILE]
+    python benches/share/text.py [--megabytes 400] [--workers 4] [--epochs 1] [--json FILE]
 
 For each start method the same script runs in a control group without a limit, once without workers and once
-with them. Anonymous and shared memory of the whole group are read every 20 ms while two epochs go by, so what
-loading the texts takes is left out. Then texts are read in random order in one process, plain and shared in
-turns. Needs torch, and the right to make control groups.
+with them. Anonymous and shared memory of the whole group are read every 20 ms while an epoch goes by, so
+what loading the texts takes is left out. "none" is the same with hardly any text: what Python and torch take
+in each process, which no sharing changes; "net" is what is left without it. Then texts are read in random
+order in one process, plain and shared in turns. Needs torch, and the right to make control groups.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import time
 
 METHODS = ("fork", "forkserver", "spawn")
-KINDS = ("plain", "shared", "disk")
+KINDS = ("none", "plain", "shared", "disk")
 
 
 def texts(megabytes, seed=1):
@@ -47,11 +48,13 @@ class Texts:
 
     def __getitem__(self, idx):
         """Look at one."""
-        return sum(map(len, self.data[idx].split()))
+        return len(self.data[idx])
 
 
 def made(kind, megabytes):
-    """Return the texts as a list, or shared without ever being one."""
+    """Return the texts as a list, or shared without ever being one; for "none" a thousandth of them."""
+    if kind == "none":
+        return list(texts(megabytes // 1000 or 1))
     if kind == "plain":
         return list(texts(megabytes))
     import brimful
@@ -59,11 +62,12 @@ def made(kind, megabytes):
     return brimful.share(texts(megabytes), where="memory" if kind == "shared" else "disk")
 
 
-def train(kind, megabytes, workers, method):
-    """Two epochs. Says when the texts are there, when an epoch is done, and how long it took."""
+def train(kind, method, arguments):
+    """Read all texts. Says when the texts are there, when an epoch is done, and how long it took."""
     from torch.utils.data import DataLoader
 
-    data = Texts(made(kind, megabytes))
+    workers = arguments.workers
+    data = Texts(made(kind, arguments.megabytes))
     print("ready", flush=True)
     loader = DataLoader(
         data,
@@ -73,7 +77,7 @@ def train(kind, megabytes, workers, method):
         multiprocessing_context=method if workers else None,
         persistent_workers=bool(workers),
     )
-    for _ in range(2):
+    for _ in range(arguments.epochs):
         start, total = time.perf_counter(), 0
         for batch in loader:
             total += int(batch.sum())
@@ -116,8 +120,10 @@ def measure(arguments, kind, workers, method):
     group = Group(f"brimful-share-{os.getpid()}")
     command = [sys.executable, __file__, "--train", kind, method]
     command += ["--megabytes", str(arguments.megabytes), "--workers", str(workers)]
+    command += ["--epochs", str(arguments.epochs)]
     try:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        environment["PYTHONWARNINGS"] = "ignore"
         run = group.start(command, env=environment, stdout=subprocess.PIPE, text=True)
         if run.stdout.readline().strip() != "ready":
             sys.exit(f"{' '.join(command)} ended with {run.wait()}")
@@ -143,25 +149,30 @@ def measure(arguments, kind, workers, method):
 
 
 def memory(arguments):
-    """Print the table of memory; the ratio is to the same texts without workers."""
+    """Print the table of memory; ratios are to the same texts without workers."""
     print(f"\nMemory of all processes while reading {arguments.megabytes} MB of text:\n")
-    print("| texts | start method | workers | anonymous MB | shared MB | together | to 0 workers | epoch s |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
-    rows = []
+    print(
+        "| texts | start method | workers | anonymous MB | shared MB | both | ratio | net ratio | epoch s |"
+    )
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    rows, floors = [], {}
     for kind in arguments.kinds:
-        alone = None
+        alone = net_alone = None
         for method, workers in [("fork", 0), *((method, arguments.workers) for method in METHODS)]:
             row = measure(arguments, kind, workers, method)
             together = row["anon_bytes"] + row["shmem_bytes"]
-            alone = alone or together
-            row["ratio"] = together / alone
+            floor = floors.setdefault((method, workers), together) if kind == "none" else None
+            net = together - (floor or floors.get((method, workers), 0))
+            alone, net_alone = alone or together, net_alone or net
+            row["ratio"], row["net_ratio"] = together / alone, net / net_alone if net_alone else None
             rows.append(row)
             shown = f"{row['anon_bytes'] / 1e6:.0f} | {row['shmem_bytes'] / 1e6:.0f} | {together / 1e6:.0f}"
             name = f"{kind} | {method if workers else '-'}"
-            figures = f"{row['ratio']:.2f} | {row['epoch_seconds']:.1f}"
+            net_shown = f"{row['net_ratio']:.2f}" if net_alone and floors else "-"
+            figures = f"{row['ratio']:.2f} | {net_shown} | {row['epoch_seconds']:.1f}"
             print(f"| {name} | {workers} | {shown} | {figures} |", flush=True)
-    totals = {row["total"] for row in rows}
-    if len(totals) != 1:
+    totals = {row["total"] for row in rows if row["kind"] != "none"}
+    if len(totals) > 1:
         sys.exit(f"the same texts gave different sums: {totals}")
     return rows
 
@@ -223,6 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=400)
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--only", choices=("memory", "access"))
@@ -230,8 +242,7 @@ def main():
     parser.add_argument("--train", nargs=2, metavar=("KIND", "METHOD"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.train:
-        kind, method = arguments.train
-        train(kind, arguments.megabytes, arguments.workers, method)
+        train(*arguments.train, arguments)
         return
     found = {}
     if arguments.only != "access":

@@ -85,6 +85,7 @@ def test_a_list_is_read_like_a_list() -> None:
         assert shared[cut] == data[cut]
         assert shared[cut][::-2] == data[cut][::-2]
         assert list(reversed(shared[cut])) == list(reversed(data[cut]))
+    assert next(reversed(shared)) == data[-1]
     assert shared.__getitems__([3, -1, 3]) == [data[3], data[-1], data[3]]
     assert shared.__getitems__(range(2)) == data[:2]
     assert "text 7" in shared
@@ -248,7 +249,7 @@ def test_the_original_is_not_changed_and_takes_no_more_memory() -> None:
     # Asking a text for its UTF-8 would leave a second copy inside of it.
     text = "ü" * 1000
     before = sys.getsizeof(text)
-    brimful.share([text, {"key": text}])
+    brimful.share([text, {"key": text}, dict.fromkeys([text, *map(str, range(100))])])
     assert sys.getsizeof(text) == before
 
 

@@ -205,6 +205,9 @@ def test_an_array_that_stands_in_many_places_is_written_once() -> None:
     table = np.zeros(100_000)
     assert brimful.share([table] * 10).nbytes < 2 * table.nbytes
     assert brimful.share(table.copy() for _ in range(10)).nbytes > 9 * table.nbytes
+    several = brimful.share([np.full(3, number) for number in range(100)])
+    again = brimful.share([several, {"more": several}])
+    assert [array[0] for array in again[0]] == [array[0] for array in again[1]["more"]] == list(range(100))
 
 
 @pytest.mark.parametrize(

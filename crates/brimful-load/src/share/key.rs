@@ -129,7 +129,7 @@ pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mix = |state: u64, value: u64| {
         let wide = u128::from(state ^ value) * u128::from(ODD);
         let [low, high] = [wide & u128::from(u64::MAX), wide >> 64];
-        u64::try_from(low ^ high).unwrap_or_default()
+        u64::try_from(low ^ high).expect("both halves have 64 bits")
     };
     let mut state = mix(seed, bytes.len() as u64);
     let chunks = bytes.chunks_exact(8);

@@ -183,7 +183,7 @@ impl Slot {
     }
 
     /// What it says, of these bytes.
-    pub fn item<'a>(self, bytes: &'a [u8]) -> Result<Item<'a>, Damaged> {
+    pub fn item(self, bytes: &[u8]) -> Result<Item<'_>, Damaged> {
         let at = self.payload;
         let span = || part(bytes, at, self.head >> 8);
         let tag = self.head.to_le_bytes()[0];

@@ -9,7 +9,7 @@ use crate::share::layout::{HEADER_BYTES, Header, Id, Slot};
 use crate::share::list::{ArrayNode, Form, List, NODE_ARRAY};
 
 /// Where arrays begin: what vector units and DLPack want.
-const ARRAY_ALIGNMENT: u64 = 64;
+const ARRAY_ALIGNMENT: usize = 64;
 
 /// Different sets of keys that are remembered, so that a million records name their fields once.
 const MAX_KEY_SETS: usize = 4096;
@@ -63,7 +63,7 @@ impl<W: Write> Writer<W> {
     /// Begins an array and returns where its bytes go: through [`Writer::array_bytes`], or past this writer to the same
     /// file ([`Writer::skip`]).
     pub fn begin_array(&mut self) -> io::Result<u64> {
-        self.align(ARRAY_ALIGNMENT)?;
+        self.align(ARRAY_ALIGNMENT as u64)?;
         Ok(self.at)
     }
 
@@ -150,7 +150,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn align(&mut self, to: u64) -> io::Result<()> {
-        const ZEROS: [u8; ARRAY_ALIGNMENT as usize] = [0; ARRAY_ALIGNMENT as usize];
+        const ZEROS: [u8; ARRAY_ALIGNMENT] = [0; ARRAY_ALIGNMENT];
         let missing = self.at.next_multiple_of(to) - self.at;
         self.put(&ZEROS[..usize::try_from(missing).expect("less than the alignment")])
     }

@@ -16,7 +16,7 @@ use crate::border::{Failure, raise};
 use crate::share::array::SharedArray;
 use crate::share::dict::SharedDict;
 use crate::share::held::{arrays, raised};
-use crate::share::key;
+use crate::share::key::{self, Use};
 use crate::share::list::SharedList;
 
 /// How often Ctrl-C is looked for.
@@ -32,9 +32,10 @@ pub(crate) struct Encoder<'py> {
     /// Where the walk is, for messages; and that nothing holds itself.
     path: Vec<Step<'py>>,
     ancestors: Vec<usize>,
-    /// Arrays that were written, by their address: one that stands in many places is written once.
-    arrays: HashMap<usize, Slot>,
-    /// Items of an iterator go when the next one comes, and so their addresses mean nothing.
+    /// Arrays that were written, by their address: one that stands in many places is written once. They are kept, so that
+    /// no other comes to stand at their address.
+    arrays: HashMap<usize, (Bound<'py, PyAny>, Slot)>,
+    /// Items of an iterator must go when the next one comes.
     is_streamed: bool,
     n_items: u32,
 }
@@ -223,7 +224,7 @@ impl<'py> Encoder<'py> {
         let mut canonical = Key::default();
         for value in keys {
             canonical.clear();
-            if !is_plain_key(&value) || !key::push(&mut canonical, &value, 0)? {
+            if !is_plain_key(&value) || !key::push(&mut canonical, &value, Use::Written, 0)? {
                 self.path.push(Step::Key(value.clone()));
                 let expected = "keys that are a str, bytes, number, bool, None or a tuple of these";
                 let hint = "make the keys plain values, for example with str(key)";
@@ -258,7 +259,7 @@ impl<'py> Encoder<'py> {
             Err(_) => value.clone(),
         };
         let address = value.as_ptr() as usize;
-        if let Some(slot) = self.arrays.get(&address) {
+        if let Some((_, slot)) = self.arrays.get(&address) {
             return Ok(Some(*slot));
         }
         let found = arrays(self.py)?.getattr("taken_apart")?.call1((&value,))?;
@@ -284,7 +285,7 @@ impl<'py> Encoder<'py> {
                 let shape: Vec<u64> = found.get_item(2)?.extract()?;
                 let slot = self.array_data(kind, &name, &shape, &found.get_item(3)?)?;
                 if !self.is_streamed {
-                    self.arrays.insert(address, slot);
+                    self.arrays.insert(address, (value, slot));
                 }
                 Ok(Some(slot))
             }
@@ -346,7 +347,7 @@ impl<'py> Encoder<'py> {
         };
         let hints = match hint {
             Some(hint) => vec![hint.to_owned()],
-            None => hint_for(value, &found).into_iter().collect(),
+            None => vec![hint_for(value, &found)],
         };
         raise(self.py, Failure::Input { message, hints })
     }
@@ -392,7 +393,7 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-fn hint_for(value: &Bound<'_, PyAny>, found: &str) -> Option<String> {
+fn hint_for(value: &Bound<'_, PyAny>, found: &str) -> String {
     let hint = if value.is_instance_of::<PyString>() {
         "make it plain text: str(value)"
     } else if value.is_instance_of::<PyTuple>() {
@@ -415,7 +416,7 @@ fn hint_for(value: &Bound<'_, PyAny>, found: &str) -> Option<String> {
         "share plain values and make the objects of them where they are used, \
          for example `dataclasses.asdict(value)` or `vars(value)`"
     };
-    Some(hint.to_owned())
+    hint.to_owned()
 }
 
 fn shortened(text: &str) -> String {
@@ -427,5 +428,5 @@ fn shortened(text: &str) -> String {
 }
 
 pub(crate) fn not_written(py: Python<'_>, cause: io::Error) -> PyErr {
-    raised(py, ShareError::NotWritten { cause })
+    raised(py, &ShareError::NotWritten { cause })
 }

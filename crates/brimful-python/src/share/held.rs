@@ -62,7 +62,7 @@ impl Held {
     }
 
     pub(crate) fn handle(&self, py: Python<'_>) -> PyResult<Handle> {
-        self.segment.handle().map_err(|error| raised(py, error))
+        self.segment.handle().map_err(|error| raised(py, &error))
     }
 
     /// Python's map of it.
@@ -83,12 +83,12 @@ pub(crate) fn arrays(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("brimful._share_arrays")
 }
 
-pub(crate) fn raised(py: Python<'_>, error: ShareError) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, error: &ShareError) -> PyErr {
     let message = error.to_string();
     let hints = vec![error.hint().to_owned()];
     raise(py, Failure::Machine { message, hints })
 }
 
 pub(crate) fn damaged(py: Python<'_>, error: Damaged) -> PyErr {
-    raised(py, error.into())
+    raised(py, &error.into())
 }

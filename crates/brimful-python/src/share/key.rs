@@ -7,17 +7,35 @@ use pyo3::types::{PyBytes, PyFloat, PyInt, PyString, PyTuple};
 /// The key that `value` is, or nothing where no dict of ours can hold it.
 pub(crate) fn key_of(value: &Bound<'_, PyAny>) -> PyResult<Option<Key>> {
     let mut key = Key::default();
-    Ok(push(&mut key, value, 0)?.then_some(key))
+    Ok(push(&mut key, value, Use::LookedUp, 0)?.then_some(key))
+}
+
+/// What a key is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Python may keep its UTF-8, so that asking for the same key again costs nothing.
+    LookedUp,
+    /// A million keys must not each keep a second copy of themselves.
+    Written,
 }
 
 /// Appends a key; false where it cannot be one.
-pub(crate) fn push(key: &mut Key, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<bool> {
+pub(crate) fn push(
+    key: &mut Key,
+    value: &Bound<'_, PyAny>,
+    wanted: Use,
+    depth: usize,
+) -> PyResult<bool> {
     const MAX_DEPTH: usize = 50;
     if let Ok(text) = value.cast::<PyString>() {
-        // Cached by Python, so that asking for the same key again costs nothing.
-        match text.to_str() {
-            Ok(text) => key.push_str(text.as_bytes()),
-            Err(_) => key.push_loose_str(loose(text)?.as_bytes()),
+        if wanted == Use::LookedUp
+            && let Ok(text) = text.to_str()
+        {
+            key.push_str(text.as_bytes());
+        } else if let Ok(text) = text.encode_utf8() {
+            key.push_str(text.as_bytes());
+        } else {
+            key.push_loose_str(loose(text)?.as_bytes());
         }
     } else if value.is_instance_of::<PyInt>() {
         push_int(key, value)?;
@@ -30,7 +48,7 @@ pub(crate) fn push(key: &mut Key, value: &Bound<'_, PyAny>, depth: usize) -> PyR
     } else if let Ok(tuple) = value.cast::<PyTuple>() {
         key.push_tuple(tuple.len());
         for part in tuple {
-            if depth > MAX_DEPTH || !push(key, &part, depth + 1)? {
+            if depth > MAX_DEPTH || !push(key, &part, wanted, depth + 1)? {
                 return Ok(false);
             }
         }

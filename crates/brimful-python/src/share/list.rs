@@ -132,15 +132,15 @@ impl SharedList {
         SharedList::new(Arc::clone(&self.held), self.at, self.list, slice)
     }
 
-    /// Where `value` is first, from `start` on and before `end`.
+    /// Where `value` is first, in that range.
     fn find(
         &self,
         value: &Bound<'_, PyAny>,
-        mut range: std::ops::Range<usize>,
+        range: std::ops::Range<usize>,
     ) -> PyResult<Option<usize>> {
         let py = value.py();
         let needle = Needle::of(value);
-        while let Some(idx) = range.next() {
+        for idx in range {
             let item = self.raw(py, idx)?;
             let is_same = match needle.same(item) {
                 Some(answer) => answer,
@@ -242,15 +242,14 @@ impl SharedList {
         }
     }
 
-    fn __reversed__(&self) -> PyResult<SharedList> {
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<SharedListIterator> {
         let len = self.slice.len;
-        let last = self.slice.idx(len.saturating_sub(1)).cast_signed();
-        let step = self.slice.step.wrapping_neg();
-        Ok(self.view(Slice {
-            start: last,
-            step,
+        let reversed = Slice {
+            start: self.slice.idx(len.saturating_sub(1)).cast_signed(),
+            step: self.slice.step.wrapping_neg(),
             len,
-        }))
+        };
+        SharedListIterator::over(py, self.view(reversed))
     }
 
     fn __contains__(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {

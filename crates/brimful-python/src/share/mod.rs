@@ -37,7 +37,7 @@ pub(crate) fn share<'py>(
     folder: Option<PathBuf>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let place = folder.map_or(Place::Memory, Place::Folder);
-    let (file, id) = create(&place).map_err(|error| held::raised(py, error))?;
+    let (file, id) = create(&place).map_err(|error| held::raised(py, &error))?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, file);
     let writer = Writer::new(out, id).map_err(|error| encode::not_written(py, error))?;
     let mut encoder = Encoder::new(py, writer);
@@ -49,7 +49,7 @@ pub(crate) fn share<'py>(
     let file = out
         .into_inner()
         .map_err(|error| encode::not_written(py, error.into_error()))?;
-    let segment = Segment::seal(file, header).map_err(|error| held::raised(py, error))?;
+    let segment = Segment::seal(file, header).map_err(|error| held::raised(py, &error))?;
     let held = Held::new(segment);
     let item = held.root().map_err(|error| held::damaged(py, error))?;
     match item {
@@ -77,7 +77,7 @@ pub(crate) fn shared_from_handle<'py>(
     length: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
     let id = Id::try_from(id.as_bytes())?;
-    let held = Held::open(&Handle { pid, fd, id }).map_err(|error| held::raised(py, error))?;
+    let held = Held::open(&Handle { pid, fd, id }).map_err(|error| held::raised(py, &error))?;
     let damaged = |error| held::damaged(py, error);
     Ok(match kind {
         "list" => {
