@@ -15,11 +15,11 @@ Examples:
 """
 
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
-from brimful._native import __version__
+from brimful._native import SharedArray, SharedDict, SharedList, __version__
 from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
-from brimful._share import SharedArray, SharedDict, SharedList, share
+from brimful._share import share
 
 __all__ = [
     "BrimfulError",

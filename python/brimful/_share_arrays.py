@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def _tensor_parts(torch: Any, value: Any) -> tuple[object, ...]:  # noqa: ANN401
 
         # By its address, since bytes of every type are wanted and NumPy may be absent.
         window = (ctypes.c_char * n_bytes).from_address(whole.data_ptr())
-        window.tensor = whole  # type: ignore[attr-defined]
+        window.tensor = whole
         data = bytes(window) if n_bytes <= SMALL_BYTES else memoryview(window).cast("B")
     return "torch", name, tuple(value.shape), data
 
@@ -112,8 +113,7 @@ def map_file(fd: int, length: int) -> FileMap:
 
 def open_array(file_map: FileMap, name: str, shape: tuple[int, ...], offset: int, _n_bytes: int) -> object:
     """Return a NumPy array over the shared copy."""
-    import numpy as np
-
+    np = _library("numpy")
     dtype = _dtypes.get(name)
     if dtype is None:
         import ast
@@ -124,8 +124,7 @@ def open_array(file_map: FileMap, name: str, shape: tuple[int, ...], offset: int
 
 def open_tensor(file_map: FileMap, name: str, shape: tuple[int, ...], offset: int, n_bytes: int) -> object:
     """Return a tensor over the shared copy."""
-    import torch
-
+    torch = _library("torch")
     dtype = getattr(torch, name)
     if n_bytes == 0:
         return torch.empty(shape, dtype=dtype)
@@ -135,9 +134,12 @@ def open_tensor(file_map: FileMap, name: str, shape: tuple[int, ...], offset: in
 
 def open_scalar(code: int, data: bytes) -> object:
     """Return a NumPy scalar."""
-    import numpy as np
-
+    np = _library("numpy")
     return np.frombuffer(data, np.dtype(SCALARS[code]).newbyteorder("<"), 1)[0]
+
+
+def _library(name: str) -> Any:  # noqa: ANN401
+    return sys.modules.get(name) or importlib.import_module(name)
 
 
 def big_int(data: bytes) -> int:

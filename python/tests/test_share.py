@@ -103,7 +103,7 @@ def test_a_list_is_read_like_a_list() -> None:
         with pytest.raises(TypeError):
             shared[key]
     with pytest.raises(TypeError):
-        shared[0] = "other"  # type: ignore[index]
+        shared[0] = "other"
     with pytest.raises(TypeError):
         hash(shared)
     assert isinstance(shared, Sequence)
@@ -276,7 +276,7 @@ def test_other_processes_read_the_same_copy(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     texts = [f"text {number}" for number in range(1000)]
     shared = brimful.share({"texts": texts, "sizes": [(1, 2), (3, 4)]}, where=where)
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     results = context.Queue()
     child = context.Process(target=_answer, args=(shared, results))
     child.start()

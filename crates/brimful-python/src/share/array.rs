@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brimful::units::Bytes;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList, PyTuple};
+use pyo3::types::PyString;
 
 use crate::share::decode::array;
 use crate::share::held::Held;
@@ -53,21 +53,20 @@ impl SharedArray {
     }
 
     /// Many items at once, as the workers of a DataLoader ask for them.
-    fn __getitems__<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let py = indices.py();
-        let items = PyList::empty(py);
-        for idx in indices.try_iter()? {
-            items.append(self.inner.bind(py).get_item(idx?)?)?;
-        }
-        Ok(items)
+    fn __getitems__<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let inner = self.inner.bind(indices.py());
+        indices
+            .try_iter()?
+            .map(|idx| inner.get_item(idx?))
+            .collect()
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
-        self.inner.bind(py).try_iter()
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.inner.bind(py).try_iter()?.into_any())
     }
 
     fn __getattr__<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let name = name.cast::<pyo3::types::PyString>()?;
+        let name = name.cast::<PyString>()?;
         self.inner.bind(name.py()).getattr(name)
     }
 
@@ -91,7 +90,7 @@ impl SharedArray {
         self.held.bytes().len() as u64
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let kind = if self.is_tensor { "tensor" } else { "array" };
         reduced(py, &self.held, kind, self.at, (0, 1, 0))
     }

@@ -7,7 +7,7 @@ use brimful_load::share::{Damaged, Dict};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
 use crate::share::decode::{plain_dict, to_python};
 use crate::share::held::{Held, damaged};
@@ -34,6 +34,10 @@ impl SharedDict {
             at,
             dict: Dict::read(held.bytes(), at)?,
         })
+    }
+
+    pub(crate) fn plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        plain_dict(py, &self.held, &self.dict, 0)
     }
 
     fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
@@ -160,8 +164,8 @@ impl SharedDict {
     }
 
     /// A plain dict of plain values, all the way down; arrays stay as they are.
-    pub(crate) fn todict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        plain_dict(py, &self.held, &self.dict, 0)
+    fn todict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.plain(py)?.into_any())
     }
 
     /// Bytes of the whole shared copy that this is a part of.
@@ -170,7 +174,7 @@ impl SharedDict {
         self.held.bytes().len() as u64
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         reduced(py, &self.held, "dict", self.at, (0, 1, 0))
     }
 }

@@ -242,9 +242,8 @@ impl<'py> Encoder<'py> {
     fn key_set(&self, keys: &Bound<'py, PyList>) -> Option<Vec<u8>> {
         let mut set = Key::default();
         for key in keys {
-            // Names of fields are interned and ASCII as a rule: nothing is cached in them that was not there.
             let text = key.cast_exact::<PyString>().ok()?;
-            set.push_str(text.to_str().ok()?.as_bytes());
+            set.push_str(text.encode_utf8().ok()?.as_bytes());
             if set.as_bytes().len() > MAX_KEY_SET_BYTES {
                 return None;
             }
@@ -372,7 +371,7 @@ type KeysAndValues<'py> = (Bound<'py, PyList>, Bound<'py, PyList>);
 fn other_dict<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<KeysAndValues<'py>>> {
     if let Ok(shared) = value.cast_exact::<SharedDict>() {
         let py = value.py();
-        let plain = shared.get().todict(py)?;
+        let plain = shared.get().plain(py)?;
         return Ok(Some((plain.keys(), plain.values())));
     }
     let Ok(dict) = value.cast::<PyDict>() else {

@@ -7,7 +7,7 @@ use brimful_load::share::{Damaged, Item, List};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PyString};
 
 use crate::share::decode::{to_plain, to_python};
 use crate::share::held::{Held, damaged};
@@ -213,13 +213,13 @@ impl SharedList {
     }
 
     /// Many items at once, as the workers of a DataLoader ask for them.
-    fn __getitems__<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    fn __getitems__<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let py = indices.py();
         let mut places = Vec::with_capacity(indices.len().unwrap_or_default());
         for idx in indices.try_iter()? {
             places.push(self.place(idx?.extract()?)?);
         }
-        let made = PyList::empty(py);
+        let mut made = Vec::with_capacity(places.len());
         let mut items = Vec::with_capacity(AT_ONCE);
         for some in places.chunks(AT_ONCE) {
             items.clear();
@@ -229,7 +229,7 @@ impl SharedList {
                 items.push(item);
             }
             for item in &items {
-                made.append(to_python(py, &self.held, *item, 0)?)?;
+                made.push(to_python(py, &self.held, *item, 0)?);
             }
         }
         Ok(made)
@@ -321,12 +321,10 @@ impl SharedList {
     }
 
     /// A plain list of plain values, all the way down; arrays stay as they are.
-    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let plain = PyList::empty(py);
-        for idx in 0..self.slice.len {
-            plain.append(to_plain(py, &self.held, self.raw(py, idx)?, 0)?)?;
-        }
-        Ok(plain)
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        (0..self.slice.len)
+            .map(|idx| to_plain(py, &self.held, self.raw(py, idx)?, 0))
+            .collect()
     }
 
     /// Bytes of the whole shared copy that this is a part of.
@@ -337,7 +335,7 @@ impl SharedList {
 
     /// Lists of numbers become NumPy arrays without a copy; others have no such attribute.
     #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let form = self.list.form();
         let (Some(number_type), true) = (form.number_type(), self.slice.len > 0) else {
             return Err(PyAttributeError::new_err("__array_interface__"));
@@ -352,10 +350,10 @@ impl SharedList {
         interface.set_item("shape", (self.slice.len,))?;
         interface.set_item("strides", (stride,))?;
         interface.set_item("data", (address, true))?;
-        Ok(interface)
+        Ok(interface.into_any())
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Slice { start, step, len } = self.slice;
         reduced(py, &self.held, "list", self.at, (start, step, len))
     }
@@ -426,7 +424,7 @@ pub(crate) fn reduced<'py>(
     kind: &str,
     at: u64,
     slice: (isize, isize, usize),
-) -> PyResult<Bound<'py, PyTuple>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let handle = held.handle(py)?;
     let open = py
         .import("brimful._native")?
@@ -434,7 +432,7 @@ pub(crate) fn reduced<'py>(
     let id = PyBytes::new(py, &handle.id);
     let (start, step, len) = slice;
     let state = (handle.pid, handle.fd, id, kind, at, start, step, len);
-    (open, state).into_pyobject(py)
+    Ok((open, state).into_pyobject(py)?.into_any())
 }
 
 /// One item as `repr` shows it.
