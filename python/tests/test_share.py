@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import multiprocessing
 import os
@@ -319,9 +320,15 @@ def test_a_descriptor_that_others_closed_is_noticed() -> None:
     assert "closed it or used it anew" in said
 
 
-def _shared_memory() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Shmem:"))
+def _holders(inode: str) -> list[str]:
+    """Return the processes that have a shared copy mapped; it is in memory as long as there are some."""
+    found = []
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            lines = [line.split() for line in maps.read_text().splitlines() if "brimful-share" in line]
+            if any(line[4] == inode for line in lines):
+                found.append(maps.parent.name)
+    return found
 
 
 HOLDER = """
@@ -333,27 +340,28 @@ HOLDER = """
         time.sleep(600)
 
     if __name__ == "__main__":
-        shared = brimful.share("x" * 1000 for _ in range(300_000))
+        shared = brimful.share("x" * 1000 for _ in range(1000))
         child = multiprocessing.get_context("fork").Process(target=hold, args=(shared,), daemon=True)
         child.start()
-        print(child.pid, flush=True)
+        maps = open("/proc/self/maps").read().splitlines()
+        inode = next(line.split()[4] for line in maps if "brimful-share" in line)
+        print(child.pid, inode, flush=True)
         time.sleep(600)
 """
 
 
 def test_nothing_is_left_after_a_kill() -> None:
-    size = 300_000_000
-    before = _shared_memory()
     holder = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HOLDER)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     said = sorted(holder.stdout.readline().decode().strip() for _ in range(2))
     assert said[1] == "ready"
-    child = int(said[0])
-    assert _shared_memory() - before > size // 2
+    child, inode = said[0].split()
+    assert sorted(_holders(inode)) == sorted([str(holder.pid), child])
     holder.kill()
     holder.wait()
-    os.kill(child, signal.SIGKILL)
+    assert _holders(inode) == [child], "a worker that is still there keeps it"
+    os.kill(int(child), signal.SIGKILL)
     # The pipe ends when the last of them is gone.
     assert holder.stdout.read() == b""
     holder.stdout.close()
-    assert _shared_memory() - before < size // 2
+    assert _holders(inode) == []

@@ -57,8 +57,7 @@ fn in_folder(folder: &Path, id: &Id) -> Result<File, Errno> {
         return Ok(file.into());
     }
     // Not every file system makes files without a name.
-    let name: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = folder.join(format!("share-{name}"));
+    let path = folder.join(format!("share-{:032x}", u128::from_be_bytes(*id)));
     let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
     fs::remove_file(&path).map_err(|error| errno(&error))?;
     Ok(file.into())
