@@ -15,10 +15,11 @@ Examples:
 """
 
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
-from brimful._native import __version__
+from brimful._native import SharedArray, SharedDict, SharedList, __version__
 from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
+from brimful._share import share
 
 __all__ = [
     "BrimfulError",
@@ -28,10 +29,14 @@ __all__ = [
     "Machine",
     "MachineError",
     "Plan",
+    "SharedArray",
+    "SharedDict",
+    "SharedList",
     "__version__",
     "card_names",
     "machine_names",
     "plan",
     "predict",
     "probe",
+    "share",
 ]

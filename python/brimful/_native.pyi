@@ -4,14 +4,150 @@ The compiled part of brimful. Import `brimful` instead.
 
 from _typeshed import SupportsGetItem
 from os import PathLike
-from typing import Any, Final, SupportsFloat, SupportsIndex
+from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "card_names", "machine_names", "plan", "predict", "probe", "size_text"]
+__all__ = ["__version__", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "plan", "predict", "probe", "share", "shared_from_handle", "size_text"]
 
 __version__: Final[str]
 """
 The version of brimful.
 """
+
+@final
+class SharedArray:
+    """
+    A NumPy array or a torch tensor in shared memory.
+
+    Made by `brimful.share`. Indexing gives plain arrays or tensors without a copy; everything else that an array or
+    a tensor has is asked of it (`shape`, `dtype`, `mean`, …); `value` is it itself. Pickling sends a handle, not the data.
+    """
+    def __getattr__(self, name: Any, /) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __getitems__(self, /, indices: Any) -> list[Any]:
+        """
+        Many items at once, as the workers of a DataLoader ask for them.
+        """
+    def __iter__(self, /) -> Any: ...
+    def __len__(self, /) -> int: ...
+    def __reduce__(self, /) -> Any: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def nbytes(self, /) -> int:
+        """
+        Bytes of the whole shared copy.
+        """
+    @property
+    def value(self, /) -> Any:
+        """
+        The array or tensor itself, without a copy. Pickling it would send the data.
+        """
+
+@final
+class SharedDict:
+    """
+    A dict in shared memory: it is read like a dict and cannot be changed.
+
+    Made by `brimful.share`. Values are made anew when they are asked for; inner lists and dicts are views.
+    Pickling sends a handle, not the data.
+    """
+    def __contains__(self, key: Any, /) -> bool: ...
+    def __eq__(self, other: object, /) -> Any: ...
+    def __ge__(self, other: object, /) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __gt__(self, other: object, /) -> Any: ...
+    def __iter__(self, /) -> SharedListIterator: ...
+    def __le__(self, other: object, /) -> Any: ...
+    def __len__(self, /) -> int: ...
+    def __lt__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any: ...
+    def __reduce__(self, /) -> Any: ...
+    def __repr__(self, /) -> str: ...
+    def _iterate_values(self, /) -> SharedListIterator:
+        """
+        Walks through the values.
+        """
+    def get(self, /, key: Any, default: Any | None = None) -> Any | None:
+        """
+        The value of a key, or `default` if it is not there.
+        """
+    def items(self, /) -> Any:
+        """
+        Pairs of keys and values, in the order in which they came.
+        """
+    def keys(self, /) -> Any:
+        """
+        The keys, in the order in which they came.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        Bytes of the whole shared copy that this is a part of.
+        """
+    def todict(self, /) -> Any:
+        """
+        A plain dict of plain values, all the way down; arrays stay as they are.
+        """
+    def values(self, /) -> Any:
+        """
+        The values, in the order in which their keys came.
+        """
+
+@final
+class SharedList:
+    """
+    A list in shared memory: it is read like a list and cannot be changed.
+
+    Made by `brimful.share`. Items are made anew when they are asked for; slices and inner lists are views.
+    Pickling sends a handle, not the data.
+    """
+    @property
+    def __array_interface__(self, /) -> Any:
+        """
+        Lists of numbers become NumPy arrays without a copy; others have no such attribute.
+        """
+    def __contains__(self, value: Any, /) -> bool: ...
+    def __eq__(self, other: object, /) -> Any: ...
+    def __ge__(self, other: object, /) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __getitems__(self, /, indices: Any) -> list[Any]:
+        """
+        Many items at once, as the workers of a DataLoader ask for them.
+        """
+    def __gt__(self, other: object, /) -> Any: ...
+    def __iter__(self, /) -> SharedListIterator: ...
+    def __le__(self, other: object, /) -> Any: ...
+    def __len__(self, /) -> int: ...
+    def __lt__(self, other: object, /) -> Any: ...
+    def __ne__(self, other: object, /) -> Any: ...
+    def __reduce__(self, /) -> Any: ...
+    def __repr__(self, /) -> str: ...
+    def __reversed__(self, /) -> SharedListIterator: ...
+    def count(self, /, value: Any) -> int:
+        """
+        How often `value` is in it.
+        """
+    def index(self, /, value: Any, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> int:
+        """
+        The first place of `value`; ValueError if it is not there.
+        """
+    @property
+    def nbytes(self, /) -> int:
+        """
+        Bytes of the whole shared copy that this is a part of.
+        """
+    def tolist(self, /) -> list[Any]:
+        """
+        A plain list of plain values, all the way down; arrays stay as they are.
+        """
+
+@final
+class SharedListIterator:
+    """
+    Walks through a `SharedList`.
+    """
+    def __iter__(self, /) -> SharedListIterator: ...
+    def __length_hint__(self, /) -> int: ...
+    def __next__(self, /) -> Any: ...
 
 def card_names() -> list[str]:
     """
@@ -45,6 +181,18 @@ def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, execut
 
     Returns it in three forms: the JSON document, the page for a terminal, the card for a notebook. Plain text, so that
     what Python makes of it can be copied, pickled and sent to workers.
+    """
+
+def share(value: Any, *, folder: str | PathLike[str] | None) -> Any:
+    """
+    Copies `value` into memory that other processes can map; into a file in `folder` if one is given.
+
+    A list, a tuple or an iterator becomes a `SharedList`, a dict a `SharedDict`, an array or a tensor a `SharedArray`.
+    """
+
+def shared_from_handle(pid: SupportsIndex, fd: SupportsIndex, id: bytes, kind: str, at: SupportsIndex, start: SupportsIndex, step: SupportsIndex, length: SupportsIndex) -> Any:
+    """
+    What was pickled: how to open the copy, and which part of it this was.
     """
 
 def size_text(size_bytes: SupportsIndex) -> str:

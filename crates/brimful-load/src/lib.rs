@@ -19,6 +19,7 @@ pub mod ops;
 pub mod order;
 pub mod pipeline;
 pub mod reading;
+pub mod share;
 pub mod source;
 pub mod sources;
 pub mod value;

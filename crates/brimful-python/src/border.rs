@@ -44,7 +44,7 @@ pub(crate) fn call<T: Send>(
 }
 
 /// The exception classes are Python's: only there can one class be an error of ours and a `ValueError`.
-fn raise(py: Python<'_>, failure: Failure) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, failure: Failure) -> PyErr {
     let (class, message, hints) = match failure {
         Failure::Input { message, hints } => ("InputError", message, hints),
         Failure::Machine { message, hints } => ("MachineError", message, hints),

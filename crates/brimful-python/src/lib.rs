@@ -8,6 +8,7 @@ mod data;
 mod machine;
 mod plan;
 mod predict;
+mod share;
 
 use pyo3::pymodule;
 
@@ -25,6 +26,10 @@ mod _native {
     use crate::plan::plan;
     #[pymodule_export]
     use crate::predict::predict;
+    #[pymodule_export]
+    use crate::share::{
+        SharedArray, SharedDict, SharedList, SharedListIterator, share, shared_from_handle,
+    };
 
     /// The version of brimful.
     #[pymodule_export]
