@@ -50,8 +50,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ];
             for (name, rate) in figures.into_iter().filter(|_| is_measured) {
                 println!(
-                    "{n_threads} threads, {name:16} {:6.2} million blocks/s",
-                    rate / 1e6
+                    "{n_threads} threads, {name:16} {:6.2} million blocks/s, {:6.2} per core",
+                    rate.all / 1e6,
+                    rate.of_a_core / 1e6
                 );
             }
         }
@@ -68,15 +69,42 @@ fn write(path: &std::path::Path) -> io::Result<()> {
     file.flush()
 }
 
-/// Blocks per second of all threads together.
-fn rate(n_threads: u32, gather: impl Fn() + Sync) -> f64 {
+/// Blocks per second: of all threads together, and of one core that has nothing else to do.
+struct Rate {
+    all: f64,
+    of_a_core: f64,
+}
+
+fn rate(n_threads: u32, gather: impl Fn() + Sync) -> Rate {
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..n_threads {
-            scope.spawn(&gather);
-        }
+    let on_cores: Vec<f64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    let before = seconds_on_a_core();
+                    gather();
+                    seconds_on_a_core() - before
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread that does not panic"))
+            .collect()
     });
-    f64::from(n_threads) * GATHERED as f64 / start.elapsed().as_secs_f64()
+    let blocks = f64::from(n_threads) * GATHERED as f64;
+    Rate {
+        all: blocks / start.elapsed().as_secs_f64(),
+        of_a_core: blocks / on_cores.iter().sum::<f64>(),
+    }
+}
+
+/// What this thread had of a core, as the kernel counts it: so that other work on the machine does not count.
+fn seconds_on_a_core() -> f64 {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
+        .map_or(f64::NAN, |nanoseconds| nanoseconds / 1e9)
 }
 
 /// Numbers of blocks in no order.

@@ -29,8 +29,8 @@ pub(super) fn locate(
     if batch.compression().is_some() {
         return Err(Problem::unsupported(
             "a compressed record batch",
-            "a sample of it cannot be read alone; write the file without compression, which pyarrow and datasets do \
-             unless told otherwise",
+            "a sample of it cannot be read alone; write the file without compression, as pyarrow.ipc and datasets do \
+             unless told otherwise, and pyarrow.feather with compression='uncompressed'",
         ));
     }
     let rows = count("rows", batch.length())?;
