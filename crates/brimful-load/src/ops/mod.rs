@@ -1,9 +1,27 @@
 //! Transforms of one field. One file of this folder is one op.
 
+mod cast;
+mod crop;
+mod flip;
+mod layout;
+mod normalize;
+mod resize;
+#[cfg(test)]
+mod tests;
+mod transpose;
+
 use std::fmt;
 
+pub use self::cast::Cast;
+pub use self::crop::{Crop, Place};
+pub use self::flip::Flip;
+pub use self::layout::Layout;
+pub use self::normalize::Normalize;
+pub use self::resize::Resize;
+pub use self::transpose::Transpose;
 use crate::array::{DType, Kind};
 use crate::error::OpError;
+use crate::kernels::filter::Axis;
 use crate::value::Value;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.
@@ -46,6 +64,9 @@ pub struct Scratch {
     pub more_floats: Vec<f32>,
     pub words: Vec<i16>,
     pub more_words: Vec<i16>,
+    /// The weights of the last resize of images of varying size.
+    pub rows: Axis,
+    pub columns: Axis,
 }
 
 impl Scratch {
@@ -54,6 +75,8 @@ impl Scratch {
         self.bytes.capacity()
             + 4 * (self.floats.capacity() + self.more_floats.capacity())
             + 2 * (self.words.capacity() + self.more_words.capacity())
+            + self.rows.held_bytes()
+            + self.columns.held_bytes()
     }
 }
 
