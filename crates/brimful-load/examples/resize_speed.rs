@@ -5,6 +5,7 @@
 //! the machine only makes things slower.
 
 #![expect(clippy::print_stdout, reason = "an example that shows figures")]
+#![expect(clippy::cast_possible_truncation, reason = "below 256")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

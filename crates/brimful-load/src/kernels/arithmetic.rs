@@ -60,18 +60,13 @@ impl Arithmetic for Words {
 
     /// Cuts off what a byte cannot hold, as PIL and torch do between the passes.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "clamped to what fits")]
     fn settle(sum: i32) -> i16 {
         const DROPPED: u32 = WEIGHT_BITS - MID_BITS;
         ((sum + (1 << (DROPPED - 1))) >> DROPPED).clamp(0, 255 << MID_BITS) as i16
     }
 
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to what fits"
-    )]
+    #[expect(clippy::cast_sign_loss, reason = "clamped to what fits")]
     fn finish(sum: i32) -> u8 {
         const DROPPED: u32 = WEIGHT_BITS + MID_BITS;
         ((sum + (1 << (DROPPED - 1))) >> DROPPED).clamp(0, 255) as u8

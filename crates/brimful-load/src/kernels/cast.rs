@@ -3,6 +3,12 @@
 //! Each chunk goes through one of four wide types, which hold what comes in exactly: 13 x 13 loops would be two hundred
 //! kilobytes of code for a pass over memory that is in the first cache anyway.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "that is what is asked for, and how is said below"
+)]
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 

@@ -40,7 +40,7 @@ mod tests {
     fn every_size_of_pixel_is_flipped() {
         for pixel in [1, 2, 3, 4, 5, 8, 12, 16] {
             let (high, wide) = (3, 7);
-            let from: Vec<u8> = (0..high * wide * pixel).map(|at| at as u8).collect();
+            let from: Vec<u8> = (0..=u8::MAX).cycle().take(high * wide * pixel).collect();
             let mut to = vec![0; from.len()];
             flip_rows(wide, pixel, &from, &mut to);
             for (y, x) in (0..high).flat_map(|y| (0..wide).map(move |x| (y, x))) {

@@ -49,7 +49,7 @@ fn normalize<T>(
 
 #[multiversion(targets("x86_64+avx2"))]
 fn bytes(lines: &[Line], from: &[u8], to: &mut [[u8; 4]]) {
-    side_by_side(lines, from, to, |value| f32::from(value));
+    side_by_side(lines, from, to, f32::from);
 }
 
 #[multiversion(targets("x86_64+avx2"))]

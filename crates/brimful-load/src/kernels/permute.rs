@@ -137,7 +137,7 @@ mod tests {
 
     fn check(shape: &[usize], order: &[usize], size: usize) {
         let elements: usize = shape.iter().product();
-        let from: Vec<u8> = (0..elements * size).map(|at| (at % 255) as u8).collect();
+        let from: Vec<u8> = (0..255).cycle().take(elements * size).collect();
         let mut to = vec![255; from.len()];
         permute(shape, order, size, &from, &mut to);
         let mut expected = Vec::new();

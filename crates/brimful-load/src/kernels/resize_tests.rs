@@ -1,5 +1,11 @@
 //! The resize against a plain one in f64, and against what torch makes.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "whole numbers of 0 to 255"
+)]
+
 use proptest::prelude::*;
 
 use super::filter::{Axis, Filter};
@@ -34,7 +40,9 @@ fn weights(filter: Filter, from: usize, to: usize, at: usize) -> Vec<(usize, f64
         .filter(|(_, weight)| *weight != 0.0)
         .collect();
     let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    weights.iter_mut().for_each(|(_, weight)| *weight /= total);
+    for (_, weight) in &mut weights {
+        *weight /= total;
+    }
     weights
 }
 
@@ -281,6 +289,7 @@ fn sides_that_cannot_be_are_refused() {
 
 /// From `torch.nn.functional.interpolate(…, antialias=True, align_corners=False)` of torch 2.13.0 on an x86-64; PIL
 /// 13.0.0 makes the same bytes.
+#[expect(clippy::unreadable_literal, reason = "as they were printed")]
 #[test]
 fn small_images_are_those_of_torch() {
     check_torch(

@@ -109,10 +109,13 @@ pub(super) fn turn<T: Turn, const N: usize>(
 mod tests {
     use super::*;
 
-    fn check<T: Turn + PartialEq + std::fmt::Debug, const N: usize>(element: impl Fn(usize) -> T) {
+    fn check<T: Turn + PartialEq + std::fmt::Debug, const N: usize>(element: impl Fn(u16) -> T) {
         for (high, wide) in [(1, 1), (N, N), (N - 1, 2 * N + 1), (3 * N + 2, N), (33, 37)] {
             let (from_stride, to_stride) = (wide + 3, high + 1);
-            let from: Vec<T> = (0..high * from_stride).map(&element).collect();
+            let from: Vec<T> = (0..u16::MAX)
+                .map(&element)
+                .take(high * from_stride)
+                .collect();
             let mut to = vec![element(0); wide * to_stride];
             turn::<T, N>(&from, from_stride, (high, wide), &mut to, to_stride);
             for (y, x) in (0..high).flat_map(|y| (0..wide).map(move |x| (y, x))) {
@@ -123,12 +126,12 @@ mod tests {
 
     #[test]
     fn rows_become_columns_for_every_size_of_element() {
-        check::<u8, 16>(|at| (at % 251) as u8);
-        check::<i16, 8>(|at| at as i16);
-        check::<[u8; 2], 8>(|at| (at as u16).to_ne_bytes());
-        check::<f32, 4>(|at| at as f32);
-        check::<[u8; 4], 4>(|at| (at as u32).to_ne_bytes());
-        check::<[u8; 8], 2>(|at| (at as u64).to_ne_bytes());
+        check::<u8, 16>(|at| at.to_ne_bytes()[0]);
+        check::<i16, 8>(u16::cast_signed);
+        check::<[u8; 2], 8>(u16::to_ne_bytes);
+        check::<f32, 4>(f32::from);
+        check::<[u8; 4], 4>(|at| u32::from(at).to_ne_bytes());
+        check::<[u8; 8], 2>(|at| u64::from(at).to_ne_bytes());
     }
 
     #[test]

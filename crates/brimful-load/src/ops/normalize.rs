@@ -21,6 +21,10 @@ impl Normalize {
     /// bytes are divided by 255, and floats stay.
     ///
     /// Channels are the third side from the end of planes, the last one of interleaved images.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rounded to what is computed with"
+    )]
     pub fn new(
         mean: &[f32],
         std: &[f32],

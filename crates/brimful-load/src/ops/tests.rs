@@ -26,7 +26,7 @@ fn value(dtype: DType, shape: &[usize], bytes: &[u8]) -> Value {
 
 fn bytes(shape: &[usize]) -> Value {
     let len: usize = shape.iter().product();
-    let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..251).cycle().take(len).collect();
     value(DType::U8, shape, &bytes)
 }
 
@@ -310,7 +310,7 @@ fn random_crops_reach_every_place_and_depend_on_the_key_only() {
         .collect();
     assert!(firsts.iter().eq(again.iter().rev()));
     for expected in [0, 1, 2, 6, 7, 8, 12, 13, 14] {
-        let times = firsts.iter().filter(|&&first| first == expected).count();
+        let times = firsts.split(|&first| first == expected).count() - 1;
         assert!((20..80).contains(&times), "{expected}: {times} of 400");
     }
     let other = Crop::new(5, (3, 4), Place::Random, Layout::Planes, 3);
@@ -447,7 +447,7 @@ fn casts_saturate_cut_off_and_round() {
 
 #[test]
 fn every_type_casts_to_every_other_and_back() {
-    let numbers: Vec<u8> = (0..600).map(|at| (at % 2) as u8).collect();
+    let numbers: Vec<u8> = [0, 1].repeat(300);
     let input = value(DType::U8, &[600], &numbers);
     for first in DType::ALL {
         for second in DType::ALL {
