@@ -20,7 +20,7 @@ use super::turn::{Turn, turn};
 /// Columns whose sums stay in registers while rows are summed.
 const CHUNK: usize = 64;
 
-/// Rows of a block. Measured: 32 and 16 rows are the fastest for bytes and floats (Xeon of 2023, AVX2).
+/// Rows of a block. Of 16 and 32 rows, the faster ones for bytes and for floats (Sapphire Rapids, AVX2, November 2026).
 const BYTE_ROWS: usize = 32;
 const FLOAT_ROWS: usize = 16;
 

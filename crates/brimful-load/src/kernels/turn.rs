@@ -17,8 +17,8 @@ macro_rules! turned_by {
         impl Turn for $element {
             type Row = std::arch::x86_64::__m128i;
 
-            // Plain loops over arrays become one load and one store for each element: a third of the time of resizing
-            // 3 x 640 x 480 bytes to 224 x 224 (rustc 1.95).
+            // Plain loops over arrays become a load and a store for each element: resizing 3 x 640 x 480 bytes to 224 x
+            // 224 takes 0.47 ms with them and 0.26 ms with these (rustc 1.95, November 2026).
             #[expect(unsafe_code, reason = "instructions that loops do not become")]
             #[inline(always)]
             fn zip(a: Self::Row, b: Self::Row) -> [Self::Row; 2] {
