@@ -1,16 +1,32 @@
 //! Transforms of one field. One file of this folder is one op.
 
+mod cast;
+mod crop;
 mod decode;
+mod flip;
+mod layout;
+mod normalize;
+mod resize;
+#[cfg(test)]
+mod tests;
+mod transpose;
 mod voxelize;
 
 use std::fmt;
 
+pub use self::cast::Cast;
+pub use self::crop::{Crop, Place};
+pub use self::decode::DecodeImage;
+pub use self::flip::Flip;
+pub use self::layout::Layout;
+pub use self::normalize::Normalize;
+pub use self::resize::Resize;
+pub use self::transpose::Transpose;
+pub use self::voxelize::Voxelize;
 use crate::array::{DType, Kind};
 use crate::error::OpError;
+use crate::kernels::filter::Axis;
 use crate::value::Value;
-
-pub use decode::DecodeImage;
-pub use voxelize::Voxelize;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +70,9 @@ pub struct Scratch {
     pub more_words: Vec<i16>,
     pub points: Vec<[f32; 3]>,
     pub triangles: Vec<[u32; 3]>,
+    /// The weights of the last resize of images of varying size.
+    pub rows: Axis,
+    pub columns: Axis,
 }
 
 impl Scratch {
@@ -63,6 +82,8 @@ impl Scratch {
             + 4 * (self.floats.capacity() + self.more_floats.capacity())
             + 2 * (self.words.capacity() + self.more_words.capacity())
             + 12 * (self.points.capacity() + self.triangles.capacity())
+            + self.rows.held_bytes()
+            + self.columns.held_bytes()
     }
 }
 
