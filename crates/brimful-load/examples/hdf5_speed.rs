@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use brimful_load::sources::hdf5::{Hdf5, Wanted};
+use brimful_load::sources::{Hdf5, Wanted};
 use brimful_load::{Access, Buffer, Choice, Source, Value};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -79,9 +79,8 @@ impl BatchArray {
     /// For NumPy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let typed = type_text(self.form.dtype()).ok_or_else(|| {
-            pyo3::exceptions::PyAttributeError::new_err("NumPy has no bfloat16")
-        })?;
+        let typed = type_text(self.form.dtype())
+            .ok_or_else(|| pyo3::exceptions::PyAttributeError::new_err("NumPy has no bfloat16"))?;
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
         interface.set_item("typestr", typed)?;
@@ -207,7 +206,7 @@ fn capsule(py: Python<'_>, form: &Form, memory: &Arc<Lent>) -> PyResult<Py<PyAny
         if capsule.is_null() {
             drop(Box::from_raw(pointer));
         }
-        Py::from_owned_ptr_or_err(py, capsule)
+        Bound::from_owned_ptr_or_err(py, capsule).map(Bound::unbind)
     }
 }
 

@@ -135,12 +135,7 @@ impl NativeDataset {
         clippy::needless_pass_by_value,
         reason = "Python's lists become vectors"
     )]
-    fn transpose(
-        &self,
-        py: Python<'_>,
-        field: &str,
-        axes: Vec<usize>,
-    ) -> PyResult<NativeDataset> {
+    fn transpose(&self, py: Python<'_>, field: &str, axes: Vec<usize>) -> PyResult<NativeDataset> {
         self.with(py, field, |_, _| Ok(Arc::new(Transpose::new(&axes)?)))
     }
 
@@ -348,7 +343,11 @@ pub(crate) fn open_folder(
     let dataset = opened(py, || Folder::open(&root, &options))?;
     // Files of a split have labels; they may not be wanted.
     if has_split && !labels {
-        let names = dataset.pipeline.fields().into_iter().map(|field| field.name);
+        let names = dataset
+            .pipeline
+            .fields()
+            .into_iter()
+            .map(|field| field.name);
         let kept: Vec<String> = names.filter(|name| name != "label").collect();
         return dataset.keep(py, kept);
     }
