@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::array::Form;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, PAGE};
 use crate::pipeline::SampleError;
 
 /// One finished batch.
@@ -53,11 +53,11 @@ impl fmt::Debug for Lent {
     }
 }
 
-/// Buffers that wait to be used again.
+/// Buffers in work and buffers that wait to be used again, together within a bound.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Mutex<Vec<Buffer>>,
-    /// Buffers that may wait.
+    /// Bytes that may be held.
     most: AtomicU64,
     /// Bytes that wait or are in work.
     held: AtomicU64,
@@ -68,25 +68,32 @@ impl Pool {
         self.held.load(Ordering::Relaxed)
     }
 
-    pub(super) fn keep_at_most(&self, batches: u64, fields: usize) {
-        let most = batches.saturating_mul(fields as u64);
+    pub(super) fn hold_at_most(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while free.len() as u64 > most {
-            if let Some(buffer) = free.pop() {
-                self.held
-                    .fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
-            }
+        self.make_room(&mut self.lock(), 0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of buffers that wait until so many bytes more are within the bound.
+    fn make_room(&self, free: &mut Vec<Buffer>, bytes: u64) {
+        let most = self.most.load(Ordering::Relaxed);
+        while self.held().saturating_add(bytes) > most {
+            let Some(buffer) = free.pop() else { return };
+            self.held
+                .fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
         }
     }
 
     /// A buffer of that length; what it holds is anything.
     fn take(&self, len: usize) -> Buffer {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = free.iter().position(|buffer| buffer.len() == len);
-        if let Some(at) = fitting {
+        let mut free = self.lock();
+        if let Some(at) = free.iter().position(|buffer| buffer.len() == len) {
             return free.swap_remove(at);
         }
+        self.make_room(&mut free, len.next_multiple_of(PAGE) as u64);
         drop(free);
         let buffer = Buffer::zeroed(len);
         self.held
@@ -101,10 +108,10 @@ impl Pool {
     }
 
     fn put_back(&self, buffer: Buffer) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if (free.len() as u64) < self.most.load(Ordering::Relaxed) {
-            self.held
-                .fetch_add(buffer.capacity() as u64, Ordering::Relaxed);
+        let mut free = self.lock();
+        let bytes = buffer.capacity() as u64;
+        if self.held().saturating_add(bytes) <= self.most.load(Ordering::Relaxed) {
+            self.held.fetch_add(bytes, Ordering::Relaxed);
             free.push(buffer);
         }
     }

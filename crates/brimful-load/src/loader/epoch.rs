@@ -62,9 +62,7 @@ struct Queue {
 
 impl Epoch {
     pub(super) fn start(shared: Arc<Shared>, epoch: u64, position: u64) -> Epoch {
-        shared
-            .pool
-            .keep_at_most(shared.batches_ahead(), shared.forms.len());
+        shared.bound_pool();
         let sample: u64 = shared.forms.iter().map(|form| form.bytes() as u64).sum();
         let n_threads = shared.budget.threads;
         let even = shared.settings.batch_size.div_ceil(n_threads as u64);

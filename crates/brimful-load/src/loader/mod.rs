@@ -165,9 +165,7 @@ impl Loader {
         )]
         let thousandths = (pressure.clamp(0.0, 1.0) * 1000.0) as u64;
         self.shared.pressure.store(thousandths, Ordering::Relaxed);
-        self.shared
-            .pool
-            .keep_at_most(self.shared.batches_ahead(), self.shared.forms.len());
+        self.shared.bound_pool();
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -198,6 +196,11 @@ impl Shared {
         let pressure = self.pressure.load(Ordering::Relaxed).min(1000);
         let all = self.budget.batches;
         (all - all * pressure / 1000).max(1)
+    }
+
+    fn bound_pool(&self) {
+        let batches = self.batches_ahead().saturating_mul(self.budget.batch.get());
+        self.pool.hold_at_most(batches);
     }
 
     fn held(&self) -> Bytes {

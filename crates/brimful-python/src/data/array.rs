@@ -53,6 +53,7 @@ impl BatchArray {
     }
 
     /// The processor.
+    #[expect(clippy::unused_self, reason = "a method of Python's protocol")]
     fn __dlpack_device__(&self) -> (i32, i32) {
         (CPU, 0)
     }

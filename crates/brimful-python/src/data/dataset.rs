@@ -1,5 +1,10 @@
 //! Datasets: a source and what is done with its fields.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "what Python hands over is ours"
+)]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -131,19 +136,11 @@ impl NativeDataset {
         })
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "Python's lists become vectors"
-    )]
     fn transpose(&self, py: Python<'_>, field: &str, axes: Vec<usize>) -> PyResult<NativeDataset> {
         self.with(py, field, |_, _| Ok(Arc::new(Transpose::new(&axes)?)))
     }
 
     #[pyo3(signature = (field, mean, std, scale))]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "Python's lists become vectors"
-    )]
     fn normalize(
         &self,
         py: Python<'_>,
@@ -179,10 +176,6 @@ impl NativeDataset {
         })
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "Python's lists become vectors"
-    )]
     fn keep(&self, py: Python<'_>, fields: Vec<String>) -> PyResult<NativeDataset> {
         let pipeline = call(py, || Ok(self.pipeline.keep(&fields)?))?;
         Ok(NativeDataset { pipeline })
