@@ -200,7 +200,7 @@ impl<'py> Encoder<'py> {
     }
 
     fn dict(&mut self, keys: &Bound<'py, PyList>, values: &Bound<'py, PyList>) -> PyResult<Slot> {
-        let keys_at = match self.key_set(keys) {
+        let keys_at = match Self::key_set(keys) {
             Some(key_set) => match self.writer.known_keys(&key_set) {
                 Some(at) => at,
                 None => self.keys(keys, Some(&key_set))?,
@@ -239,7 +239,7 @@ impl<'py> Encoder<'py> {
     }
 
     /// What a few short texts as keys are known by: records name the same fields again and again.
-    fn key_set(&self, keys: &Bound<'py, PyList>) -> Option<Vec<u8>> {
+    fn key_set(keys: &Bound<'py, PyList>) -> Option<Vec<u8>> {
         let mut set = Key::default();
         for key in keys {
             let text = key.cast_exact::<PyString>().ok()?;
