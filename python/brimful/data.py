@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from brimful import _native
 from brimful._errors import InputError
+from brimful._mapped import mapped
+from brimful._pressure import RunPressure
 from brimful._probe import probe
 
 if TYPE_CHECKING:
@@ -152,7 +154,8 @@ class Dataset:
         """Put a Python function at the end, which is given each batch and gives the batch to hand out.
 
         It runs in the thread that loops over the loader, under Python's lock: what it costs is added to every
-        step, while everything before it goes on in threads.
+        step, while everything before it goes on in threads. On free-threaded Python as many batches as there are
+        threads are mapped at once, in order; these count as handed out.
         """
         return Dataset(self._native, (*self._functions, function))
 
@@ -264,6 +267,9 @@ class Statistics:
     waited_seconds: float
     worked_seconds: float
     idle_seconds: float
+    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty where
+    #: samples are read straight into the batch: then reading is all of the work.
+    stages: dict[str, float]
 
 
 class Loader:
@@ -320,6 +326,8 @@ class Loader:
         self._array = _maker(output)
         self._names = list(dataset.fields)
         self._running: _native.Epoch | None = None
+        self._run_pressure = RunPressure()
+        self._pressure = 0.0
         self._native = _native.Loader(
             dataset._native,  # noqa: SLF001
             batch_size=batch_size,
@@ -349,15 +357,12 @@ class Loader:
         self._running = self._native.epoch(self.epoch, self._position)
         return self._batches(self._running)
 
-    def _batches(self, running: _native.Epoch) -> Iterator[dict[str, Any]]:
+    def _batches(self, running: _native.Epoch) -> Iterator[Any]:
+        batches = self._tensors(running)
+        for function in self.dataset._functions:  # noqa: SLF001
+            batches = mapped(batches, function, self.threads)
         try:
-            while (found := running.next()) is not None:
-                arrays, position = found
-                batch: Any = {name: self._array(one) for name, one in zip(self._names, arrays, strict=True)}
-                if self._pin_memory:
-                    batch = {name: one.pin_memory() for name, one in batch.items()}
-                for function in self.dataset._functions:  # noqa: SLF001
-                    batch = function(batch)
+            for batch, position in batches:
                 if running is self._running:
                     self._position = position
                 yield batch
@@ -367,6 +372,17 @@ class Loader:
                 self._is_fresh = True
         finally:
             running.close()
+
+    def _tensors(self, running: _native.Epoch) -> Iterator[tuple[dict[str, Any], int]]:
+        """Batches as tensors or arrays, each with the position of the epoch after it."""
+        while (found := running.next()) is not None:
+            if (told := self._run_pressure.news()) is not None:
+                self._native.set_pressure(max(told, self._pressure))
+            arrays, position = found
+            batch = {name: self._array(one) for name, one in zip(self._names, arrays, strict=True)}
+            if self._pin_memory:
+                batch = {name: one.pin_memory() for name, one in batch.items()}
+            yield batch, position
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next loop be this epoch, as `DistributedSampler` has it."""
@@ -414,7 +430,8 @@ class Loader:
     @property
     def statistics(self) -> Statistics:
         """What it has done so far, and where the time went."""
-        return Statistics(*self._native.statistics)
+        *figures, stages = self._native.statistics
+        return Statistics(*figures, stages=dict(stages))
 
     @property
     def threads(self) -> int:
@@ -422,7 +439,11 @@ class Loader:
         return self._native.budget[0]
 
     def set_pressure(self, pressure: float) -> None:
-        """Say how short memory is, from 0 to 1: fewer batches are then made ahead, down to one."""
+        """Say how short memory is, from 0 to 1: fewer batches are then made ahead, down to one.
+
+        Below `brimful run` the loader also asks its gauge, and the higher of the two counts.
+        """
+        self._pressure = pressure
         self._native.set_pressure(pressure)
 
     def __repr__(self) -> str:

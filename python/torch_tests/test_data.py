@@ -89,44 +89,61 @@ def test_a_state_of_other_data_is_refused(numbers):
         loader_of(numbers).load_state_dict(state)
 
 
+EPOCHS = 3
+KILLS = 50
 TRAINING = """
-import json, sys, time
+import itertools, json, os, sys, time
 import brimful.data as bd
-path, log, state_path, threads = sys.argv[1:]
-loader = bd.Loader(bd.npy({"number": path}), batch_size=8, shuffle=True, seed=1, memory="1MiB", threads=int(threads))
-try:
-    loader.load_state_dict(json.load(open(state_path)))
-except FileNotFoundError:
-    pass
-import os
-for batch in loader:
-    line = json.dumps({"numbers": batch["number"].tolist(), "state": loader.state_dict()})
-    with open(log, "a") as file:
-        file.write(line + "\\n")
-        file.flush()
-    # As a checkpoint is written: whole, or not at all.
-    with open(state_path + ".part", "w") as file:
-        json.dump(loader.state_dict(), file)
-    os.replace(state_path + ".part", state_path)
-    time.sleep(0.0005)
+path, log, state_path, threads, world_size, epochs = sys.argv[1:]
+world_size = int(world_size)
+settings = dict(batch_size=3, shuffle=True, seed=1, memory="1MiB", threads=int(threads), output="numpy")
+loaders = [
+    bd.Loader(bd.npy({"number": path}), rank=rank, world_size=world_size, **settings) for rank in range(world_size)
+]
+if os.path.exists(state_path):
+    state = json.load(open(state_path))
+    for loader in loaders:
+        loader.load_state_dict(state)
+while loaders[0].epoch < int(epochs):
+    before = loaders[0].state_dict()
+    for step in itertools.zip_longest(*loaders):
+        numbers = [number for batch in step if batch is not None for number in batch["number"].tolist()]
+        states = [loader.state_dict() for loader, batch in zip(loaders, step) if batch is not None]
+        assert all(state == states[0] for state in states)
+        with open(log, "a") as file:
+            place = [before["epoch"], before["position"]]
+            file.write(json.dumps({"at": place, "numbers": numbers, "world_size": world_size}) + "\\n")
+        before = states[0]
+        # As a checkpoint is written: whole, or not at all.
+        with open(state_path + ".part", "w") as file:
+            json.dump(states[0], file)
+        os.replace(state_path + ".part", state_path)
+        time.sleep(0.0005)
 print("done")
 """
 
 
-def test_killed_at_random_points_every_sample_is_trained_on_once(numbers, tmp_path):
-    """A step counts when its state was saved; the one that was cut may be there twice, and is then the same."""
+def test_killed_at_50_random_points_every_sample_is_trained_on_once(numbers, tmp_path):
+    """Every life has other threads and another world size; a step counts when its state was saved.
+
+    The samples of a step, rank by rank, are the next ones of the epoch's order whatever the world size is: so all lives
+    together must give the order of one undisturbed run.
+    """
     chance = random.Random(3)
     log, state = tmp_path / "log", tmp_path / "state"
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
-    kills = 0
+    kills, lives = 0, []
     while True:
-        threads = str(chance.choice([1, 2, 3, 5]))
+        threads, world_size = chance.choice([1, 2, 3, 5]), chance.choice([1, 2, 3, 8])
+        lives.append(world_size)
         process = subprocess.Popen(
-            [sys.executable, script, numbers, log, state, threads], stdout=subprocess.PIPE, text=True
+            [sys.executable, script, numbers, log, state, str(threads), str(world_size), str(EPOCHS)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        before = len(log.read_text().splitlines()) if log.exists() else 0
-        goal = before + chance.randint(1, 40)
+        before = log.read_text().count("\n") if log.exists() else 0
+        goal = before + chance.randint(0, 12) if kills < KILLS else float("inf")
         while process.poll() is None and (not log.exists() or log.read_text().count("\n") < goal):
             time.sleep(0.001)
         process.kill()
@@ -134,16 +151,20 @@ def test_killed_at_random_points_every_sample_is_trained_on_once(numbers, tmp_pa
         if "done" in out:
             break
         kills += 1
-        assert kills < 200
-    steps = {}
+        assert kills <= KILLS
+    assert kills == KILLS
+    assert set(lives) == {1, 2, 3, 8}
+    # A step that was logged and not saved is there twice; the later life's counts.
+    trained = {}
     for line in log.read_text().splitlines():
         entry = json.loads(line)
-        position = entry["state"]["position"]
-        assert steps.setdefault(position, entry["numbers"]) == entry["numbers"]
-    assert kills >= 3
-    order = [number for position in sorted(steps) for number in steps[position]]
-    whole = bd.Loader(bd.npy({"number": numbers}), batch_size=8, shuffle=True, seed=1, memory="1MiB")
-    assert order == order_of(whole)
+        epoch, position = entry["at"]
+        samples = trained.setdefault(epoch, [])
+        assert position <= len(samples)
+        del samples[position:]
+        samples += entry["numbers"]
+    whole = loader_of(numbers, seed=1)
+    assert [trained[epoch] for epoch in range(EPOCHS)] == [order_of(whole) for _ in range(EPOCHS)]
 
 
 def test_errors_say_what_was_expected_and_where(numbers, tmp_path):
@@ -251,7 +272,56 @@ def test_held_bytes_stay_below_the_budget_and_shrink_under_pressure(tmp_path):
     assert (statistics.batches, statistics.samples, statistics.skipped) == (32, 1024, 0)
 
 
+def test_time_is_told_by_stage(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((64, 64, 64), dtype=np.float32))
+    data = bd.npy({"x": tmp_path / "x.npy"}).resize("x", 32).cast("x", "float16")
+    loader = bd.Loader(data, batch_size=8, memory="4MiB")
+    assert loader.statistics.stages == {"read": 0, "resize x": 0, "cast x": 0}
+    list(loader)
+    statistics = loader.statistics
+    assert all(seconds > 0 for seconds in statistics.stages.values())
+    assert sum(statistics.stages.values()) <= statistics.worked_seconds
+
+
+def test_the_gauge_of_a_run_makes_the_prefetch_smaller(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.zeros((512, 1024), dtype=np.float32))
+    monkeypatch.setenv("BRIMFUL_GAUGES", str(tmp_path))
+    told = tmp_path / "pressure"
+    told.write_text("1000\n")
+    data = bd.npy({"x": tmp_path / "x.npy"})
+    loader = bd.Loader(data, batch_size=32, memory="4MiB", prefetch=16)
+    batch = 32 * 4096
+    held = []
+    for at, _batch in enumerate(loader):
+        if at > 0:
+            time.sleep(0.01)
+            held.append(loader.held_bytes)
+    assert max(held[2:]) <= 2 * batch
+    for text in ["", "x", "-5", "99999"]:
+        told.write_text(text)
+        assert len(list(bd.Loader(data, batch_size=32, memory="4MiB"))) == 16
+
+
 def test_a_function_may_come_last(numbers):
     data = bd.npy({"number": numbers}).map(lambda batch: batch["number"] * 2)
     loader = bd.Loader(data, batch_size=10, memory="1MiB")
     assert next(iter(loader)).tolist() == list(range(0, 20, 2))
+
+
+@pytest.mark.parametrize("lock", [True, False])
+def test_functions_keep_the_order_and_their_errors_without_the_lock(numbers, monkeypatch, lock):
+    monkeypatch.setattr("brimful._mapped.has_lock", lambda: lock)
+    data = bd.npy({"number": numbers}).map(lambda batch: batch["number"]).map(lambda batch: batch.tolist())
+    loader = bd.Loader(data, batch_size=10, shuffle=True, memory="1MiB", threads=3)
+    assert sorted(sum(loader, [])) == list(range(N))
+    running = iter(loader)
+    seen = sum((next(running) for _ in range(7)), [])
+    again = bd.Loader(data, batch_size=10, shuffle=True, memory="1MiB", threads=3)
+    again.load_state_dict(loader.state_dict())
+    assert sorted(seen + sum(again, [])) == list(range(N))
+
+    def fails(batch):
+        raise ZeroDivisionError(len(batch))
+
+    with pytest.raises(ZeroDivisionError):
+        list(bd.Loader(data.map(fails), batch_size=10, memory="1MiB"))

@@ -1,6 +1,7 @@
 //! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::array::{Field, Form, Kind};
 use crate::error::{OpError, ReadError};
@@ -81,9 +82,18 @@ pub(crate) struct Hands {
     values: Vec<Value>,
     between: [Value; 2],
     scratch: Scratch,
+    /// Nanoseconds of each stage since they were last taken; see [`Pipeline::stages`].
+    stage_ns: Vec<u64>,
 }
 
 impl Hands {
+    /// Hands over the time of each stage, and begins to count anew.
+    pub(crate) fn take_stages(&mut self, mut each: impl FnMut(usize, u64)) {
+        for (stage, ns) in self.stage_ns.iter_mut().enumerate() {
+            each(stage, std::mem::take(ns));
+        }
+    }
+
     pub(crate) fn held_bytes(&self) -> usize {
         let values = self.values.iter().chain(&self.between);
         values.map(|value| value.piece.held_bytes()).sum::<usize>() + self.scratch.held_bytes()
@@ -201,6 +211,26 @@ impl Pipeline {
             .collect()
     }
 
+    /// What takes time, in order: reading, then each op of each field. Nothing where samples are read straight into the
+    /// batch: then reading is all of the work, and to look at the clock for each sample would be most of it.
+    pub fn stages(&self) -> Vec<String> {
+        if self.is_as_read() {
+            return Vec::new();
+        }
+        let ops = self.lanes.iter().flat_map(|lane| {
+            let of_lane = |op: &Arc<dyn Op>| format!("{} {}", op.name(), lane.name);
+            lane.ops.iter().map(of_lane)
+        });
+        std::iter::once("read".to_owned()).chain(ops).collect()
+    }
+
+    /// Whether the fields come out as the source has them.
+    fn is_as_read(&self) -> bool {
+        let mut lanes = self.lanes.iter().enumerate();
+        self.lanes.len() == self.source.fields().len()
+            && lanes.all(|(at, lane)| lane.ops.is_empty() && lane.field == at)
+    }
+
     /// Bytes that one thread holds at the most while it makes a sample; where a form is not known, as far as it is.
     pub fn bytes_per_thread(&self) -> u64 {
         let mut between = 0_u64;
@@ -241,34 +271,65 @@ impl Pipeline {
         hands
             .values
             .resize_with(source.fields().len(), Value::default);
-        let as_read = self
-            .lanes
-            .iter()
-            .enumerate()
-            .all(|(at, lane)| lane.ops.is_empty() && lane.field == at)
-            && self.lanes.len() == source.fields().len();
-        if as_read {
+        if self.is_as_read() {
             return source
                 .read_into(key.index, slots, &mut hands.values)
                 .map_err(|error| failed(None, error.into()));
         }
+        let mut clock = Clock::start(hands, self.n_stages());
         source
             .read(key.index, &mut hands.values)
             .map_err(|error| failed(None, error.into()))?;
+        clock.next(&mut hands.stage_ns);
         for (lane, slot) in self.lanes.iter().zip(slots) {
-            lane.run(key, slot, hands)
+            lane.run(key, slot, hands, &mut clock)
                 .map_err(|cause| failed(Some(&lane.name), cause))?;
         }
         Ok(())
     }
+
+    fn n_stages(&self) -> usize {
+        1 + self.lanes.iter().map(|lane| lane.ops.len()).sum::<usize>()
+    }
+}
+
+/// Gives the time since the last look to the stage that has just ended.
+struct Clock {
+    stage: usize,
+    looked: Instant,
+}
+
+impl Clock {
+    fn start(hands: &mut Hands, n_stages: usize) -> Clock {
+        hands.stage_ns.resize(n_stages, 0);
+        Clock {
+            stage: 0,
+            looked: Instant::now(),
+        }
+    }
+
+    fn next(&mut self, stage_ns: &mut [u64]) {
+        let now = Instant::now();
+        let took = now.duration_since(self.looked).as_nanos();
+        stage_ns[self.stage] += u64::try_from(took).unwrap_or(u64::MAX);
+        self.stage += 1;
+        self.looked = now;
+    }
 }
 
 impl Lane {
-    fn run(&self, key: SampleKey, slot: &mut [u8], hands: &mut Hands) -> Result<(), SampleCause> {
+    fn run(
+        &self,
+        key: SampleKey,
+        slot: &mut [u8],
+        hands: &mut Hands,
+        clock: &mut Clock,
+    ) -> Result<(), SampleCause> {
         let Hands {
             values,
             between: [one, other],
             scratch,
+            stage_ns,
         } = hands;
         let first = &values[self.field];
         let Some((last, before)) = self.ops.split_last() else {
@@ -280,11 +341,13 @@ impl Lane {
         for op in before {
             let input = if is_first { first } else { &*from };
             op.apply(key, input, Out::Value(to), scratch)?;
+            clock.next(stage_ns);
             std::mem::swap(&mut from, &mut to);
             is_first = false;
         }
         let input = if is_first { first } else { &*from };
         last.apply(key, input, Out::Slot(slot), scratch)?;
+        clock.next(stage_ns);
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod kernel_log;
 mod ladder;
 mod launch;
 mod metrics;
+mod pressure;
 mod recorder;
 mod relay;
 mod run;

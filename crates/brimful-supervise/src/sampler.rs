@@ -13,6 +13,7 @@ use brimful_probe::{GpuMeter, GroupCounts, Meter, ProcessFacts, Processes, Stall
 use crate::contain::Containment;
 use crate::gauge;
 use crate::kernel_log::KernelLog;
+use crate::pressure::PressureFile;
 use crate::roles::{KnownWorker, Process, roles};
 
 /// Processes whose pages are counted at one look; a job with more shows the others by their cheap figures.
@@ -31,6 +32,7 @@ pub(crate) struct Sampler {
     processes: Processes,
     gpus: Option<GpuMeter>,
     gauges: Option<std::path::PathBuf>,
+    pressure: PressureFile,
     started: Instant,
     last_stall: Option<(Instant, StallTotals)>,
     gpus_due: Instant,
@@ -59,6 +61,7 @@ impl Sampler {
             processes: Processes::live(),
             gpus,
             gauges: None,
+            pressure: PressureFile::default(),
             started,
             last_stall: None,
             gpus_due: started,
@@ -75,6 +78,10 @@ impl Sampler {
 
     /// Begins with an attempt: what the kernel counts from here on is the attempt's.
     pub(crate) fn begin(&mut self, contained: &Containment, gauges: Option<std::path::PathBuf>) {
+        self.pressure = gauges
+            .as_deref()
+            .map(PressureFile::create)
+            .unwrap_or_default();
         self.gauges = gauges;
         self.counts_at_start = self.counts_now(contained);
     }
@@ -119,9 +126,13 @@ impl Sampler {
             self.last_gpus = self.gpu_samples(contained);
             self.gpus_due = now + GPUS_EVERY;
         }
+        let host = self.host(contained);
+        if let Some(host) = &host {
+            self.pressure.tell(host.pressure());
+        }
         Sample {
             at_ms: self.at_ms(),
-            host: self.host(contained),
+            host,
             shm: self.shm(),
             stall: self.stall(contained, now),
             gpus: self.last_gpus.clone(),

@@ -263,7 +263,9 @@ impl Inner {
                 Err(error) => work.fail(slot, error),
             }
         }
-        add_time(&self.shared.counters.worked_ns, began.elapsed());
+        let counters = &self.shared.counters;
+        add_time(&counters.worked_ns, began.elapsed());
+        hands.take_stages(|stage, ns| add(&counters.stages_ns[stage], ns));
         // Under the lock: whoever sees that it is done has it alone.
         let queue = self.lock();
         if work.done(count) {

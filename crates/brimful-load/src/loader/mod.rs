@@ -112,7 +112,7 @@ impl Loader {
         Ok(Loader {
             shared: Arc::new(Shared {
                 pool: Arc::new(Pool::default()),
-                counters: Counters::default(),
+                counters: Counters::of_stages(pipeline.stages().len()),
                 pressure: AtomicU64::new(0),
                 pipeline,
                 forms,
@@ -169,7 +169,8 @@ impl Loader {
     }
 
     pub fn statistics(&self) -> Statistics {
-        self.shared.counters.statistics()
+        let stages = self.shared.pipeline.stages();
+        self.shared.counters.statistics(stages)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a loader has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Handed out.
     pub batches: u64,
@@ -17,6 +17,8 @@ pub struct Statistics {
     pub worked: Duration,
     /// How long threads waited for room, summed over them.
     pub idle: Duration,
+    /// How long threads spent in each stage of the pipeline, summed over them.
+    pub stages: Vec<(String, Duration)>,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub(super) struct Counters {
     pub(super) waited_ns: AtomicU64,
     pub(super) worked_ns: AtomicU64,
     pub(super) idle_ns: AtomicU64,
+    /// Of each stage of the pipeline.
+    pub(super) stages_ns: Box<[AtomicU64]>,
     /// Bytes that threads hold.
     pub(super) hands: AtomicU64,
 }
@@ -40,11 +44,18 @@ pub(super) fn add_time(counter: &AtomicU64, time: Duration) {
 }
 
 impl Counters {
+    pub(super) fn of_stages(n_stages: usize) -> Counters {
+        Counters {
+            stages_ns: (0..n_stages).map(|_| AtomicU64::new(0)).collect(),
+            ..Counters::default()
+        }
+    }
+
     pub(super) fn hands(&self) -> u64 {
         self.hands.load(Ordering::Relaxed)
     }
 
-    pub(super) fn statistics(&self) -> Statistics {
+    pub(super) fn statistics(&self, stages: Vec<String>) -> Statistics {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let time = |counter: &AtomicU64| Duration::from_nanos(number(counter));
         Statistics {
@@ -54,6 +65,10 @@ impl Counters {
             waited: time(&self.waited_ns),
             worked: time(&self.worked_ns),
             idle: time(&self.idle_ns),
+            stages: stages
+                .into_iter()
+                .zip(self.stages_ns.iter().map(time))
+                .collect(),
         }
     }
 }

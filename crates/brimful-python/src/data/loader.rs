@@ -15,6 +15,9 @@ use crate::data::array::BatchArray;
 use crate::data::dataset::NativeDataset;
 use crate::data::with_causes;
 
+/// What [`NativeLoader::statistics`] gives.
+type StatisticsTuple = (u64, u64, u64, f64, f64, f64, Vec<(String, f64)>);
+
 /// How long a wait goes on before Python's signals are looked at.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
@@ -96,9 +99,10 @@ impl NativeLoader {
         self.loader.set_pressure(pressure);
     }
 
-    /// Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle.
+    /// Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle, and
+    /// those of each stage.
     #[getter]
-    fn statistics(&self) -> (u64, u64, u64, f64, f64, f64) {
+    fn statistics(&self) -> StatisticsTuple {
         let Statistics {
             batches,
             samples,
@@ -106,6 +110,7 @@ impl NativeLoader {
             waited,
             worked,
             idle,
+            stages,
         } = self.loader.statistics();
         (
             batches,
@@ -114,6 +119,10 @@ impl NativeLoader {
             waited.as_secs_f64(),
             worked.as_secs_f64(),
             idle.as_secs_f64(),
+            stages
+                .into_iter()
+                .map(|(stage, time)| (stage, time.as_secs_f64()))
+                .collect(),
         )
     }
 

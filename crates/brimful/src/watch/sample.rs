@@ -47,6 +47,26 @@ pub struct HostSample {
     pub swapped: Option<Bytes>,
 }
 
+/// From here on there is pressure: a tenth of the limit is left, or this where that is less.
+const PRESSURE_FROM: u64 = 4 << 30;
+/// And here it is full: a share of that.
+const PRESSURE_FULL: f64 = 0.3;
+
+impl HostSample {
+    /// How short memory is, from 0 (not at all) to 1 (very), for those that can do with less and give back.
+    ///
+    /// It depends on what is left alone, not on whether use rises: a prefetch that shrinks at 90 % costs little, and comes
+    /// back by itself.
+    pub fn pressure(&self) -> f64 {
+        let from = (self.limit.get() / 10).min(PRESSURE_FROM) as f64;
+        if from == 0.0 {
+            return 0.0;
+        }
+        let left = self.headroom.get() as f64 / from;
+        ((1.0 - left) / (1.0 - PRESSURE_FULL)).clamp(0.0, 1.0)
+    }
+}
+
 /// `/dev/shm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedMemorySample {
@@ -158,5 +178,30 @@ impl fmt::Display for Role {
             }
             Role::Other => f.write_str("other"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_rises_over_the_last_tenth_of_the_limit() {
+        let of = |limit, headroom| {
+            let sample = HostSample {
+                limit: Bytes::from_gib(limit),
+                headroom: Bytes(headroom),
+                ..HostSample::default()
+            };
+            format!("{:.2}", sample.pressure())
+        };
+        let mib = 1 << 20;
+        assert_eq!(of(10, 5 << 30), "0.00");
+        assert_eq!(of(10, 1 << 30), "0.00");
+        assert_eq!(of(10, 665 * mib), "0.50");
+        assert_eq!(of(10, 300 * mib), "1.00");
+        assert_eq!(of(10, 0), "1.00");
+        assert_eq!(of(1000, 5 << 30), "0.00", "a large machine has enough left");
+        assert_eq!(of(0, 0), "0.00");
     }
 }
