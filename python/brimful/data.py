@@ -354,6 +354,7 @@ class Loader:
         self._is_fresh = False
         if self._running is not None:
             self._running.close()
+        self._heed_pressure()
         self._running = self._native.epoch(self.epoch, self._position)
         return self._batches(self._running)
 
@@ -376,13 +377,16 @@ class Loader:
     def _tensors(self, running: _native.Epoch) -> Iterator[tuple[dict[str, Any], int]]:
         """Batches as tensors or arrays, each with the position of the epoch after it."""
         while (found := running.next()) is not None:
-            if (told := self._run_pressure.news()) is not None:
-                self._native.set_pressure(max(told, self._pressure))
+            self._heed_pressure()
             arrays, position = found
             batch = {name: self._array(one) for name, one in zip(self._names, arrays, strict=True)}
             if self._pin_memory:
                 batch = {name: one.pin_memory() for name, one in batch.items()}
             yield batch, position
+
+    def _heed_pressure(self) -> None:
+        if (told := self._run_pressure.news()) is not None:
+            self._native.set_pressure(max(told, self._pressure))
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next loop be this epoch, as `DistributedSampler` has it."""

@@ -89,7 +89,7 @@ def test_a_state_of_other_data_is_refused(numbers):
         loader_of(numbers).load_state_dict(state)
 
 
-EPOCHS = 3
+EPOCHS = 5
 KILLS = 50
 TRAINING = """
 import itertools, json, os, sys, time
@@ -291,12 +291,9 @@ def test_the_gauge_of_a_run_makes_the_prefetch_smaller(tmp_path, monkeypatch):
     data = bd.npy({"x": tmp_path / "x.npy"})
     loader = bd.Loader(data, batch_size=32, memory="4MiB", prefetch=16)
     batch = 32 * 4096
-    held = []
-    for at, _batch in enumerate(loader):
-        if at > 0:
-            time.sleep(0.01)
-            held.append(loader.held_bytes)
-    assert max(held[2:]) <= 2 * batch
+    for _batch in loader:
+        time.sleep(0.01)
+        assert loader.held_bytes <= 2 * batch
     for text in ["", "x", "-5", "99999"]:
         told.write_text(text)
         assert len(list(bd.Loader(data, batch_size=32, memory="4MiB"))) == 16
