@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def mapped(batches: Batches, function: Callable[[Any], Any], threads: int) -> Batches:
     """Give each batch to the function, and hand on what it returns with the batch's position.
 
-    Under Python's lock threads would only take turns: the function runs where the loop is. Without the lock as many
-    batches as there are threads are in work at once.
+    Under Python's lock threads would only take turns: the function runs where the loop is. Without the lock
+    as many batches as there are threads are in work at once.
     """
     if threads < 2 or has_lock():  # noqa: PLR2004
         for batch, position in batches:
@@ -39,6 +39,6 @@ def mapped(batches: Batches, function: Callable[[Any], Any], threads: int) -> Ba
 
 
 def has_lock() -> bool:
-    """Say whether one thread at a time runs Python: always before 3.13, and in all but free-threaded builds."""
+    """Say whether one thread at a time runs Python, as in all but free-threaded builds of 3.13 and later."""
     asked = getattr(sys, "_is_gil_enabled", None)
     return True if asked is None else asked()

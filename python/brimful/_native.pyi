@@ -6,12 +6,106 @@ from _typeshed import SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "plan", "predict", "probe", "share", "shared_from_handle", "size_text"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "share", "shared_from_handle", "size_bytes", "size_text"]
 
 __version__: Final[str]
 """
 The version of brimful.
 """
+
+@final
+class BatchArray:
+    """
+    Memory of a batch. `torch.from_dlpack` and `numpy.asarray` take it as it is.
+    """
+    @property
+    def __array_interface__(self, /) -> Any:
+        """
+        For NumPy.
+        """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: tuple[SupportsIndex, SupportsIndex] | None = None, copy: bool | None = None) -> Any:
+        """
+        The memory itself; nothing is copied.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        The processor.
+        """
+    def __len__(self, /) -> int: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def dtype(self, /) -> str:
+        """
+        As NumPy and torch call it.
+        """
+    @property
+    def nbytes(self, /) -> int: ...
+    @property
+    def shape(self, /) -> Any: ...
+
+@final
+class Dataset:
+    def __len__(self, /) -> int: ...
+    def cast(self, /, field: str, dtype: str) -> Dataset: ...
+    def crop(self, /, field: str, height: SupportsIndex, width: SupportsIndex, random: bool) -> Dataset: ...
+    def decode(self, /, field: str, most_pixels: SupportsIndex) -> Dataset: ...
+    def fields(self, /) -> list[tuple[str, str]]:
+        """
+        Names of fields and what they are.
+        """
+    def flip(self, /, field: str, probability: SupportsFloat | SupportsIndex) -> Dataset: ...
+    def keep(self, /, fields: SupportsGetItem[int, str]) -> Dataset: ...
+    def normalize(self, /, field: str, mean: SupportsGetItem[int, SupportsFloat | SupportsIndex], std: SupportsGetItem[int, SupportsFloat | SupportsIndex], scale: SupportsFloat | SupportsIndex | None) -> Dataset: ...
+    def reading(self, /) -> str:
+        """
+        How the bytes are read, and why.
+        """
+    def rename(self, /, field: str, to: str) -> Dataset: ...
+    def resize(self, /, field: str, height: SupportsIndex, width: SupportsIndex, filter: str) -> Dataset: ...
+    def transpose(self, /, field: str, axes: SupportsGetItem[int, SupportsIndex]) -> Dataset: ...
+    def voxelize(self, /, field: str, size: SupportsIndex, dtype: str) -> Dataset: ...
+
+@final
+class Epoch:
+    def close(self, /) -> None:
+        """
+        Ends the threads.
+        """
+    def next(self, /) -> tuple[list[BatchArray], int] | None:
+        """
+        The fields of the next batch and where the epoch goes on after it; nothing at the end.
+        """
+
+@final
+class Loader:
+    def __new__(cls, /, dataset: Dataset, *, batch_size: SupportsIndex, shuffle: bool, seed: SupportsIndex, memory: SupportsIndex, threads: SupportsIndex, prefetch: SupportsIndex, rank: SupportsIndex, world_size: SupportsIndex, drop_last: bool, skip_errors: bool) -> Loader: ...
+    def batches(self, /, position: SupportsIndex) -> int:
+        """
+        Batches of this rank from a position to the end of an epoch.
+        """
+    @property
+    def budget(self, /) -> tuple[int, int, int, int]:
+        """
+        Threads, batches ahead, bytes of a batch, bytes of a thread.
+        """
+    def epoch(self, /, epoch: SupportsIndex, position: SupportsIndex) -> Epoch:
+        """
+        Starts to make the batches of an epoch from a position on.
+        """
+    @property
+    def held_bytes(self, /) -> int: ...
+    @property
+    def samples(self, /) -> int:
+        """
+        Samples of an epoch, over all ranks.
+        """
+    def set_pressure(self, /, pressure: SupportsFloat | SupportsIndex) -> None: ...
+    @property
+    def statistics(self, /) -> tuple[int, int, int, float, float, float, list[tuple[str, float]]]:
+        """
+        Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle, and
+        those of each stage.
+        """
 
 @final
 class SharedArray:
@@ -159,6 +253,15 @@ def machine_names() -> list[str]:
     The names that `probe(as_machine=…)` takes.
     """
 
+def open_arrow(paths: SupportsGetItem[int, str | PathLike[str]], columns: SupportsGetItem[int, str] | None, headroom: SupportsIndex | None) -> Dataset: ...
+def open_folder(root: str | PathLike[str], extensions: SupportsGetItem[int, str], labels: bool, split: str | None, headroom: SupportsIndex | None) -> Dataset: ...
+def open_hdf5(path: str | PathLike[str], fields: SupportsGetItem[int, tuple[str, str]] | None, headroom: SupportsIndex | None) -> Dataset: ...
+def open_lines(paths: SupportsGetItem[int, str | PathLike[str]], json: str | None, headroom: SupportsIndex | None) -> Dataset: ...
+def open_npy(files: SupportsGetItem[int, tuple[str, str | PathLike[str]]], headroom: SupportsIndex | None) -> Dataset: ...
+def open_raw(field: str, path: str | PathLike[str], shape: SupportsGetItem[int, SupportsIndex], dtype: str, headroom: SupportsIndex | None) -> Dataset: ...
+def open_tar(paths: SupportsGetItem[int, str | PathLike[str]], extensions: SupportsGetItem[int, str], headroom: SupportsIndex | None) -> Dataset: ...
+def open_tokens(path: str | PathLike[str], length: SupportsIndex, dtype: str, as_int64: bool, headroom: SupportsIndex | None) -> Dataset: ...
+
 def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, steps: SupportsIndex, beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, phantom: str | PathLike[str], progress: Any | None) -> tuple[str, str, str, str, str]:
     """
     Searches for the best settings of a job.
@@ -193,6 +296,11 @@ def share(value: Any, *, folder: str | PathLike[str] | None) -> Any:
 def shared_from_handle(pid: SupportsIndex, fd: SupportsIndex, id: bytes, kind: str, at: SupportsIndex, start: SupportsIndex, step: SupportsIndex, length: SupportsIndex) -> Any:
     """
     What was pickled: how to open the copy, and which part of it this was.
+    """
+
+def size_bytes(text: str) -> int:
+    """
+    The bytes of a size as people write it, such as `512MiB`.
     """
 
 def size_text(size_bytes: SupportsIndex) -> str:

@@ -1,8 +1,8 @@
 """Batches of training data from native threads, in one copy and inside a byte budget.
 
 A dataset is opened, told what to do with its fields, and given to a `Loader`, which is looped over like any
-other loader. Reading, decoding, resizing and collating happen in threads without Python's lock; the memory that
-the loader holds never exceeds the budget that it is given.
+other loader. Reading, decoding, resizing and collating happen in threads without Python's lock; the memory
+that the loader holds never exceeds the budget that it is given.
 
 Examples:
     >>> import array, tempfile, pathlib
@@ -22,6 +22,7 @@ Examples:
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import sys
@@ -154,8 +155,8 @@ class Dataset:
         """Put a Python function at the end, which is given each batch and gives the batch to hand out.
 
         It runs in the thread that loops over the loader, under Python's lock: what it costs is added to every
-        step, while everything before it goes on in threads. On free-threaded Python as many batches as there are
-        threads are mapped at once, in order; these count as handed out.
+        step, while everything before it goes on in threads. On free-threaded Python as many batches as there
+        are threads are mapped at once, in order; these count as handed out.
         """
         return Dataset(self._native, (*self._functions, function))
 
@@ -168,8 +169,9 @@ def _headroom(headroom: Headroom) -> int | None:
 
 
 def _paths(paths: Path | Sequence[Path]) -> list[str]:
-    one = isinstance(paths, (str, os.PathLike))
-    return [os.fspath(path) for path in ([paths] if one else paths)]
+    if isinstance(paths, (str, os.PathLike)):
+        return [os.fspath(paths)]
+    return [os.fspath(path) for path in paths]
 
 
 def hdf5(path: Path, fields: Mapping[str, str] | None = None, *, headroom: Headroom = None) -> Dataset:
@@ -243,17 +245,15 @@ def folder(
     Args:
         root: The folder; files of folders below it count too.
         extensions: Take only files with these, such as "jpg"; without them all.
-        labels: Add a field "label": the place of a sample's first folder among all of them, as `ImageFolder` has it.
+        labels: Add a field "label": the place of a sample's first folder among all, as in `ImageFolder`.
         split: Take only files below `CLASS/SPLIT`, such as "train" in ModelNet.
         headroom: As for `hdf5`.
     """
-    return Dataset(
-        _native.open_folder(os.fspath(root), list(extensions), labels, split, _headroom(headroom))
-    )
+    return Dataset(_native.open_folder(os.fspath(root), list(extensions), labels, split, _headroom(headroom)))
 
 
 def tar(paths: Path | Sequence[Path], *extensions: str, headroom: Headroom = None) -> Dataset:
-    """Open tar files as WebDataset writes them: members with one name and several extensions are one sample."""
+    """Open tar files as WebDataset writes them: members of one name with several extensions are a sample."""
     return Dataset(_native.open_tar(_paths(paths), list(extensions), _headroom(headroom)))
 
 
@@ -267,16 +267,17 @@ class Statistics:
     waited_seconds: float
     worked_seconds: float
     idle_seconds: float
-    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty where
-    #: samples are read straight into the batch: then reading is all of the work.
+    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty
+    #: where samples are read straight into the batch: then reading is all of the work.
     stages: dict[str, float]
 
 
 class Loader:
     """Loops over batches of a dataset, made ahead by native threads inside a byte budget.
 
-    The order depends on the seed and the epoch alone. Every loop is a new epoch. `state_dict` says how far the
-    training has come; a loader that is given it goes on there, also with other threads, ranks or batch size.
+    The order depends on the seed and the epoch alone. Every loop is a new epoch. `state_dict` says how far
+    the training has come; a loader that is given it goes on there, also with other threads, ranks or batch
+    size.
     """
 
     def __init__(  # noqa: PLR0913
@@ -303,8 +304,9 @@ class Loader:
             batch_size: Samples of a batch, on each rank.
             shuffle: Take the samples in another order in every epoch.
             seed: Of the order and of random ops.
-            memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not count.
-            threads: As many as this process may use processors, unless the memory is too little for all of them.
+            memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not
+                count.
+            threads: As many as this process may use processors, unless the memory is too little for them.
             prefetch: Batches ahead at the most, where the memory allows.
             rank: Which of `world_size` processes this is.
             world_size: Processes that train together; each gets its own part of every step.
@@ -412,13 +414,11 @@ class Loader:
             if state.get(name) != own[name]:
                 raise InputError(
                     f"expected a state with {name} {own[name]}, found {state.get(name)}",
-                    ["a state goes with the same samples, seed and shuffle; threads, ranks and batches may differ"],
+                    ["samples, seed and shuffle must be the same; threads, ranks and batches may differ"],
                 )
-        epoch, position = state.get("epoch"), state.get("position")
-        samples = self._native.samples
-        if not (isinstance(epoch, int) and isinstance(position, int) and 0 <= position <= samples and epoch >= 0):
-            raise InputError(f"expected an epoch and a position up to {samples}, found {epoch} and {position}")
-        self.epoch, self._position, self._is_fresh = epoch, position, True
+        self.epoch = _whole(state, "epoch", sys.maxsize)
+        self._position = _whole(state, "position", self._native.samples)
+        self._is_fresh = True
 
     @property
     def held_bytes(self) -> int:
@@ -434,8 +434,8 @@ class Loader:
     @property
     def statistics(self) -> Statistics:
         """What it has done so far, and where the time went."""
-        *figures, stages = self._native.statistics
-        return Statistics(*figures, stages=dict(stages))
+        batches, samples, skipped, waited, worked, idle, stages = self._native.statistics
+        return Statistics(batches, samples, skipped, waited, worked, idle, dict(stages))
 
     @property
     def threads(self) -> int:
@@ -459,22 +459,24 @@ class Loader:
         )
 
 
+def _whole(state: Mapping[str, int | bool], name: str, most: int) -> int:
+    found = state.get(name)
+    if not isinstance(found, int) or not 0 <= found <= most:
+        raise InputError(f"expected a state with {name} from 0 to {most}, found {found!r}")
+    return found
+
+
 def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
-    """How a field is handed out."""
+    """How a field is handed out: by torch, else by NumPy, else as it is."""
     if output not in {None, "torch", "numpy"}:
         raise InputError(f'expected `output` to be "torch" or "numpy", found {output!r}')
-    if output in {None, "torch"}:
-        try:
-            import torch  # noqa: PLC0415
-        except ImportError:
-            if output == "torch":
-                raise
-        else:
-            return torch.from_dlpack
-    try:
-        import numpy as np  # noqa: PLC0415
-    except ImportError:
-        if output == "numpy":
-            raise
-        return lambda array: array
-    return np.asarray
+    for name, function in (("torch", "from_dlpack"), ("numpy", "asarray")):
+        if output in {None, name}:
+            try:
+                maker: Callable[[_native.BatchArray], Any] = getattr(importlib.import_module(name), function)
+            except ImportError:
+                if output is not None:
+                    raise
+            else:
+                return maker
+    return lambda array: array

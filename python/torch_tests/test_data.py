@@ -1,5 +1,6 @@
 """`brimful.data` as a training uses it: order, resuming, errors, frameworks, and what must never hang."""
 
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,8 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -21,22 +24,22 @@ N = 1000
 
 
 @pytest.fixture
-def numbers(tmp_path):
+def numbers(tmp_path: Path) -> Path:
     path = tmp_path / "numbers.npy"
     np.save(path, np.arange(N, dtype=np.int64))
     return path
 
 
-def loader_of(path, **settings):
+def loader_of(path: Path, **settings: object) -> bd.Loader:
     named = {"batch_size": 16, "shuffle": True, "seed": 5, "memory": "1MiB", "threads": 2, **settings}
     return bd.Loader(bd.npy({"number": path}), **named)
 
 
-def order_of(loader):
+def order_of(loader: bd.Loader) -> list[int]:
     return [int(number) for batch in loader for number in batch["number"]]
 
 
-def test_batches_are_tensors_and_every_epoch_has_its_order(numbers):
+def test_batches_are_tensors_and_every_epoch_has_its_order(numbers: Path) -> None:
     loader = loader_of(numbers)
     first, second = order_of(loader), order_of(loader)
     assert sorted(first) == sorted(second) == list(range(N))
@@ -51,20 +54,20 @@ def test_batches_are_tensors_and_every_epoch_has_its_order(numbers):
     batch["number"] += 1  # its memory is nobody else's
 
 
-def test_batches_may_be_arrays(numbers):
+def test_batches_may_be_arrays(numbers: Path) -> None:
     batch = next(iter(loader_of(numbers, output="numpy")))
     assert isinstance(batch["number"], np.ndarray)
     assert batch["number"].shape == (16,)
     batch["number"][0] = 7
 
 
-def test_a_batch_that_is_kept_is_not_used_again(numbers):
+def test_a_batch_that_is_kept_is_not_used_again(numbers: Path) -> None:
     kept = list(loader_of(numbers, memory="64KiB"))
     assert sorted(int(number) for batch in kept for number in batch["number"]) == list(range(N))
 
 
 @pytest.mark.parametrize("world_sizes", [(1, 2), (3, 8), (8, 1), (2, 3)])
-def test_a_state_is_gone_on_from_with_other_ranks(numbers, world_sizes):
+def test_a_state_is_gone_on_from_with_other_ranks(numbers: Path, world_sizes: tuple[int, int]) -> None:
     before, after = world_sizes
     seen, states = [], []
     for rank in range(before):
@@ -83,7 +86,7 @@ def test_a_state_is_gone_on_from_with_other_ranks(numbers, world_sizes):
     assert sorted(seen) == list(range(N))
 
 
-def test_a_state_of_other_data_is_refused(numbers):
+def test_a_state_of_other_data_is_refused(numbers: Path) -> None:
     state = loader_of(numbers, seed=6).state_dict()
     with pytest.raises(brimful.InputError, match="expected a state with seed 5, found 6"):
         loader_of(numbers).load_state_dict(state)
@@ -98,7 +101,8 @@ path, log, state_path, threads, world_size, epochs = sys.argv[1:]
 world_size = int(world_size)
 settings = dict(batch_size=3, shuffle=True, seed=1, memory="1MiB", threads=int(threads), output="numpy")
 loaders = [
-    bd.Loader(bd.npy({"number": path}), rank=rank, world_size=world_size, **settings) for rank in range(world_size)
+    bd.Loader(bd.npy({"number": path}), rank=rank, world_size=world_size, **settings)
+    for rank in range(world_size)
 ]
 if os.path.exists(state_path):
     state = json.load(open(state_path))
@@ -123,13 +127,13 @@ print("done")
 """
 
 
-def test_killed_at_50_random_points_every_sample_is_trained_on_once(numbers, tmp_path):
+def test_killed_at_50_random_points_every_sample_is_trained_on_once(numbers: Path, tmp_path: Path) -> None:
     """Every life has other threads and another world size; a step counts when its state was saved.
 
-    The samples of a step, rank by rank, are the next ones of the epoch's order whatever the world size is: so all lives
-    together must give the order of one undisturbed run.
+    The samples of a step, rank by rank, are the next ones of the epoch's order whatever the world size is: so
+    all lives together must give the order of one undisturbed run.
     """
-    chance = random.Random(3)
+    chance = random.Random(3)  # noqa: S311
     log, state = tmp_path / "log", tmp_path / "state"
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
@@ -167,8 +171,8 @@ def test_killed_at_50_random_points_every_sample_is_trained_on_once(numbers, tmp
     assert [trained[epoch] for epoch in range(EPOCHS)] == [order_of(whole) for _ in range(EPOCHS)]
 
 
-def test_errors_say_what_was_expected_and_where(numbers, tmp_path):
-    with pytest.raises(brimful.InputError, match="expected at least 7.81 KiB of memory|expected at least"):
+def test_errors_say_what_was_expected_and_where(numbers: Path, tmp_path: Path) -> None:
+    with pytest.raises(brimful.InputError, match="expected at least"):
         loader_of(numbers, memory="1KiB", batch_size=1000)
     with pytest.raises(brimful.MachineError, match="cannot be read"):
         bd.npy(tmp_path / "nothing.npy")
@@ -176,23 +180,23 @@ def test_errors_say_what_was_expected_and_where(numbers, tmp_path):
         bd.npy({"number": numbers}).resize("depth", 2)
     cut = tmp_path / "cut.npy"
     cut.write_bytes(numbers.read_bytes()[:-100])
-    with pytest.raises(brimful.InputError, match="cut.npy: expected"):
+    with pytest.raises(brimful.InputError, match=r"cut\.npy: expected"):
         bd.npy(cut)
 
 
-def test_leaving_early_and_exceptions_do_not_hang(numbers):
+def test_leaving_early_and_exceptions_do_not_hang(numbers: Path) -> None:
     loader = loader_of(numbers)
     for _ in range(20):
         for _batch in loader:
             break
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012
         for _batch in loader:
             1 / 0  # noqa: B018
     assert threading.active_count() < 10
     assert len(order_of(loader)) == N
 
 
-def test_a_forked_process_is_told(numbers):
+def test_a_forked_process_is_told(numbers: Path) -> None:
     running = iter(loader_of(numbers))
     next(running)
     child = os.fork()
@@ -207,7 +211,7 @@ def test_a_forked_process_is_told(numbers):
     next(running)
 
 
-def test_a_fork_may_begin_a_loop_of_its_own(numbers):
+def test_a_fork_may_begin_a_loop_of_its_own(numbers: Path) -> None:
     loader = loader_of(numbers)
     next(iter(loader))
     child = os.fork()
@@ -217,7 +221,7 @@ def test_a_fork_may_begin_a_loop_of_its_own(numbers):
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def test_ctrl_c_ends_a_loop_that_waits(tmp_path):
+def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
     fifo_like = tmp_path / "wait.py"
     fifo_like.write_text(
         textwrap.dedent("""
@@ -244,7 +248,7 @@ def test_ctrl_c_ends_a_loop_that_waits(tmp_path):
     assert "KeyboardInterrupt" in said
 
 
-def test_images_are_resized_as_torch_does(tmp_path):
+def test_images_are_resized_as_torch_does(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (6, 3, 64, 48), dtype=np.uint8)
     depths = generator.random((6, 64, 48), dtype=np.float32)
@@ -260,7 +264,7 @@ def test_images_are_resized_as_torch_does(tmp_path):
     torch.testing.assert_close(batch["depth"], depth, rtol=1e-5, atol=1e-6)
 
 
-def test_held_bytes_stay_below_the_budget_and_shrink_under_pressure(tmp_path):
+def test_held_bytes_stay_below_the_budget_and_shrink_under_pressure(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((512, 1024), dtype=np.float32))
     loader = bd.Loader(bd.npy({"x": tmp_path / "x.npy"}), batch_size=32, memory="1MiB", prefetch=16)
     for _batch in loader:
@@ -272,7 +276,7 @@ def test_held_bytes_stay_below_the_budget_and_shrink_under_pressure(tmp_path):
     assert (statistics.batches, statistics.samples, statistics.skipped) == (32, 1024, 0)
 
 
-def test_time_is_told_by_stage(tmp_path):
+def test_time_is_told_by_stage(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((64, 64, 64), dtype=np.float32))
     data = bd.npy({"x": tmp_path / "x.npy"}).resize("x", 32).cast("x", "float16")
     loader = bd.Loader(data, batch_size=8, memory="4MiB")
@@ -283,7 +287,9 @@ def test_time_is_told_by_stage(tmp_path):
     assert sum(statistics.stages.values()) <= statistics.worked_seconds
 
 
-def test_the_gauge_of_a_run_makes_the_prefetch_smaller(tmp_path, monkeypatch):
+def test_the_gauge_of_a_run_makes_the_prefetch_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(tmp_path / "x.npy", np.zeros((512, 1024), dtype=np.float32))
     monkeypatch.setenv("BRIMFUL_GAUGES", str(tmp_path))
     told = tmp_path / "pressure"
@@ -299,25 +305,27 @@ def test_the_gauge_of_a_run_makes_the_prefetch_smaller(tmp_path, monkeypatch):
         assert len(list(bd.Loader(data, batch_size=32, memory="4MiB"))) == 16
 
 
-def test_a_function_may_come_last(numbers):
+def test_a_function_may_come_last(numbers: Path) -> None:
     data = bd.npy({"number": numbers}).map(lambda batch: batch["number"] * 2)
     loader = bd.Loader(data, batch_size=10, memory="1MiB")
     assert next(iter(loader)).tolist() == list(range(0, 20, 2))
 
 
 @pytest.mark.parametrize("lock", [True, False])
-def test_functions_keep_the_order_and_their_errors_without_the_lock(numbers, monkeypatch, lock):
+def test_functions_keep_the_order_and_their_errors_without_the_lock(
+    numbers: Path, monkeypatch: pytest.MonkeyPatch, *, lock: bool
+) -> None:
     monkeypatch.setattr("brimful._mapped.has_lock", lambda: lock)
     data = bd.npy({"number": numbers}).map(lambda batch: batch["number"]).map(lambda batch: batch.tolist())
     loader = bd.Loader(data, batch_size=10, shuffle=True, memory="1MiB", threads=3)
-    assert sorted(sum(loader, [])) == list(range(N))
+    assert sorted(itertools.chain(*loader)) == list(range(N))
     running = iter(loader)
-    seen = sum((next(running) for _ in range(7)), [])
+    seen = list(itertools.chain(*(next(running) for _ in range(7))))
     again = bd.Loader(data, batch_size=10, shuffle=True, memory="1MiB", threads=3)
     again.load_state_dict(loader.state_dict())
-    assert sorted(seen + sum(again, [])) == list(range(N))
+    assert sorted([*seen, *itertools.chain(*again)]) == list(range(N))
 
-    def fails(batch):
+    def fails(batch: list[int]) -> NoReturn:
         raise ZeroDivisionError(len(batch))
 
     with pytest.raises(ZeroDivisionError):

@@ -29,8 +29,8 @@ impl BatchArray {
 #[pymethods]
 impl BatchArray {
     #[getter]
-    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.form.shape())
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyTuple::new(py, self.form.shape())?.into_any())
     }
 
     /// As NumPy and torch call it.
@@ -79,7 +79,7 @@ impl BatchArray {
 
     /// For NumPy.
     #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let typed = type_text(self.form.dtype())
             .ok_or_else(|| pyo3::exceptions::PyAttributeError::new_err("NumPy has no bfloat16"))?;
         let interface = PyDict::new(py);
@@ -87,7 +87,7 @@ impl BatchArray {
         interface.set_item("typestr", typed)?;
         interface.set_item("shape", self.shape(py)?)?;
         interface.set_item("data", (self.memory.bytes().as_ptr() as usize, false))?;
-        Ok(interface)
+        Ok(interface.into_any())
     }
 }
 

@@ -8,7 +8,6 @@ use brimful_load::loader::{LoaderError, OnError, Statistics};
 use brimful_load::pipeline::SampleError;
 use brimful_load::{Epoch, Loader, Next, Settings};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
 
 use crate::border::{Failure, call};
 use crate::data::array::BatchArray;
@@ -146,17 +145,13 @@ pub(crate) struct NativeEpoch {
 #[pymethods]
 impl NativeEpoch {
     /// The fields of the next batch and where the epoch goes on after it; nothing at the end.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyList>, u64)>> {
+    fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchArray>, u64)>> {
         loop {
             let next = call(py, || self.wait())?;
             match next {
                 Next::Batch(batch) => {
                     let arrays = batch.fields.into_iter().map(BatchArray::new);
-                    let list = PyList::empty(py);
-                    for array in arrays {
-                        list.append(Bound::new(py, array)?)?;
-                    }
-                    return Ok(Some((list, batch.next)));
+                    return Ok(Some((arrays.collect(), batch.next)));
                 }
                 Next::NotYet => py.check_signals()?,
                 Next::End => return Ok(None),
