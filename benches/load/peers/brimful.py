@@ -21,17 +21,16 @@ def batches_arrow(folder, batch_size, threads):
 
 def text(folder, batch_size, threads):
     """Blocks of one long array; an embedding takes 64-bit numbers, as the other loaders give them."""
-    dataset = bd.tokens(folder / "text/tokens.bin", dtype="uint16", length=512)
-    for batch in load(dataset, batch_size, threads):
-        yield {"tokens": batch["tokens"].long()}
+    dataset = bd.tokens(folder / "text/tokens.bin", length=512, dtype="uint16", as_int64=True)
+    return load(dataset, batch_size, threads, "16MiB")
 
 
 def meshes(folder, batch_size, threads):
-    dataset = bd.folder(folder / "meshes", "*.off").voxelize("mesh", 32)
-    for batch in load(dataset, batch_size, threads):
-        yield {"voxels": batch["mesh"]}
+    """OFF files, parsed and filled."""
+    dataset = bd.folder(folder / "meshes", "off").voxelize("mesh", 32).rename("mesh", "voxels")
+    return load(dataset, batch_size, threads)
 
 
-def load(dataset, batch_size, threads):
-    named = {"batch_size": batch_size, "shuffle": True, "seed": 0, "memory": MEMORY, "threads": threads}
+def load(dataset, batch_size, threads, memory=MEMORY):
+    named = {"batch_size": batch_size, "shuffle": True, "seed": 0, "memory": memory, "threads": threads}
     return iter(bd.Loader(dataset, **named))
