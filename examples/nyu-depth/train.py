@@ -32,12 +32,11 @@ class DepthImages(Dataset):
     def __getitem__(self, place: tuple[int | None, int]) -> tuple[torch.Tensor, torch.Tensor]:
         epoch, index = place  # workers that stay learn of a new epoch only in this way
         image = torch.from_numpy(self.images[index]).float() / 255
-        depth = torch.from_numpy(self.depths[index])[None].log()
-        sample = torch.cat((image, depth))[None]
-        sample = functional.interpolate(sample, self.size, mode="bilinear", align_corners=False)[0]
+        sample = torch.cat((image, torch.from_numpy(self.depths[index])[None]))[None]
+        sample = functional.interpolate(sample, self.size, mode="bilinear", antialias=True)[0]
         if epoch is not None and torch.rand(1, generator=chance(self.seed, epoch, index)) < 0.5:  # noqa: PLR2004
             sample = sample.flip(2)
-        return sample[:3], sample[3:]
+        return sample[:3], sample[3:].log()
 
 
 def chance(seed: int, epoch: int, index: int) -> torch.Generator:

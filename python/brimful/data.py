@@ -26,9 +26,12 @@ import importlib
 import math
 import os
 import sys
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from brimful import _data_arguments as given
 from brimful import _native
 from brimful._errors import InputError
 from brimful._mapped import mapped
@@ -36,9 +39,10 @@ from brimful._pressure import RunPressure
 from brimful._probe import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    Path = str | os.PathLike[str]
+    from brimful._data_arguments import Path
+
     Headroom = int | str | None
 
 __all__ = [
@@ -89,6 +93,17 @@ class Dataset:
         """How the bytes are read (mapped, read or direct), and why."""
         return self._native.reading()
 
+    def __reduce__(self) -> NoReturn:
+        """Say why it cannot be pickled or copied."""
+        raise InputError(
+            "expected what can be pickled, found a dataset of `brimful.data`, which holds open files",
+            ["open it in the process that uses it; `Loader` needs no worker processes"],
+        )
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Say who reads it."""
+        raise TypeError(f"expected a loop over `brimful.data.Loader(dataset)`, found dataset[{index!r}]")
+
     def _with(self, native: _native.Dataset) -> Dataset:
         if self._functions:
             raise InputError("expected ops before `map`, found one after it", ["put `map` last"])
@@ -96,7 +111,7 @@ class Dataset:
 
     def decode(self, field: str, *, most_pixels: int = 64 << 20) -> Dataset:
         """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3."""
-        return self._with(self._native.decode(field, most_pixels))
+        return self._with(self._native.decode(field, given.whole("most_pixels", most_pixels, least=1)))
 
     def resize(self, field: str, size: int | tuple[int, int], *, filter: str = "bilinear") -> Dataset:  # noqa: A002
         """Resize the last two sides, with antialiasing.
@@ -106,12 +121,12 @@ class Dataset:
             size: Height and width, or one number for both.
             filter: "bilinear" or "bicubic".
         """
-        height, width = (size, size) if isinstance(size, int) else size
+        height, width = given.sides("size", size)
         return self._with(self._native.resize(field, height, width, filter))
 
     def crop(self, field: str, size: int | tuple[int, int], *, random: bool = False) -> Dataset:
         """Cut the last two sides to a size, from the center or from anywhere."""
-        height, width = (size, size) if isinstance(size, int) else size
+        height, width = given.sides("size", size)
         return self._with(self._native.crop(field, height, width, random))
 
     def flip(self, field: str, *, probability: float = 0.5) -> Dataset:
@@ -120,31 +135,39 @@ class Dataset:
 
     def transpose(self, field: str, axes: Sequence[int]) -> Dataset:
         """Put the sides into another order, as NumPy's function of this name does."""
-        return self._with(self._native.transpose(field, list(axes)))
+        return self._with(self._native.transpose(field, [given.whole("axes", axis) for axis in axes]))
 
     def normalize(
-        self, field: str, mean: Sequence[float], std: Sequence[float], *, scale: float | None = None
+        self,
+        field: str,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        *,
+        scale: float | None = None,
     ) -> Dataset:
         """Give `(value * scale - mean) / std` per channel as `float32`.
 
         Args:
             field: An array whose first side is the channels.
-            mean: One number per channel.
-            std: One number per channel.
+            mean: One number per channel, or one for all.
+            std: One number per channel, or one for all.
             scale: 1/255 for `uint8` and 1 otherwise, unless it is given.
         """
-        return self._with(self._native.normalize(field, list(mean), list(std), scale))
+        return self._with(self._native.normalize(field, given.numbers(mean), given.numbers(std), scale))
 
     def cast(self, field: str, dtype: str) -> Dataset:
         """Change the type of the elements, such as to "float32"; what does not fit is cut to the nearest."""
-        return self._with(self._native.cast(field, dtype))
+        return self._with(self._native.cast(field, given.dtype_name(dtype)))
 
     def voxelize(self, field: str, size: int, *, dtype: str = "float32") -> Dataset:
         """Turn meshes into grids of `size` x `size` x `size` with 1 where the surface is."""
-        return self._with(self._native.voxelize(field, size, dtype))
+        size = given.whole("size", size, least=1)
+        return self._with(self._native.voxelize(field, size, given.dtype_name(dtype)))
 
     def select(self, *fields: str) -> Dataset:
         """Keep these fields only."""
+        if len(set(fields)) < len(fields):
+            raise InputError(f"expected each field once, found {', '.join(fields)}")
         return self._with(self._native.keep(list(fields)))
 
     def rename(self, field: str, to: str) -> Dataset:
@@ -158,6 +181,8 @@ class Dataset:
         step, while everything before it goes on in threads. On free-threaded Python as many batches as there
         are threads are mapped at once, in order; these count as handed out.
         """
+        if not callable(function):
+            raise InputError(f"expected a function of a batch, found {function!r}")
         return Dataset(self._native, (*self._functions, function))
 
 
@@ -165,26 +190,22 @@ def _headroom(headroom: Headroom) -> int | None:
     """Bytes that are free for data; without a word of the user, what the nearest limit leaves."""
     if headroom is None:
         return probe().host.headroom_bytes if sys.platform == "linux" else None
-    return _native.size_bytes(headroom) if isinstance(headroom, str) else headroom
+    return given.byte_count("headroom", headroom)
 
 
-def _paths(paths: Path | Sequence[Path]) -> list[str]:
-    if isinstance(paths, (str, os.PathLike)):
-        return [os.fspath(paths)]
-    return [os.fspath(path) for path in paths]
-
-
-def hdf5(path: Path, fields: Mapping[str, str] | None = None, *, headroom: Headroom = None) -> Dataset:
+def hdf5(
+    path: Path, fields: Mapping[str, str] | Sequence[str] | None = None, *, headroom: Headroom = None
+) -> Dataset:
     """Open an HDF5 file whose datasets have one sample per row.
 
     Args:
         path: The file.
-        fields: Names of fields and the datasets that they are read from; without it all datasets of the file
-            that have as many rows as the first.
+        fields: Names of fields and the datasets that they are read from, or the names of datasets; without it
+            all datasets of the file that have as many rows as the first.
         headroom: Bytes, or text such as "4GiB", that are free for the file's pages; decides how it is read.
             Without it, what the nearest limit of this machine leaves.
     """
-    wanted = None if fields is None else list(fields.items())
+    wanted = None if fields is None else given.named_datasets(fields)
     return Dataset(_native.open_hdf5(os.fspath(path), wanted, _headroom(headroom)))
 
 
@@ -196,21 +217,21 @@ def arrow(
     Several files are one dataset.
     """
     names = None if columns is None else list(columns)
-    return Dataset(_native.open_arrow(_paths(paths), names, _headroom(headroom)))
+    return Dataset(_native.open_arrow(given.paths(paths), names, _headroom(headroom)))
 
 
 def npy(paths: Mapping[str, Path] | Path, *, headroom: Headroom = None) -> Dataset:
     """Open `.npy` files with one sample per row: a file, or files by the names of their fields."""
-    named = {"data": paths} if isinstance(paths, (str, os.PathLike)) else paths
-    files = [(name, os.fspath(path)) for name, path in named.items()]
-    return Dataset(_native.open_npy(files, _headroom(headroom)))
+    return Dataset(_native.open_npy(given.named_paths(paths), _headroom(headroom)))
 
 
 def raw(
     path: Path, shape: Sequence[int], dtype: str, *, field: str = "data", headroom: Headroom = None
 ) -> Dataset:
     """Open a file that is nothing but arrays of one shape, one after another, as `numpy.memmap` makes it."""
-    return Dataset(_native.open_raw(field, os.fspath(path), list(shape), dtype, _headroom(headroom)))
+    each = [given.whole("shape", side) for side in shape]
+    named = given.dtype_name(dtype)
+    return Dataset(_native.open_raw(field, os.fspath(path), each, named, _headroom(headroom)))
 
 
 def tokens(
@@ -225,12 +246,14 @@ def tokens(
         as_int64: Hand them out as `int64`, which torch takes for indexes.
         headroom: As for `hdf5`.
     """
-    return Dataset(_native.open_tokens(os.fspath(path), length, dtype, as_int64, _headroom(headroom)))
+    length = given.whole("length", length, least=1)
+    named = given.dtype_name(dtype)
+    return Dataset(_native.open_tokens(os.fspath(path), length, named, as_int64, _headroom(headroom)))
 
 
 def lines(paths: Path | Sequence[Path], *, json: str | None = None, headroom: Headroom = None) -> Dataset:
     """Open text files whose lines are samples; with `json`, this field of the object in each line."""
-    return Dataset(_native.open_lines(_paths(paths), json, _headroom(headroom)))
+    return Dataset(_native.open_lines(given.paths(paths), json, _headroom(headroom)))
 
 
 def folder(
@@ -249,12 +272,13 @@ def folder(
         split: Take only files below `CLASS/SPLIT`, such as "train" in ModelNet.
         headroom: As for `hdf5`.
     """
-    return Dataset(_native.open_folder(os.fspath(root), list(extensions), labels, split, _headroom(headroom)))
+    wanted = given.extensions(extensions)
+    return Dataset(_native.open_folder(os.fspath(root), wanted, labels, split, _headroom(headroom)))
 
 
 def tar(paths: Path | Sequence[Path], *extensions: str, headroom: Headroom = None) -> Dataset:
-    """Open tar files as WebDataset writes them: members of one name with several extensions are a sample."""
-    return Dataset(_native.open_tar(_paths(paths), list(extensions), _headroom(headroom)))
+    """Open tar files as WebDataset writes them: members that differ in the extension only are one sample."""
+    return Dataset(_native.open_tar(given.paths(paths), given.extensions(extensions), _headroom(headroom)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +299,9 @@ class Statistics:
 class Loader:
     """Loops over batches of a dataset, made ahead by native threads inside a byte budget.
 
-    The order depends on the seed and the epoch alone. Every loop is a new epoch. `state_dict` says how far
-    the training has come; a loader that is given it goes on there, also with other threads, ranks or batch
-    size.
+    The order depends on the seed and the epoch alone. Every loop that hands out a batch is a new epoch.
+    `state_dict` says how far the training has come; a loader that is given it goes on there, also with other
+    threads, ranks or batch size.
     """
 
     def __init__(  # noqa: PLR0913
@@ -309,22 +333,42 @@ class Loader:
             threads: As many as this process may use processors, unless the memory is too little for them.
             prefetch: Batches ahead at the most, where the memory allows.
             rank: Which of `world_size` processes this is.
-            world_size: Processes that train together; each gets its own part of every step.
+            world_size: Processes that train together; each gets its own part of every step. Where fewer
+                samples than processes are left at the end, some get no batch, for which DDP waits forever:
+                see `drop_last`.
             drop_last: Leave out the samples at the end that do not fill a batch for every rank.
             on_error: "raise", or "skip" to leave out samples that cannot be read, and count them.
             output: "torch" or "numpy"; without it torch where it is installed.
             pin_memory: Hand out batches in pinned memory, for a fast copy to a card.
         """
+        if not isinstance(dataset, Dataset):
+            raise InputError(
+                f"expected a dataset of `brimful.data`, found {type(dataset).__name__}",
+                [
+                    "open files with `hdf5`, `arrow`, `npy`, `raw`, `tokens`, `folder` or `tar`",
+                    "torch's DataLoader takes a Dataset of your own; `brimful.share` keeps it in one copy",
+                ],
+            )
+        self._step_samples = given.whole("batch_size", batch_size, least=1) * given.whole(
+            "world_size", world_size, least=1
+        )
+        fewest = self._step_samples if drop_last else world_size
+        if len(dataset) < fewest:
+            raise InputError(
+                f"expected at least {fewest} samples, so that every rank gets one, found {dataset!r}"
+            )
         if on_error not in {"raise", "skip"}:
             raise InputError(f'expected `on_error` to be "raise" or "skip", found {on_error!r}')
         self.dataset = dataset
         self.batch_size = batch_size
-        self.seed = seed
+        self.seed = given.whole("seed", seed)
+        self.drop_last = drop_last
         self.epoch = 0
         self._shuffle = shuffle
         self._position = 0
         self._is_fresh = True
-        self._pin_memory = pin_memory
+        self._loaded_end: int | None = None
+        self._pin_memory = pin_memory and _can_pin(output)
         self._array = _maker(output)
         self._names = list(dataset.fields)
         self._running: _native.Epoch | None = None
@@ -334,11 +378,11 @@ class Loader:
             dataset._native,  # noqa: SLF001
             batch_size=batch_size,
             shuffle=shuffle,
-            seed=seed,
-            memory=_native.size_bytes(memory) if isinstance(memory, str) else memory,
-            threads=threads or len(os.sched_getaffinity(0)),
-            prefetch=prefetch,
-            rank=rank,
+            seed=self.seed,
+            memory=given.byte_count("memory", memory),
+            threads=_processors() if threads is None else given.whole("threads", threads, least=1),
+            prefetch=given.whole("prefetch", prefetch),
+            rank=given.whole("rank", rank),
             world_size=world_size,
             drop_last=drop_last,
             skip_errors=on_error == "skip",
@@ -350,37 +394,37 @@ class Loader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Begin the next epoch, or go on where a loaded state says."""
+        # Nothing happens before the first batch is asked for: frameworks ask for an iterator more than once,
+        # and call `set_epoch` afterwards.
         if not self._is_fresh:
-            self.epoch += 1
-            self._position = 0
-        self._is_fresh = False
+            self._begin(self.epoch + 1)
         if self._running is not None:
             self._running.close()
         self._heed_pressure()
-        self._running = self._native.epoch(self.epoch, self._position)
-        return self._batches(self._running)
-
-    def _batches(self, running: _native.Epoch) -> Iterator[Any]:
+        epoch = self.epoch
+        running = self._running = self._native.epoch(epoch, self._position)
         batches = self._tensors(running)
         for function in self.dataset._functions:  # noqa: SLF001
             batches = mapped(batches, function, self.threads)
         try:
             for batch, position in batches:
-                if running is self._running:
-                    self._position = position
+                self._begin(epoch, position)
+                self._is_fresh = False
                 yield batch
-            if running is self._running:
-                self.epoch += 1
-                self._position = 0
-                self._is_fresh = True
+            self._check_runs(running)
+            self._begin(epoch + 1)
         finally:
             running.close()
 
     def _tensors(self, running: _native.Epoch) -> Iterator[tuple[dict[str, Any], int]]:
         """Batches as tensors or arrays, each with the position of the epoch after it."""
         while (found := running.next()) is not None:
+            self._check_runs(running)
             self._heed_pressure()
             arrays, position = found
+            if len(arrays[0]) == 0:
+                self._pass_over_empty()
+                continue
             batch = {name: self._array(one) for name, one in zip(self._names, arrays, strict=True)}
             if self._pin_memory:
                 batch = {name: one.pin_memory() for name, one in batch.items()}
@@ -390,35 +434,99 @@ class Loader:
         if (told := self._run_pressure.news()) is not None:
             self._native.set_pressure(max(told, self._pressure))
 
+    def _check_runs(self, running: _native.Epoch) -> None:
+        if running is not self._running:
+            raise InputError(
+                "expected one loop over a loader at a time, found another one, which has ended this one",
+                ["make a second `Loader` for the inner loop"],
+            )
+
+    def _pass_over_empty(self) -> None:
+        # The mean over no sample is not a number, and would make all weights so.
+        if self._step_samples > self.batch_size:
+            raise InputError(
+                "expected a sample of this batch that can be read, found that all of them were skipped",
+                ["the other ranks wait for a batch: mend the data, or give `batch_size` more samples"],
+            )
+
+    def _begin(self, epoch: int, position: int = 0) -> None:
+        self.epoch, self._position, self._is_fresh, self._loaded_end = epoch, position, True, None
+
+    def _is_over(self, position: int) -> bool:
+        left = self._native.samples - position
+        return left == 0 or (self.drop_last and left < self._step_samples)
+
     def set_epoch(self, epoch: int) -> None:
-        """Let the next loop be this epoch, as `DistributedSampler` has it."""
-        self.epoch = epoch
-        self._position = 0
-        self._is_fresh = True
+        """Let the next loop be this epoch, as `DistributedSampler` has it.
+
+        Where a state of this epoch was loaded, the loop goes on from it; one that was over has no batches.
+        """
+        epoch = given.whole("epoch", epoch)
+        if self._loaded_end == epoch:
+            self._begin(epoch, self._native.samples)
+        elif not (self._is_fresh and epoch == self.epoch):
+            self._begin(epoch)
 
     def state_dict(self) -> dict[str, int | bool]:
         """Say how far the training has come: after the batch that was handed out last."""
+        samples = self._native.samples
         return {
             "version": _STATE_VERSION,
             "epoch": self.epoch,
-            "position": self._position,
+            "position": samples if self._is_over(self._position) else self._position,
             "seed": self.seed,
             "shuffle": self._shuffle,
-            "samples": self._native.samples,
+            "samples": samples,
         }
 
     def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
-        """Go on from there: the next loop gives the samples of the epoch that were not handed out yet."""
+        """Go on from there: the next loop gives the samples of the epoch that were not handed out yet.
+
+        Where all of them were, the next loop is the next epoch.
+        """
+        if not isinstance(state, Mapping):
+            raise InputError(f"expected what `state_dict` gave, found {type(state).__name__}")
         own = self.state_dict()
         for name in ("version", "samples", "seed", "shuffle"):
             if state.get(name) != own[name]:
                 raise InputError(
                     f"expected a state with {name} {own[name]}, found {state.get(name)}",
-                    ["samples, seed and shuffle must be the same; threads, ranks and batches may differ"],
+                    ["only threads, ranks and batches may differ from those that the state was made with"],
                 )
-        self.epoch = _whole(state, "epoch", sys.maxsize)
-        self._position = _whole(state, "position", self._native.samples)
-        self._is_fresh = True
+        epoch, position = (given.whole(name, state.get(name, -1)) for name in ("epoch", "position"))
+        samples = self._native.samples
+        if position > samples:
+            raise InputError(f"expected a position up to {samples}, found {position}")
+        if position == samples:
+            self._begin(epoch + 1)
+            self._loaded_end = epoch
+        else:
+            self._begin(epoch, position)
+
+    def __reduce__(self) -> NoReturn:
+        """Say why it cannot be pickled or copied."""
+        raise InputError(
+            "expected what can be pickled, found a loader of `brimful.data`, with threads and open files",
+            [
+                "make it in the process that uses it, with its `rank` and `world_size`",
+                "a checkpoint keeps `loader.state_dict()`",
+            ],
+        )
+
+    @property
+    def sampler(self) -> Loader:
+        """The loader itself: here frameworks look for `set_epoch`."""
+        return self
+
+    @property
+    def batch_sampler(self) -> Loader:
+        """The loader itself: here frameworks look for `batch_size` and `sampler`."""
+        return self
+
+    @property
+    def position(self) -> int:
+        """Samples of the epoch that were handed out, over all ranks."""
+        return self._position
 
     @property
     def held_bytes(self) -> int:
@@ -459,11 +567,20 @@ class Loader:
         )
 
 
-def _whole(state: Mapping[str, int | bool], name: str, most: int) -> int:
-    found = state.get(name)
-    if not isinstance(found, int) or not 0 <= found <= most:
-        raise InputError(f"expected a state with {name} from 0 to {most}, found {found!r}")
-    return found
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _can_pin(output: str | None) -> bool:
+    """Whether there is a card to pin memory for; torch's DataLoader says the same where there is none."""
+    if output == "numpy":
+        raise InputError('expected `output="torch"` with `pin_memory`, found "numpy"')
+    torch: Any = importlib.import_module("torch")
+    found = torch.accelerator if hasattr(torch, "accelerator") else torch.cuda
+    is_there = bool(found.is_available())
+    if not is_there:
+        warnings.warn("`pin_memory` does nothing: torch sees no card", stacklevel=3)
+    return is_there
 
 
 def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
