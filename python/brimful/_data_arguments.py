@@ -46,6 +46,14 @@ def dtype_name(dtype: Any) -> str:  # noqa: ANN401
     return str(name or dtype).removeprefix("torch.")
 
 
+def names(value: str | Sequence[str]) -> list[str]:
+    """Return one field or several as a list; none at all is a mistake."""
+    several = [value] if isinstance(value, str) else list(value)
+    if not several or len(set(several)) < len(several):
+        raise InputError(f"expected fields, each once, found {value!r}")
+    return several
+
+
 def numbers(value: float | Sequence[float]) -> list[float]:
     """Return one number or several as a list."""
     return [value] if isinstance(value, (int, float)) else list(value)

@@ -100,10 +100,6 @@ class Dataset:
             ["open it in the process that uses it; `Loader` needs no worker processes"],
         )
 
-    def __getitem__(self, index: object) -> NoReturn:
-        """Say who reads it."""
-        raise TypeError(f"expected a loop over `brimful.data.Loader(dataset)`, found dataset[{index!r}]")
-
     def _with(self, native: _native.Dataset) -> Dataset:
         if self._functions:
             raise InputError("expected ops before `map`, found one after it", ["put `map` last"])
@@ -124,14 +120,16 @@ class Dataset:
         height, width = given.sides("size", size)
         return self._with(self._native.resize(field, height, width, filter))
 
-    def crop(self, field: str, size: int | tuple[int, int], *, random: bool = False) -> Dataset:
-        """Cut the last two sides to a size, from the center or from anywhere."""
+    def crop(
+        self, fields: str | Sequence[str], size: int | tuple[int, int], *, random: bool = False
+    ) -> Dataset:
+        """Cut the last two sides to a size, from the center or from anywhere; several fields at one place."""
         height, width = given.sides("size", size)
-        return self._with(self._native.crop(field, height, width, random))
+        return self._with(self._native.crop(given.names(fields), height, width, random))
 
-    def flip(self, field: str, *, probability: float = 0.5) -> Dataset:
-        """Turn left and right around, for some samples."""
-        return self._with(self._native.flip(field, probability))
+    def flip(self, fields: str | Sequence[str], *, probability: float = 0.5) -> Dataset:
+        """Turn left and right around, for some samples; several fields together, as an image and its mask."""
+        return self._with(self._native.flip(given.names(fields), probability))
 
     def transpose(self, field: str, axes: Sequence[int]) -> Dataset:
         """Put the sides into another order, as NumPy's function of this name does."""
@@ -159,10 +157,61 @@ class Dataset:
         """Change the type of the elements, such as to "float32"; what does not fit is cut to the nearest."""
         return self._with(self._native.cast(field, given.dtype_name(dtype)))
 
-    def voxelize(self, field: str, size: int, *, dtype: str = "float32") -> Dataset:
-        """Turn meshes into grids of `size` x `size` x `size` with 1 where the surface is."""
-        size = given.whole("size", size, least=1)
-        return self._with(self._native.voxelize(field, size, given.dtype_name(dtype)))
+    def voxelize(  # noqa: PLR0913
+        self,
+        field: str,
+        size: int,
+        *,
+        dtype: str = "float32",
+        channel: bool = False,
+        surface: bool = False,
+        rotations: int = 1,
+    ) -> Dataset:
+        """Turn meshes into grids of `size` x `size` x `size` with 1 where the mesh is.
+
+        Args:
+            field: Mesh files, as `folder` gives them.
+            size: Voxels of a side.
+            dtype: "float32" or "uint8".
+            channel: Put a side of 1 before the others.
+            surface: Mark all voxels that a triangle touches, and not only those with a vertex or the middle
+                of a triangle.
+            rotations: Turn each mesh around z by a multiple of a full turn divided by this, by chance.
+        """
+        size, rotations = given.whole("size", size, least=1), given.whole("rotations", rotations, least=1)
+        dtype = given.dtype_name(dtype)
+        return self._with(self._native.voxelize(field, size, dtype, channel, surface, rotations))
+
+    def __getitem__(self, part: slice) -> Dataset:
+        """Take some of the samples: `dataset[:1000]`."""
+        if not isinstance(part, slice):
+            raise TypeError(
+                f"expected a loop over `brimful.data.Loader(dataset)`, or a part such as `dataset[:1000]`, "
+                f"found dataset[{part!r}]"
+            )
+        if part.step not in {None, 1}:
+            raise InputError(f"expected a part without a step, such as `dataset[:1000]`, found {part}")
+        start, end, _ = part.indices(len(self))
+        return Dataset(self._native.part(start, end, None), self._functions)
+
+    def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Divide the samples by chance, alike with the same seed: `train, held_out = data.split(0.9)`.
+
+        Args:
+            fraction: The share of the first part, from 0 to 1.
+            seed: Of the chance.
+        """
+        if not 0 <= fraction <= 1:
+            raise InputError(f"expected `fraction` to be from 0 to 1, found {fraction!r}")
+        middle, end = round(len(self) * fraction), len(self)
+        seed = given.whole("seed", seed)
+        parts = ((0, middle), (middle, end))
+        first, second = (Dataset(self._native.part(*part, seed), self._functions) for part in parts)
+        return first, second
+
+    def numbered(self, field: str = "number") -> Dataset:
+        """Add a field with the number of each sample among those of this dataset, as `int64`."""
+        return self._with(self._native.numbered(field))
 
     def select(self, *fields: str) -> Dataset:
         """Keep these fields only."""
@@ -294,6 +343,8 @@ class Statistics:
     #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty
     #: where samples are read straight into the batch: then reading is all of the work.
     stages: dict[str, float]
+    #: Why samples were skipped, of the first twenty.
+    skipped_samples: tuple[str, ...] = ()
 
 
 class Loader:
@@ -543,7 +594,8 @@ class Loader:
     def statistics(self) -> Statistics:
         """What it has done so far, and where the time went."""
         batches, samples, skipped, waited, worked, idle, stages = self._native.statistics
-        return Statistics(batches, samples, skipped, waited, worked, idle, dict(stages))
+        why = tuple(self._native.skipped)
+        return Statistics(batches, samples, skipped, waited, worked, idle, dict(stages), why)
 
     @property
     def threads(self) -> int:

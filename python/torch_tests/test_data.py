@@ -330,3 +330,51 @@ def test_functions_keep_the_order_and_their_errors_without_the_lock(
 
     with pytest.raises(ZeroDivisionError):
         list(bd.Loader(data.map(fails), batch_size=10, memory="1MiB"))
+
+
+def test_parts_and_splits_have_no_sample_in_common(numbers: Path) -> None:
+    data = bd.npy({"number": numbers})
+    assert order_of(bd.Loader(data[10:14], batch_size=3, memory="1MiB")) == [10, 11, 12, 13]
+    assert len(data[-3:]) == 3
+    train, held_out = data.split(0.9, seed=4)
+    parts = [order_of(bd.Loader(part, batch_size=8, memory="1MiB")) for part in (train, held_out)]
+    assert [len(part) for part in parts] == [900, 100]
+    assert sorted(parts[0] + parts[1]) == list(range(N))
+    assert parts[1] != sorted(parts[1])
+    assert order_of(bd.Loader(data.split(0.9, seed=4)[1], memory="1MiB")) == parts[1]
+    with pytest.raises(TypeError, match="expected a loop"):
+        data[5]
+
+
+def test_samples_may_be_numbered(numbers: Path) -> None:
+    data = bd.npy({"data": numbers}).numbered()[100:].rename("number", "which")
+    for batch in bd.Loader(data, batch_size=50, shuffle=True, memory="1MiB"):
+        assert batch["which"].tolist() == batch["data"].tolist()
+    with pytest.raises(brimful.InputError, match='already a field "data"'):
+        bd.npy({"data": numbers}).numbered("data")
+
+
+def test_fields_are_flipped_and_cropped_together(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(64 * 8 * 8, dtype=np.float32).reshape(64, 8, 8))
+    data = bd.npy({"a": tmp_path / "a.npy", "b": tmp_path / "a.npy"})
+    together = data.flip(["a", "b"]).crop(["a", "b"], 5, random=True)
+    apart = data.flip("a").flip("b").crop("a", 5, random=True).crop("b", 5, random=True)
+    for pipeline, is_same in ((together, True), (apart, False)):
+        (batch,) = bd.Loader(pipeline, batch_size=64, memory="4MiB")
+        assert torch.equal(batch["a"], batch["b"]) == is_same
+        assert len({float(one[0, 0] % 64) for one in batch["a"]}) > 8
+
+
+def test_skipped_samples_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        good = name != "b"
+        (tmp_path / f"{name}.off").write_text(
+            "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 1\n3 0 1 2\n" if good else "OFF\n-1"
+        )
+    data = bd.folder(tmp_path, "off").voxelize("mesh", 4, channel=True)
+    loader = bd.Loader(data, batch_size=3, on_error="skip")
+    (batch,) = loader
+    assert batch["mesh"].shape == (2, 1, 4, 4, 4)
+    statistics = loader.statistics
+    assert statistics.skipped == 1
+    assert "b.off" in statistics.skipped_samples[0]

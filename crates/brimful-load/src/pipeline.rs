@@ -1,12 +1,15 @@
 //! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::array::{Field, Form, Kind};
 use crate::error::{OpError, ReadError};
 use crate::ops::{Op, Out, SampleKey, Scratch};
+use crate::order::Order;
 use crate::source::Source;
+use crate::sources::{Numbered, Part};
 use crate::value::Value;
 
 /// A source and what is done with its fields. Cheap to clone; every change gives a new one.
@@ -141,18 +144,79 @@ impl Pipeline {
         field: &str,
         make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
     ) -> Result<Pipeline, PipelineError> {
+        let mut changed = self.clone();
+        changed.add(field, self.n_ops, make)?;
+        changed.n_ops += 1;
+        Ok(changed)
+    }
+
+    /// The same for several fields, whose ops draw alike: an image and its mask are flipped together.
+    pub fn with_alike(
+        &self,
+        fields: &[String],
+        make: impl Fn(&str, u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
+    ) -> Result<Pipeline, PipelineError> {
+        let mut changed = self.clone();
+        for field in fields {
+            changed.add(field, self.n_ops, |number, kind| make(field, number, kind))?;
+        }
+        changed.n_ops += 1;
+        Ok(changed)
+    }
+
+    fn add(
+        &mut self,
+        field: &str,
+        number: u64,
+        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
+    ) -> Result<(), PipelineError> {
         let at = self.place(field)?;
         let failed = |cause| PipelineError::Op {
             field: field.to_owned(),
             cause,
         };
-        let mut changed = self.clone();
-        let lane = &mut changed.lanes[at];
-        let op = make(self.n_ops, lane.kind()).map_err(failed)?;
+        let lane = &mut self.lanes[at];
+        let op = make(number, lane.kind()).map_err(failed)?;
         let kind = op.kind(lane.kind()).map_err(failed)?;
         lane.kinds.push(kind);
         lane.ops.push(op);
-        changed.n_ops += 1;
+        Ok(())
+    }
+
+    /// The samples at these positions; with a seed, of an order that is shuffled by it.
+    pub fn part(&self, positions: Range<u64>, seed: Option<u64>) -> Pipeline {
+        let len = self.source.len();
+        let order = match seed {
+            Some(seed) => Order::shuffled(len, seed, 0),
+            None => Order::in_turn(len),
+        };
+        let mut changed = self.clone();
+        changed.source = Arc::new(Part::new(Arc::clone(&self.source), order, positions));
+        changed
+    }
+
+    /// With a field that has the number of each sample.
+    pub fn numbered(&self, name: &str) -> Result<Pipeline, PipelineError> {
+        if self.lanes.iter().any(|lane| lane.name == name) {
+            return Err(PipelineError::TakenName {
+                name: name.to_owned(),
+            });
+        }
+        let mut changed = self.clone();
+        changed.source = Arc::new(Numbered::new(Arc::clone(&self.source), name));
+        let (place, field) = changed
+            .source
+            .fields()
+            .iter()
+            .enumerate()
+            .next_back()
+            .expect("its own field");
+        changed.lanes.push(Lane {
+            name: name.to_owned(),
+            field: place,
+            ops: Vec::new(),
+            kinds: vec![field.kind.clone()],
+        });
         Ok(changed)
     }
 

@@ -256,8 +256,8 @@ impl Inner {
             let index = self.order.at(work.positions.start + slot);
             match self.sample(&work, slot, index, hands) {
                 Ok(()) => {}
-                Err(_) if self.shared.settings.on_error == OnError::Skip => {
-                    add(&self.shared.counters.skipped, 1);
+                Err(error) if self.shared.settings.on_error == OnError::Skip => {
+                    self.shared.counters.skip(error);
                     work.skip(slot);
                 }
                 Err(error) => work.fail(slot, error),

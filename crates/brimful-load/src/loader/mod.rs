@@ -22,7 +22,7 @@ use brimful::units::Bytes;
 
 use crate::array::Form;
 use crate::order::{Order, Split};
-use crate::pipeline::{Pipeline, PipelineError};
+use crate::pipeline::{Pipeline, PipelineError, SampleError};
 
 pub use batch::{Batch, BatchField, Lent};
 pub use budget::Budget;
@@ -166,6 +166,11 @@ impl Loader {
         let thousandths = (pressure.clamp(0.0, 1.0) * 1000.0) as u64;
         self.shared.pressure.store(thousandths, Ordering::Relaxed);
         self.shared.bound_pool();
+    }
+
+    /// Why samples were left out, of the first ones.
+    pub fn skipped(&self) -> Vec<Arc<SampleError>> {
+        self.shared.counters.told()
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -1,7 +1,13 @@
 //! Where the time goes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::pipeline::SampleError;
+
+/// Of samples that were left out, so many are told.
+const MOST_TOLD: usize = 20;
 
 /// What a loader has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,10 +31,12 @@ pub struct Statistics {
 pub(super) struct Counters {
     pub(super) batches: AtomicU64,
     pub(super) samples: AtomicU64,
-    pub(super) skipped: AtomicU64,
+    skipped: AtomicU64,
     pub(super) waited_ns: AtomicU64,
     pub(super) worked_ns: AtomicU64,
     pub(super) idle_ns: AtomicU64,
+    /// The first samples that were left out.
+    told: Mutex<Vec<Arc<SampleError>>>,
     /// Of each stage of the pipeline.
     pub(super) stages_ns: Box<[AtomicU64]>,
     /// Bytes that threads hold.
@@ -49,6 +57,21 @@ impl Counters {
             stages_ns: (0..n_stages).map(|_| AtomicU64::new(0)).collect(),
             ..Counters::default()
         }
+    }
+
+    pub(super) fn skip(&self, error: SampleError) {
+        add(&self.skipped, 1);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < MOST_TOLD {
+            told.push(Arc::new(error));
+        }
+    }
+
+    pub(super) fn told(&self) -> Vec<Arc<SampleError>> {
+        self.told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn hands(&self) -> u64 {

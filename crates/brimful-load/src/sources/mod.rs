@@ -7,6 +7,8 @@ mod lines;
 mod listing;
 mod names;
 mod npy;
+mod numbered;
+mod part;
 mod problem;
 mod tar;
 #[cfg(test)]
@@ -18,5 +20,7 @@ pub use folder::{Folder, FolderOptions, Labels};
 pub use hdf5::{Hdf5, Holds, Listed, Wanted};
 pub use lines::Lines;
 pub use npy::Npy;
+pub use numbered::Numbered;
+pub use part::Part;
 pub use tar::{TarField, Tars};
 pub use tokens::{TokenForm, Tokens};

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use brimful::units::Bytes;
+use brimful_load::kernels::Occupied;
 use brimful_load::kernels::filter::Filter;
 use brimful_load::ops::{
     Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Place, Resize, Transpose, Voxelize,
@@ -45,6 +46,20 @@ impl NativeDataset {
         make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError> + Send,
     ) -> PyResult<NativeDataset> {
         let pipeline = call(py, || Ok(self.pipeline.with(field, make)?))?;
+        Ok(NativeDataset { pipeline })
+    }
+
+    fn with_alike(
+        &self,
+        py: Python<'_>,
+        fields: &[String],
+        make: impl Fn(Layout, u64) -> Arc<dyn Op> + Send + Sync,
+    ) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || {
+            Ok(self.pipeline.with_alike(fields, |field, number, _| {
+                Ok(make(self.layout(field), number))
+            })?)
+        })?;
         Ok(NativeDataset { pipeline })
     }
 
@@ -116,24 +131,39 @@ impl NativeDataset {
     fn crop(
         &self,
         py: Python<'_>,
-        field: &str,
+        fields: Vec<String>,
         height: usize,
         width: usize,
         random: bool,
     ) -> PyResult<NativeDataset> {
-        let layout = self.layout(field);
         let place = if random { Place::Random } else { Place::Center };
-        self.with(py, field, |number, _| {
-            let crop = Crop::new(number, (height, width), place, layout, COLORS);
-            Ok(Arc::new(crop))
+        self.with_alike(py, &fields, |layout, number| {
+            Arc::new(Crop::new(number, (height, width), place, layout, COLORS))
         })
     }
 
-    fn flip(&self, py: Python<'_>, field: &str, probability: f64) -> PyResult<NativeDataset> {
-        let layout = self.layout(field);
-        self.with(py, field, |number, _| {
-            Ok(Arc::new(Flip::new(number, probability, layout)))
+    fn flip(
+        &self,
+        py: Python<'_>,
+        fields: Vec<String>,
+        probability: f64,
+    ) -> PyResult<NativeDataset> {
+        self.with_alike(py, &fields, |layout, number| {
+            Arc::new(Flip::new(number, probability, layout))
         })
+    }
+
+    /// The samples at these positions; with a seed, of an order that is shuffled by it.
+    #[pyo3(signature = (start, end, seed))]
+    fn part(&self, start: u64, end: u64, seed: Option<u64>) -> NativeDataset {
+        let pipeline = self.pipeline.part(start..end, seed);
+        NativeDataset { pipeline }
+    }
+
+    /// With a field that has the number of each sample.
+    fn numbered(&self, py: Python<'_>, name: &str) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(self.pipeline.numbered(name)?))?;
+        Ok(NativeDataset { pipeline })
     }
 
     fn transpose(&self, py: Python<'_>, field: &str, axes: Vec<usize>) -> PyResult<NativeDataset> {
@@ -160,17 +190,29 @@ impl NativeDataset {
         self.with(py, field, |_, _| Ok(Arc::new(Cast::new(dtype))))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn voxelize(
         &self,
         py: Python<'_>,
         field: &str,
         size: usize,
         dtype: &str,
+        channel: bool,
+        surface: bool,
+        rotations: u32,
     ) -> PyResult<NativeDataset> {
         let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+        let occupied = if surface {
+            Occupied::Surface
+        } else {
+            Occupied::Points
+        };
         self.with(py, field, |_, _| {
             Ok(Arc::new(Voxelize {
                 dtype,
+                channel,
+                occupied,
+                rotations,
                 ..Voxelize::new(size)
             }))
         })

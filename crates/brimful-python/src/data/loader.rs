@@ -125,6 +125,13 @@ impl NativeLoader {
         )
     }
 
+    /// Why samples were left out, of the first ones.
+    #[getter]
+    fn skipped(&self) -> Vec<String> {
+        let skipped = self.loader.skipped();
+        skipped.iter().map(|error| with_causes(&**error)).collect()
+    }
+
     /// Starts to make the batches of an epoch from a position on.
     fn epoch(&self, epoch: u64, position: u64) -> NativeEpoch {
         NativeEpoch {

@@ -53,6 +53,14 @@ impl<'a> Messages<'a> {
         }
         let mut first = [0; MAGIC.len()];
         self.reader.read_to(0, &mut first, &mut self.spare)?;
+        let [b0, b1, b2, b3, ..] = first;
+        let word = u32::from_le_bytes([b0, b1, b2, b3]);
+        if &first != MAGIC && word != CONTINUATION && u64::from(word) > self.reader.len() {
+            return Err(Problem::malformed(
+                "an Arrow file or stream",
+                format!("a file that begins with \"{}\"", first.escape_ascii()),
+            ));
+        }
         Ok(&first == MAGIC)
     }
 
