@@ -10,7 +10,7 @@ mod npy;
 mod problem;
 mod tar;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tokens;
 
 pub use arrow::ArrowFile;
