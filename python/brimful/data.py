@@ -4,9 +4,10 @@ A dataset is opened, told what to do with its fields, and given to a `Loader`, w
 other loader. Reading, decoding, resizing and collating happen in threads without Python's lock; the memory that
 the loader holds never exceeds the budget that it is given.
 
-Files may also be objects in a store: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://` and
-`http://`. Credentials and endpoints are taken from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-`AWS_REGION`, `AWS_ENDPOINT`, ...; `AWS_SKIP_SIGNATURE=true` for a bucket that everybody may read).
+Files may also be objects in a store: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://`
+and `http://`. Credentials and endpoints are taken from the environment (`AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, ...; `AWS_SKIP_SIGNATURE=true` for a bucket that
+everybody may read).
 
 Examples:
     >>> import array, tempfile, pathlib

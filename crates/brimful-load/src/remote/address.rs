@@ -52,15 +52,15 @@ pub fn shown(path: &Path) -> Cow<'_, Path> {
 
 impl Address {
     pub(super) fn of(path: &Path) -> io::Result<Address> {
-        let (scheme, rest) = parts(path).ok_or_else(|| wrong("a URL".into(), path))?;
+        let (scheme, rest) = parts(path).ok_or_else(|| wrong("a URL", path))?;
         if matches!(scheme, "https" | "http") {
             return Address::of_server(path);
         }
         // As the tools of these stores have it, a key is what stands there: a `%` or `#` in it is a `%` or `#`.
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
-        let expected = || format!("{scheme}://BUCKET/KEY");
+        let expected = format!("{scheme}://BUCKET/KEY");
         if bucket.is_empty() || key.is_empty() || key.ends_with('/') {
-            return Err(wrong(expected(), path));
+            return Err(wrong(&expected, path));
         }
         let bucket = bucket.to_owned();
         Ok(Address {
@@ -69,12 +69,12 @@ impl Address {
                 "gs" => Place::Google { bucket },
                 _ => Place::Azure { container: bucket },
             },
-            key: Key::parse(key).map_err(|_| wrong(expected(), path))?,
+            key: Key::parse(key).map_err(|_| wrong(&expected, path))?,
         })
     }
 
     fn of_server(path: &Path) -> io::Result<Address> {
-        let malformed = || wrong("https://HOST/PATH".to_owned(), path);
+        let malformed = || wrong("https://HOST/PATH", path);
         let text = path.to_str().ok_or_else(malformed)?;
         let mut url = Url::parse(text).map_err(|_| malformed())?;
         let key = Key::from_url_path(url.path()).map_err(|_| malformed())?;
@@ -96,7 +96,7 @@ fn parts(path: &Path) -> Option<(&str, &str)> {
     SCHEMES.contains(&scheme).then_some((scheme, rest))
 }
 
-fn wrong(expected: String, path: &Path) -> io::Error {
+fn wrong(expected: &str, path: &Path) -> io::Error {
     let found = shown(path);
     let text = format!(
         "expected {expected}, found {:?}",

@@ -40,7 +40,7 @@ struct State {
     version: String,
     /// Each fault, and for how many requests more.
     faults: Vec<(Fault, usize)>,
-    asked: Vec<Range<u64>>,
+    asked: Vec<(u64, u64)>,
 }
 
 impl Server {
@@ -83,8 +83,8 @@ impl Server {
         version.clone_into(&mut state.version);
     }
 
-    /// The ranges that were asked for since the last time.
-    pub(crate) fn asked(&self) -> Vec<Range<u64>> {
+    /// The beginnings and ends of the ranges that were asked for since the last time.
+    pub(crate) fn asked(&self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.state().asked)
     }
 }
@@ -108,7 +108,10 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         }
         let (head, body) = {
             let mut state = state.lock().unwrap();
-            state.asked.push(range.clone().unwrap_or(0..0));
+            let asked = range
+                .as_ref()
+                .map_or((0, 0), |range| (range.start, range.end));
+            state.asked.push(asked);
             state.answer(&request, range, wanted.as_deref())
         };
         stream.write_all(head.as_bytes())?;

@@ -54,7 +54,7 @@ fn every_way_of_reading_gives_the_bytes_of_the_object() {
 #[test]
 fn opening_takes_one_request_and_headers_none() {
     let (server, reader, data) = opened(10 << 20);
-    assert_eq!(server.asked(), [0..FIRST]);
+    assert_eq!(server.asked(), [(0, FIRST)]);
     for offset in 0..1000_u64 {
         let start = usize::try_from(offset * 60).unwrap();
         assert_eq!(
@@ -73,11 +73,11 @@ fn large_reads_ask_for_exactly_their_bytes() {
         read(&reader, 100_001, 100_000).unwrap(),
         data[100_001..200_001]
     );
-    assert_eq!(server.asked(), [100_001..200_001]);
+    assert_eq!(server.asked(), [(100_001, 200_001)]);
     let all = read(&reader, 0, LARGEST_REQUEST + 300_000).unwrap();
     assert!(all == data);
     let part = LARGEST_REQUEST as u64;
-    assert_eq!(server.asked(), [0..part, part..part + 300_000]);
+    assert_eq!(server.asked(), [(0, part), (part, part + 300_000)]);
 }
 
 #[test]

@@ -247,7 +247,6 @@ mod tests {
 
     #[test]
     fn what_is_being_filled_is_not_given_up() {
-        let windows = Windows::new();
         // Each read waits for those within it.
         fn fill(windows: &Windows, object: u64) -> bool {
             let fetch = |_, _: &mut [u8]| {
@@ -256,6 +255,7 @@ mod tests {
             };
             windows.read(object, MIB, 0, &mut [0; 10], fetch).unwrap()
         }
+        let windows = Windows::new();
         assert!(fill(&windows, 0));
         let most = usize::try_from(KEPT / SMALLEST).unwrap();
         assert_eq!(windows.lock().len(), most);
