@@ -4,6 +4,11 @@ A dataset is opened, told what to do with its fields, and given to a `Loader`, w
 other loader. Reading, decoding, resizing and collating happen in threads without Python's lock; the memory
 that the loader holds never exceeds the budget that it is given.
 
+Files may also be objects in a store: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://`
+and `http://`. Credentials and endpoints are taken from the environment (`AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, ...; `AWS_SKIP_SIGNATURE=true` for a bucket that
+everybody may read).
+
 Examples:
     >>> import array, tempfile, pathlib
     >>> import brimful.data as bd
@@ -90,7 +95,7 @@ class Dataset:
 
     @property
     def reading(self) -> str:
-        """How the bytes are read (mapped, read or direct), and why."""
+        """How the bytes are read (mapped, read, direct or remote), and why."""
         return self._native.reading()
 
     def __reduce__(self) -> NoReturn:
@@ -248,7 +253,7 @@ def hdf5(
     """Open an HDF5 file whose datasets have one sample per row.
 
     Args:
-        path: The file.
+        path: The file, or the URL of an object, as everywhere in this module but for `folder`.
         fields: Names of fields and the datasets that they are read from, or the names of datasets; without it
             all datasets of the file that have as many rows as the first.
         headroom: Bytes, or text such as "4GiB", that are free for the file's pages; decides how it is read.

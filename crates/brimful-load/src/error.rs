@@ -1,33 +1,35 @@
 //! What can be wrong with data. Fields, not sentences; the text is made here.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::remote::shown;
 
 /// A dataset cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("{} cannot be read", path.display())]
+    #[error("{} cannot be read", named(path))]
     Unreadable {
         path: PathBuf,
         #[source]
         cause: io::Error,
     },
     /// The file is not what it should be.
-    #[error("{}: expected {expected}, found {found}", path.display())]
+    #[error("{}: expected {expected}, found {found}", named(path))]
     Malformed {
         path: PathBuf,
         expected: String,
         found: String,
     },
     /// The file is sound, but is of a kind that is not read; `hint` says what to do.
-    #[error("{}: {what} is not read", path.display())]
+    #[error("{}: {what} is not read", named(path))]
     Unsupported {
         path: PathBuf,
         what: String,
         hint: String,
     },
     /// A name that is not in the file; with those that are.
-    #[error("{}: there is no {wanted:?}; there are {}", path.display(), known.join(", "))]
+    #[error("{}: there is no {wanted:?}; there are {}", named(path), known.join(", "))]
     NoSuchField {
         path: PathBuf,
         wanted: String,
@@ -61,4 +63,9 @@ pub enum OpError {
         expected: String,
         found: String,
     },
+}
+
+/// A path for a message: a URL without its credentials.
+fn named(path: &Path) -> String {
+    shown(path).display().to_string()
 }

@@ -1,4 +1,4 @@
-//! How the bytes of a file are read: mapped, read, or read past the page cache.
+//! How the bytes of a file are read: mapped, read, read past the page cache, or asked for at an object store.
 
 use std::fs::File;
 use std::io;
@@ -10,6 +10,7 @@ use brimful::units::Bytes;
 use memmap2::Mmap;
 
 use crate::buffer::PAGE;
+use crate::remote::{self, Object};
 use crate::value::Piece;
 
 /// How bytes come from a file.
@@ -21,6 +22,8 @@ pub enum Access {
     Read,
     /// Into memory of ours, past the page cache.
     Direct,
+    /// Into memory of ours, by requests to an object store.
+    Remote,
 }
 
 /// An access and the reason for it.
@@ -54,6 +57,24 @@ pub fn choose(data: Bytes, headroom: Option<Bytes>) -> Choice {
     }
 }
 
+/// The same for files of which some may be objects in a store, as [`remote::is_remote`] tells; `data` counts the others.
+pub fn choose_among<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+    data: Bytes,
+    headroom: Option<Bytes>,
+) -> Choice {
+    match paths.into_iter().find(|path| remote::is_remote(path)) {
+        Some(path) => Choice {
+            access: Access::Remote,
+            reason: format!(
+                "{} is in an object store, and every read of more than a few bytes is a request",
+                remote::shown(path).display()
+            ),
+        },
+        None => choose(data, headroom),
+    }
+}
+
 /// One file, read by any number of threads at once.
 #[derive(Debug)]
 pub struct Reader {
@@ -67,16 +88,26 @@ enum Way {
     Mapped(Arc<Mmap>),
     Read(File),
     Direct(File),
+    Remote(Object),
 }
 
 impl Reader {
-    /// Opens a file. Where the file system does not read past the page cache, it is read through it.
+    /// Opens a file. Where the file system does not read past the page cache, it is read through it; an object is asked
+    /// for at its store, whatever the access.
     pub fn open(path: &Path, access: Access) -> io::Result<Reader> {
+        if remote::is_remote(path) {
+            let object = Object::open(path)?;
+            return Ok(Reader {
+                path: object.path().to_owned(),
+                len: object.len(),
+                way: Way::Remote(object),
+            });
+        }
         let file = File::open(path)?;
         let len = file.metadata()?.len();
         let way = match access {
             Access::Mapped if len > 0 => Way::Mapped(Arc::new(mapped(&file)?)),
-            Access::Mapped | Access::Read => Way::Read(file),
+            Access::Mapped | Access::Read | Access::Remote => Way::Read(file),
             Access::Direct => match direct(path) {
                 Ok(file) => Way::Direct(file),
                 Err(_) => Way::Read(file),
@@ -89,6 +120,7 @@ impl Reader {
         })
     }
 
+    /// Where it is, without credentials.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -108,6 +140,7 @@ impl Reader {
             Way::Mapped(_) => Access::Mapped,
             Way::Read(_) => Access::Read,
             Way::Direct(_) => Access::Direct,
+            Way::Remote(_) => Access::Remote,
         }
     }
 
@@ -117,6 +150,10 @@ impl Reader {
             Way::Mapped(_) => 0,
             Way::Read(_) => len.next_multiple_of(PAGE as u64),
             Way::Direct(_) => len.saturating_add(2 * PAGE as u64),
+            Way::Remote(_) => len
+                .checked_next_multiple_of(PAGE as u64)
+                .unwrap_or(u64::MAX)
+                .saturating_add(remote::ON_THE_WAY),
         }
     }
 
@@ -140,6 +177,7 @@ impl Reader {
                 let buffer = piece.own_buffer(before, len, before + len);
                 read_pages(file, buffer.pages_mut(), first, before + len)
             }
+            Way::Remote(object) => object.read_to(offset, piece.own(len)),
         }
     }
 
@@ -171,6 +209,11 @@ impl Reader {
                 read_pages(file, pages, first, before + len)?;
                 Ok(&pages[before..before + len])
             }
+            Way::Remote(object) => {
+                let bytes = scratch.get_mut(..len).ok_or_else(short)?;
+                object.read_to(offset, bytes)?;
+                Ok(bytes)
+            }
         }
     }
 
@@ -190,6 +233,7 @@ impl Reader {
                 out.copy_from_slice(spare.bytes());
                 Ok(())
             }
+            Way::Remote(object) => object.read_to(offset, out),
         }
     }
 
@@ -197,7 +241,7 @@ impl Reader {
     pub fn mapped(&self) -> Option<&[u8]> {
         match &self.way {
             Way::Mapped(map) => Some(map),
-            Way::Read(_) | Way::Direct(_) => None,
+            Way::Read(_) | Way::Direct(_) | Way::Remote(_) => None,
         }
     }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::array::Field;
 use crate::error::ReadError;
-use crate::reading::Choice;
+use crate::reading::{Access, Choice};
+use crate::remote;
 use crate::value::Value;
 
 /// A dataset of which any sample can be read at any time, by any number of threads at once.
@@ -23,6 +24,14 @@ pub trait Source: fmt::Debug + Send + Sync {
 
     /// Bytes that reading one sample takes at the most, all fields and the buffers of a decompression together.
     fn largest_sample(&self) -> u64;
+
+    /// Bytes that it keeps from sample to sample at the most, whoever reads. The loader counts them in full.
+    fn kept_bytes(&self) -> u64 {
+        match self.choice().access {
+            Access::Remote => remote::KEPT,
+            Access::Mapped | Access::Read | Access::Direct => 0,
+        }
+    }
 
     /// Reads one sample into `values`, one for each field, with the memory that these already have.
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError>;

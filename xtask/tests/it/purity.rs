@@ -16,7 +16,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
         "std::process",
         "return an action as a value; a crate at the edge carries it out",
     ),
-    ("std::net", "no part of brimful talks to a network"),
+    (
+        "std::net",
+        "decisions talk to no network; brimful-load reads object stores",
+    ),
     (
         "std::thread",
         "decisions need no thread; run them from one at the edge",

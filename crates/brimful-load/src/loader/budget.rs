@@ -15,6 +15,8 @@ pub struct Budget {
     pub batch: Bytes,
     /// What a thread holds at the most.
     pub thread: Bytes,
+    /// What the source keeps from sample to sample.
+    pub kept: Bytes,
 }
 
 impl Budget {
@@ -22,6 +24,7 @@ impl Budget {
     pub(super) fn new(
         forms: &[Form],
         bytes_per_thread: u64,
+        kept: u64,
         settings: &Settings,
     ) -> Result<Budget, LoaderError> {
         let batch = forms.iter().fold(0_u64, |sum, form| {
@@ -33,15 +36,17 @@ impl Budget {
             sum.saturating_add(field)
         });
         let memory = settings.memory.get();
-        let needed = batch.saturating_add(bytes_per_thread);
+        let needed = batch.saturating_add(bytes_per_thread).saturating_add(kept);
         if needed > memory {
             return Err(LoaderError::TooLittleMemory {
                 batch: Bytes(batch),
                 thread: Bytes(bytes_per_thread),
+                kept: Bytes(kept),
                 needed: Bytes(needed),
                 memory: settings.memory,
             });
         }
+        let memory = memory - kept;
         let most_threads = (memory - batch) / bytes_per_thread.max(1);
         let threads = settings
             .threads
@@ -53,6 +58,7 @@ impl Budget {
             batches,
             batch: Bytes(batch),
             thread: Bytes(bytes_per_thread),
+            kept: Bytes(kept),
         })
     }
 }

@@ -75,11 +75,16 @@ pub enum LoaderError {
     /// Said before the first step.
     #[error(
         "expected at least {needed} of memory for a batch of {batch} and what a thread holds while it makes a sample \
-         ({thread}), found {memory}"
+         ({thread}){}, found {memory}",
+        match *kept {
+            Bytes::ZERO => String::new(),
+            kept => format!(" and what the dataset keeps ({kept})"),
+        }
     )]
     TooLittleMemory {
         batch: Bytes,
         thread: Bytes,
+        kept: Bytes,
         needed: Bytes,
         memory: Bytes,
     },
@@ -108,7 +113,8 @@ impl Loader {
     pub fn new(pipeline: Pipeline, settings: Settings) -> Result<Loader, LoaderError> {
         settings.check()?;
         let forms = pipeline.forms()?;
-        let budget = Budget::new(&forms, pipeline.bytes_per_thread(), &settings)?;
+        let kept = pipeline.source().kept_bytes();
+        let budget = Budget::new(&forms, pipeline.bytes_per_thread(), kept, &settings)?;
         Ok(Loader {
             shared: Arc::new(Shared {
                 pool: Arc::new(Pool::default()),
@@ -149,7 +155,8 @@ impl Loader {
         Epoch::start(Arc::clone(&self.shared), epoch, position)
     }
 
-    /// Bytes that it holds now: what threads read and make, batches ahead, and buffers that wait to be used again.
+    /// Bytes that it holds now: what threads read and make, batches ahead, buffers that wait to be used again, and all
+    /// that the source may keep.
     ///
     /// Batches that were handed out belong to whoever has them.
     pub fn held(&self) -> Bytes {
@@ -210,7 +217,7 @@ impl Shared {
     }
 
     fn held(&self) -> Bytes {
-        Bytes(self.pool.held() + self.counters.hands())
+        Bytes(self.pool.held() + self.counters.hands() + self.budget.kept.get())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::array::{DType, Encoding, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Access, Choice, Reader, choose};
+use crate::remote::is_remote;
 use crate::source::Source;
 use crate::sources::listing::{Listing, list};
 use crate::sources::names::{Names, encoding_of};
@@ -69,6 +70,13 @@ pub struct Folder {
 
 impl Folder {
     pub fn open(root: &Path, options: &FolderOptions) -> Result<Folder, SourceError> {
+        if is_remote(root) {
+            return Err(SourceError::Unsupported {
+                path: root.to_owned(),
+                what: "a folder of objects".to_owned(),
+                hint: "put the files into tar archives, and open those".to_owned(),
+            });
+        }
         let Listing {
             names,
             classes,
@@ -183,7 +191,7 @@ fn unmapped(choice: Choice) -> Choice {
             access: Access::Read,
             reason: format!("{}; each file is read whole", choice.reason),
         },
-        Access::Read | Access::Direct => choice,
+        Access::Read | Access::Direct | Access::Remote => choice,
     }
 }
 

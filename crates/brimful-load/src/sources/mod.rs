@@ -12,7 +12,7 @@ mod part;
 mod problem;
 mod tar;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tokens;
 
 pub use arrow::ArrowFile;

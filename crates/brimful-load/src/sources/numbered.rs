@@ -41,6 +41,10 @@ impl Source for Numbered {
         self.source.largest_sample().saturating_add(number)
     }
 
+    fn kept_bytes(&self) -> u64 {
+        self.source.kept_bytes()
+    }
+
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
         let Some((number, others)) = values.split_last_mut() else {
             return Ok(());

@@ -52,6 +52,10 @@ impl Source for Part {
         self.source.largest_sample()
     }
 
+    fn kept_bytes(&self) -> u64 {
+        self.source.kept_bytes()
+    }
+
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
         self.source.read(self.number(index)?, values)
     }

@@ -3,7 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use brimful::units::Bytes;
+
 use crate::error::SourceError;
+use crate::reading::{Choice, choose_among};
+use crate::remote::is_remote;
 
 /// A [`SourceError`] without the path, which the parsers do not know.
 #[derive(Debug)]
@@ -48,8 +52,23 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Bytes of a file.
-pub(crate) fn file_bytes(path: &Path) -> Result<u64, SourceError> {
+/// How to read all of these files.
+pub(crate) fn choice_of<'a>(
+    paths: impl IntoIterator<Item = &'a Path> + Clone,
+    headroom: Option<Bytes>,
+) -> Result<Choice, SourceError> {
+    let mut bytes = 0_u64;
+    for path in paths.clone() {
+        bytes = bytes.saturating_add(file_bytes(path)?);
+    }
+    Ok(choose_among(paths, Bytes(bytes), headroom))
+}
+
+/// Bytes of a file that the page cache may keep: none of an object in a store, which tells its size when it is opened.
+fn file_bytes(path: &Path) -> Result<u64, SourceError> {
+    if is_remote(path) {
+        return Ok(0);
+    }
     let metadata = std::fs::metadata(path).map_err(|cause| Problem::from(cause).of(path))?;
     if metadata.is_file() {
         Ok(metadata.len())

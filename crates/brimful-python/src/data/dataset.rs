@@ -19,7 +19,7 @@ use brimful_load::sources::{
     ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, TarField, Tars, TokenForm, Tokens,
     Wanted,
 };
-use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError};
+use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError, remote};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -95,6 +95,7 @@ impl NativeDataset {
             Access::Mapped => "mapped",
             Access::Read => "read",
             Access::Direct => "direct",
+            Access::Remote => "remote",
         };
         format!("{access}: {}", choice.reason)
     }
@@ -334,7 +335,9 @@ pub(crate) fn open_tokens(
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
     let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-    let is_npy = path.extension().is_some_and(|extension| extension == "npy");
+    let is_npy = remote::shown(&path)
+        .extension()
+        .is_some_and(|extension| extension == "npy");
     let form = TokenForm {
         stored: (!is_npy).then_some(dtype),
         block: length,

@@ -30,13 +30,13 @@ use brimful::units::Bytes;
 use crate::array::Field;
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Access, Choice, Reader, choose};
+use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index, check_slots};
 use crate::sources::arrow::batch::Spot;
 use crate::sources::arrow::column::Readers;
 use crate::sources::arrow::layout::{Column, Leaf};
 use crate::sources::arrow::walk::{Refused, Walk};
-use crate::sources::problem::{Problem, file_bytes, file_name};
+use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::Value;
 
 /// The rows of one or several Arrow files, one after another.
@@ -71,11 +71,7 @@ impl ArrowFile {
         columns: Option<&[String]>,
         headroom: Option<Bytes>,
     ) -> Result<ArrowFile, SourceError> {
-        let mut bytes = 0_u64;
-        for path in paths {
-            bytes = bytes.saturating_add(file_bytes(path)?);
-        }
-        let choice = choose(Bytes(bytes), headroom);
+        let choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         let mut source = ArrowFile {
             files: Vec::new(),
             fields: Vec::new(),
@@ -152,7 +148,7 @@ impl Part {
         let data = Reader::open(path, access)?;
         let places = match data.access() {
             Access::Direct => Some(Reader::open(path, Access::Read)?),
-            Access::Mapped | Access::Read => None,
+            Access::Mapped | Access::Read | Access::Remote => None,
         };
         let mut part = Part {
             readers: Readers { data, places },

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use super::element::Element;
 use super::storage::{Bounded, is_missing, source_error};
 use crate::array::DType;
 use crate::error::SourceError;
+use crate::reading::{Access, Reader};
 
 /// Bytes of the largest object header. Real ones have a few KiB.
 const LARGEST_HEADER: usize = 4 << 20;
@@ -31,7 +31,6 @@ const MOST_SIDES: usize = 32;
 /// The metadata of an open file.
 pub(super) struct Metadata {
     path: PathBuf,
-    len: u64,
     storage: Arc<Bounded>,
     file: Hdf5File,
 }
@@ -90,13 +89,11 @@ impl fmt::Display for Listed {
 
 impl Metadata {
     pub(super) fn open(path: &Path) -> Result<Metadata, SourceError> {
-        let unreadable = |cause| SourceError::Unreadable {
+        let reader = Reader::open(path, Access::Read).map_err(|cause| SourceError::Unreadable {
             path: path.to_owned(),
             cause,
-        };
-        let file = File::open(path).map_err(unreadable)?;
-        let len = file.metadata().map_err(unreadable)?.len();
-        let storage = Arc::new(Bounded::new(file, len));
+        })?;
+        let storage = Arc::new(Bounded::new(reader));
         let options = OpenOptions::default()
             .with_max_object_header_bytes(LARGEST_HEADER)
             .with_max_read_bytes(LARGEST_HEADER)
@@ -105,19 +102,19 @@ impl Metadata {
             .map_err(|error| source_error(path, error))?;
         Ok(Metadata {
             path: path.to_owned(),
-            len,
             storage,
             file,
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes of the file.
     pub(super) fn len(&self) -> u64 {
-        self.len
+        self.reader().len()
+    }
+
+    /// What the metadata is read with.
+    pub(super) fn reader(&self) -> &Reader {
+        self.storage.reader()
     }
 
     pub(super) fn file(&self) -> &Hdf5File {
@@ -335,6 +332,6 @@ impl Metadata {
 
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Metadata({}, {:?})", self.path.display(), self.storage)
+        write!(f, "Metadata({:?})", self.storage)
     }
 }

@@ -44,7 +44,7 @@ pub use self::metadata::{Holds, Listed};
 use self::references::References;
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Choice, Reader, choose};
+use crate::reading::{Choice, Reader, choose_among};
 use crate::source::Source;
 use crate::value::Value;
 
@@ -91,13 +91,13 @@ enum Part {
 impl Hdf5 {
     /// Opens a file for these fields; where none is named, for all datasets that have as many samples as most have.
     ///
-    /// `headroom` is what is free for the data, see [`choose`].
+    /// `headroom` is what is free for the data, see [`choose_among`].
     pub fn open(
         path: &Path,
         fields: &[Wanted],
         headroom: Option<Bytes>,
     ) -> Result<Hdf5, SourceError> {
-        Hdf5::open_with(path, fields, |data| choose(data, headroom))
+        Hdf5::open_with(path, fields, |data| choose_among([path], data, headroom))
     }
 
     /// The same where somebody else chooses how so many bytes of data are read.

@@ -6,7 +6,7 @@ use super::array::Array;
 use super::metadata::{Described, Metadata};
 use crate::array::{DType, Encoding, Kind};
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Access, Reader};
+use crate::reading::Reader;
 use crate::value::Value;
 
 /// References whose targets are kept in memory, a few hundred bytes each.
@@ -58,12 +58,7 @@ impl References {
                 "write its arrays into one dataset",
             ));
         }
-        let reader = Reader::open(metadata.path(), Access::Read).map_err(|cause| {
-            SourceError::Unreadable {
-                path: metadata.path().to_owned(),
-                cause,
-            }
-        })?;
+        let reader = metadata.reader();
 
         let mut references = References {
             targets: Vec::new(),
@@ -71,7 +66,7 @@ impl References {
             kind: Kind::Encoded(Encoding::Unknown),
         };
         let mut known = HashMap::new();
-        for (sample, address) in addresses(metadata, described, &reader)?
+        for (sample, address) in addresses(metadata, described, reader)?
             .into_iter()
             .enumerate()
         {
@@ -86,7 +81,7 @@ impl References {
                     "a reference to nothing",
                 ));
             }
-            let target = Target::of(metadata, &metadata.dataset_at(&name, address)?, &reader)?;
+            let target = Target::of(metadata, &metadata.dataset_at(&name, address)?, reader)?;
             let at = u32::try_from(references.targets.len()).unwrap_or(u32::MAX);
             references.targets.push(target);
             references.samples.push(at);

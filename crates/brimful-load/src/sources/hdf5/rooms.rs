@@ -53,7 +53,7 @@ impl Rooms {
     pub(super) fn set_stored(&mut self, reader: &Reader, bytes: usize) {
         self.stored = match reader.access() {
             Access::Mapped => 0,
-            Access::Read | Access::Direct => pages(bytes) + 2 * PAGE,
+            Access::Read | Access::Direct | Access::Remote => pages(bytes) + 2 * PAGE,
         };
     }
 

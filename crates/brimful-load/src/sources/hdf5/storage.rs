@@ -1,7 +1,5 @@
 //! The bytes that metadata is read from, and what `hdf5-reader` says when they are wrong.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +7,8 @@ use hdf5_reader::error::Error;
 use hdf5_reader::{Storage, StorageBuffer};
 
 use crate::error::SourceError;
+use crate::reading::Reader;
+use crate::value::Piece;
 
 /// Bytes of the largest single piece of metadata: an index of four million chunks has 80 MB.
 const LARGEST_PIECE: usize = 128 << 20;
@@ -16,34 +16,39 @@ const LARGEST_PIECE: usize = 128 << 20;
 /// The bytes of the file, of which only so many are read: what lies about itself cannot keep a reader busy.
 #[derive(Debug)]
 pub(super) struct Bounded {
-    file: File,
-    len: u64,
+    reader: Reader,
     left: AtomicU64,
 }
 
 impl Bounded {
-    pub(super) fn new(file: File, len: u64) -> Bounded {
+    pub(super) fn new(reader: Reader) -> Bounded {
         Bounded {
-            file,
-            len,
             // Every piece is read about twice; a file whose pieces overlap on purpose runs into this.
-            left: AtomicU64::new(len.saturating_mul(8).saturating_add(4 << 20)),
+            left: AtomicU64::new(reader.len().saturating_mul(8).saturating_add(4 << 20)),
+            reader,
         }
+    }
+
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
     }
 }
 
 impl Storage for Bounded {
     fn len(&self) -> u64 {
-        self.len
+        self.reader.len()
     }
 
     fn read_range(&self, offset: u64, len: usize) -> Result<StorageBuffer, Error> {
         let needed = len as u64;
-        if offset.checked_add(needed).is_none_or(|end| end > self.len) {
+        if offset
+            .checked_add(needed)
+            .is_none_or(|end| end > self.len())
+        {
             return Err(Error::UnexpectedEof {
                 offset,
                 needed,
-                available: self.len.saturating_sub(offset),
+                available: self.len().saturating_sub(offset),
             });
         }
         let afford = |left: u64| left.checked_sub(needed);
@@ -58,7 +63,8 @@ impl Storage for Bounded {
             )));
         }
         let mut bytes = vec![0; len];
-        self.file.read_exact_at(&mut bytes, offset)?;
+        self.reader
+            .read_to(offset, &mut bytes, &mut Piece::default())?;
         Ok(StorageBuffer::from_vec(bytes))
     }
 }

@@ -16,10 +16,10 @@ use brimful::units::Bytes;
 use crate::array::{Encoding, Field, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Choice, Reader, choose};
+use crate::reading::{Choice, Reader};
 use crate::source::{Source, check_index};
 use crate::sources::lines::starts::{Empty, LineStarts};
-use crate::sources::problem::{Problem, file_bytes, file_name};
+use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::{Piece, Value};
 
 /// The lines of one or several files, one after another.
@@ -49,11 +49,7 @@ impl Lines {
         json_field: Option<String>,
         headroom: Option<Bytes>,
     ) -> Result<Lines, SourceError> {
-        let mut bytes = 0_u64;
-        for path in paths {
-            bytes = bytes.saturating_add(file_bytes(path)?);
-        }
-        let choice = choose(Bytes(bytes), headroom);
+        let choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         let empty = match json_field {
             Some(_) => Empty::Skipped,
             None => Empty::Kept,

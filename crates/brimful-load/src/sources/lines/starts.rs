@@ -1,6 +1,8 @@
 //! Where the lines of a file begin: about four bytes of memory per line, found by one scan.
 
-use crate::reading::Reader;
+use std::io;
+
+use crate::reading::{Access, Reader};
 use crate::sources::problem::Problem;
 use crate::value::Piece;
 
@@ -11,8 +13,9 @@ pub(super) const LONGEST: u64 = 16 << 20;
 const GROUP: usize = 255;
 const _: () = assert!(GROUP as u64 * LONGEST <= u32::MAX as u64);
 
-/// Bytes that are scanned at a time.
-const CHUNK: usize = 1 << 20;
+/// Bytes that are scanned at a time, and where each time is a request.
+const CHUNK: u64 = 1 << 20;
+const REMOTE_CHUNK: u64 = 8 << 20;
 
 /// The starts of the lines of one file.
 #[derive(Debug, Default)]
@@ -39,10 +42,18 @@ impl LineStarts {
     pub(super) fn scan(reader: &Reader, empty: Empty, room: u64) -> Result<LineStarts, Problem> {
         let mut starts = LineStarts::default();
         let mut piece = Piece::default();
+        let chunk = match reader.access() {
+            Access::Remote => REMOTE_CHUNK,
+            Access::Mapped | Access::Read | Access::Direct => CHUNK,
+        };
         let (mut at, mut line_start, mut before) = (0_u64, 0_u64, 0_u8);
         while at < reader.len() {
-            let len = (reader.len() - at).min(CHUNK as u64);
-            reader.read(at, usize::try_from(len).unwrap_or(CHUNK), &mut piece)?;
+            let len = (reader.len() - at).min(chunk);
+            reader.read(
+                at,
+                usize::try_from(len).map_err(io::Error::other)?,
+                &mut piece,
+            )?;
             let bytes = piece.bytes();
             for newline in memchr::memchr_iter(b'\n', bytes) {
                 let line_end = at + newline as u64 + 1;

@@ -16,9 +16,9 @@ pub(crate) use crate::sources::npy::header::{Header, MAGIC};
 use crate::array::{DType, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Access, Choice, Reader, choose};
+use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index, check_slot, check_slots};
-use crate::sources::problem::{Problem, file_bytes, file_name};
+use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::{Piece, Value};
 
 /// One or several arrays of the same length, one field each.
@@ -42,11 +42,7 @@ struct Column {
 impl Npy {
     /// Opens `.npy` files, each with the name of the field that it becomes.
     pub fn open(fields: &[(String, PathBuf)], headroom: Option<Bytes>) -> Result<Npy, SourceError> {
-        let mut bytes = 0_u64;
-        for (_, path) in fields {
-            bytes = bytes.saturating_add(file_bytes(path)?);
-        }
-        let choice = choose(Bytes(bytes), headroom);
+        let choice = choice_of(fields.iter().map(|(_, path)| path.as_path()), headroom)?;
         let mut opened = Vec::new();
         for (name, path) in fields {
             let (column, len) =
@@ -83,14 +79,16 @@ impl Npy {
         sample_shape: &[usize],
         headroom: Option<Bytes>,
     ) -> Result<Npy, SourceError> {
-        let bytes = file_bytes(path)?;
-        let choice = choose(Bytes(bytes), headroom);
+        let choice = choice_of([path], headroom)?;
         let form = Form::new(dtype, sample_shape)
             .filter(|form| form.bytes() > 0)
             .ok_or_else(|| {
                 let expected = "a sample of some bytes that fits into memory";
                 Problem::malformed(expected, format!("{dtype} {sample_shape:?}")).of(path)
             })?;
+        let reader =
+            Reader::open(path, choice.access).map_err(|cause| Problem::from(cause).of(path))?;
+        let bytes = reader.len();
         if !bytes.is_multiple_of(form.bytes() as u64) {
             return Err(Problem::malformed(
                 format!("a multiple of the {} bytes of {form}", form.bytes()),
@@ -98,9 +96,7 @@ impl Npy {
             )
             .of(path));
         }
-        let reader =
-            Reader::open(path, choice.access).map_err(|cause| Problem::from(cause).of(path))?;
-        let len = reader.len() / form.bytes() as u64;
+        let len = bytes / form.bytes() as u64;
         let mut source = Npy {
             columns: Vec::new(),
             fields: Vec::new(),

@@ -5,11 +5,11 @@
 //! in the file as they are. A header with a wrong checksum and an archive without an end are errors, since a file that
 //! was cut at a bad place would lose samples in silence.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::SourceError;
+use crate::reading::Reader;
+use crate::value::Piece;
 
 const BLOCK: usize = 512;
 
@@ -27,18 +27,13 @@ pub(crate) struct Member {
 /// Calls `each` with every regular file, in order.
 pub(crate) fn for_each_member(
     path: &Path,
-    file: &File,
+    reader: &Reader,
     each: &mut dyn FnMut(Member) -> Result<(), SourceError>,
 ) -> Result<(), SourceError> {
-    let unreadable = |cause| SourceError::Unreadable {
-        path: path.to_owned(),
-        cause,
-    };
-    let len = file.metadata().map_err(unreadable)?.len();
+    let len = reader.len();
     let mut archive = Archive {
         path,
-        file,
-        len,
+        reader,
         at: 0,
     };
     // What pax records and long names say of the member that follows.
@@ -102,8 +97,7 @@ pub(crate) fn for_each_member(
 
 struct Archive<'a> {
     path: &'a Path,
-    file: &'a File,
-    len: u64,
+    reader: &'a Reader,
     /// Where the header is that is being read.
     at: u64,
 }
@@ -122,12 +116,12 @@ struct Ahead {
 
 impl Archive<'_> {
     fn read(&self, offset: u64, bytes: &mut [u8], what: &str) -> Result<(), SourceError> {
-        let left = self.len.saturating_sub(offset);
+        let left = self.reader.len().saturating_sub(offset);
         if left < bytes.len() as u64 {
             return Err(self.malformed(what, "the end of the file"));
         }
-        self.file
-            .read_exact_at(bytes, offset)
+        self.reader
+            .read_to(offset, bytes, &mut Piece::default())
             .map_err(|cause| SourceError::Unreadable {
                 path: self.path.to_owned(),
                 cause,
@@ -281,19 +275,18 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, Write};
-
     use proptest::prelude::*;
     use tar::{Builder, EntryType, Header as TarHeader};
 
     use super::*;
+    use crate::reading::Access;
 
     fn members(bytes: &[u8]) -> Result<Vec<Member>, String> {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(bytes).unwrap();
-        file.rewind().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let reader = Reader::open(file.path(), Access::Read).unwrap();
         let mut members = Vec::new();
-        for_each_member(Path::new("x.tar"), &file, &mut |member| {
+        for_each_member(Path::new("x.tar"), &reader, &mut |member| {
             members.push(member);
             Ok(())
         })

@@ -1,15 +1,15 @@
 //! Several archives as one dataset.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use brimful::units::Bytes;
 
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Choice, Reader, choose};
+use crate::reading::{Access, Choice, Reader};
 use crate::source::Source;
 use crate::sources::names::{Names, encoding_of};
+use crate::sources::problem::choice_of;
 use crate::sources::tar::members::{Member, for_each_member};
 use crate::value::Value;
 
@@ -76,26 +76,22 @@ impl Tars {
             keys: Names::default(),
             places: Vec::new(),
         };
-        let mut starts = Vec::new();
-        let mut total = 0_u64;
-        for path in paths {
-            let unreadable = |cause| SourceError::Unreadable {
-                path: path.clone(),
-                cause,
-            };
-            starts.push(index.keys.len());
-            let file = File::open(path).map_err(unreadable)?;
-            total = total.saturating_add(file.metadata().map_err(unreadable)?.len());
-            index.add_shard(path, &file)?;
-        }
-        let choice = choose(Bytes(total), headroom);
+        let choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         let mut shards = Vec::new();
-        for (path, start) in paths.iter().zip(starts) {
-            let reader =
-                Reader::open(path, choice.access).map_err(|cause| SourceError::Unreadable {
+        for path in paths {
+            let open = |access| {
+                Reader::open(path, access).map_err(|cause| SourceError::Unreadable {
                     path: path.clone(),
                     cause,
-                })?;
+                })
+            };
+            let start = index.keys.len();
+            // Headers are small and follow each other, which direct reads are bad at.
+            let mut reader = open(Access::Read)?;
+            index.add_shard(path, &reader)?;
+            if reader.access() != Access::Remote {
+                reader = open(choice.access)?;
+            }
             shards.push(Shard { reader, start });
         }
         let fields = wanted
@@ -203,9 +199,9 @@ struct Sample {
 }
 
 impl Index<'_> {
-    fn add_shard(&mut self, path: &Path, file: &File) -> Result<(), SourceError> {
+    fn add_shard(&mut self, path: &Path, reader: &Reader) -> Result<(), SourceError> {
         let mut sample: Option<Sample> = None;
-        for_each_member(path, file, &mut |member| {
+        for_each_member(path, reader, &mut |member| {
             let Some((key, extension)) = key_and_extension(&member.name) else {
                 return Ok(());
             };
@@ -316,6 +312,8 @@ fn malformed(path: &Path, expected: String, found: String) -> SourceError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use tar::{Builder, Header};
     use tempfile::TempDir;
 

@@ -10,10 +10,10 @@ use brimful::units::Bytes;
 use crate::array::{DType, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Choice, Reader, choose};
+use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index, check_slot};
 use crate::sources::npy::{Header, MAGIC, swap_bytes};
-use crate::sources::problem::{Problem, file_bytes, file_name};
+use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::{Piece, Value};
 
 /// Token ids that are widened at a time, in bytes on the stack.
@@ -53,7 +53,7 @@ impl Tokens {
         form: TokenForm,
         headroom: Option<Bytes>,
     ) -> Result<Tokens, SourceError> {
-        let choice = choose(Bytes(file_bytes(path)?), headroom);
+        let choice = choice_of([path], headroom)?;
         Tokens::opened(path, form, choice).map_err(|problem| problem.of(path))
     }
 
@@ -112,6 +112,16 @@ impl Tokens {
             // The block lies within the file, whose map has its length.
             let start = usize::try_from(offset).map_err(std::io::Error::other)?;
             widen(self.stored, &map[start..start + self.block_bytes], out);
+            return Ok(());
+        }
+        if self.reader.access() == Access::Remote {
+            // One request for all of it.
+            let ids = spare.own(self.block_bytes);
+            self.reader.read_to(offset, ids, &mut Piece::default())?;
+            if self.big_endian {
+                swap_bytes(ids, self.stored);
+            }
+            widen(self.stored, ids, out);
             return Ok(());
         }
         let size = self.stored.size();

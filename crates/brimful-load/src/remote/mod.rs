@@ -1,0 +1,239 @@
+//! Objects in a store: `s3://`, `gs://`, `az://`, `https://` and `http://`.
+//!
+//! An object is read like a file, by ranges. Credentials, regions and endpoints come from the variables that
+//! `object_store` knows (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`,
+//! `AZURE_STORAGE_ACCOUNT_NAME`, …); none is kept, and none is shown in a message.
+//!
+//! ```text
+//!   small read ──▶ windows (a few MiB for all objects) ──▶ request of 16 KiB, more where reads go on in turn
+//!   large read ─────────────────────────────────────────▶ request of exactly its bytes
+//! ```
+//!
+//! Read first: [`Object`], then `windows.rs`.
+
+mod address;
+mod complaint;
+#[cfg(test)]
+mod formats;
+mod runtime;
+#[cfg(test)]
+pub(crate) mod server;
+mod store;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
+
+pub use self::address::{is_remote, shown};
+
+use self::address::Address;
+use self::complaint::{complaint, is_of_no_bytes, wrong};
+use self::runtime::Runtime;
+use self::windows::WINDOWS;
+
+/// How often a request is made again, and for how long. What a request itself may take is the store's own: 30 s, and 5 s
+/// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
+const MOST_RETRIES: usize = 5;
+const RETRY_FOR: Duration = Duration::from_secs(30);
+
+/// The largest request: what a slow line brings in the time that a request may take.
+const LARGEST_REQUEST: usize = 16 << 20;
+
+/// Reads up to this go through windows. Larger ones are worth a request each.
+const SMALL: usize = 64 << 10;
+
+/// Asked for when an object is opened, with its size: most headers are within.
+const FIRST: u64 = 64 << 10;
+
+/// Bytes of windows, of all objects together, that a process keeps.
+pub const KEPT: u64 = windows::KEPT;
+
+/// Bytes that a request holds on the way, at the most: the buffer of its connection (408 KiB), what TLS has not opened
+/// yet, and a window that others no longer keep.
+pub(crate) const ON_THE_WAY: u64 = 768 << 10;
+
+/// One object, read by any number of threads at once.
+pub(crate) struct Object {
+    /// Without credentials.
+    shown: PathBuf,
+    store: Arc<dyn ObjectStore>,
+    key: Key,
+    runtime: Runtime,
+    len: u64,
+    /// What it was when it was opened, so that no two versions of it are mixed.
+    version: Option<String>,
+    number: u64,
+}
+
+impl Object {
+    /// Asks for the beginning of an object, and so for its size.
+    pub(crate) fn open(path: &Path) -> io::Result<Object> {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let address = Address::of(path)?;
+        let runtime = Runtime::of_this_process()?;
+        let store = store::of(&address, &runtime)?;
+        let mut object = Object {
+            shown: shown(path).into_owned(),
+            key: address.key,
+            store,
+            runtime,
+            len: 0,
+            version: None,
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
+        };
+        let beginning = object.runtime.wait(object.beginning())??;
+        object.len = beginning.len;
+        object.version = beginning.version;
+        WINDOWS.put(object.number, 0, beginning.bytes);
+        Ok(object)
+    }
+
+    /// The path without credentials.
+    pub(crate) fn path(&self) -> &Path {
+        &self.shown
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Fills `out` with the bytes at `offset`, which are within the object.
+    pub(crate) fn read_to(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        if out.len() > SMALL {
+            return self.fetch(offset, out);
+        }
+        let fetch = |start, bytes: &mut [u8]| self.fetch(start, bytes);
+        match WINDOWS.read(self.number, self.len, offset, out, fetch) {
+            // All windows are on their way to other threads.
+            Ok(false) => self.fetch(offset, out),
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn fetch(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut start = offset;
+        for part in out.chunks_mut(LARGEST_REQUEST) {
+            let end = start + part.len() as u64;
+            self.runtime.wait(self.request(start..end, part))??;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// One request for exactly these bytes.
+    async fn request(&self, range: Range<u64>, out: &mut [u8]) -> io::Result<()> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            if_match: self.version.clone(),
+            ..GetOptions::default()
+        };
+        let found = self.get(options).await?;
+        if found.range != range || found.meta.size != self.len {
+            return Err(wrong(
+                format_args!("bytes {range:?} of {}", self.len),
+                format_args!("{:?} of {}", found.range, found.meta.size),
+            ));
+        }
+        fill(found, out).await
+    }
+
+    async fn beginning(&self) -> io::Result<Beginning> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(0..FIRST)),
+            ..GetOptions::default()
+        };
+        let found = match self.get(options).await {
+            Ok(found) => found,
+            Err(error) if is_of_no_bytes(&error) => {
+                let options = GetOptions::default().with_head(true);
+                self.get(options)
+                    .await
+                    .and_then(|found| match found.meta.size {
+                        0 => Ok(found),
+                        _ => Err(error),
+                    })?
+            }
+            Err(error) => return Err(error),
+        };
+        let len = found.meta.size;
+        // One that is only similar to the version that it names cannot be asked for.
+        let version = found.meta.e_tag.clone();
+        let version = version.filter(|version| !version.starts_with("W/"));
+        if found.range != (0..len.min(FIRST)) {
+            return Err(wrong(
+                format_args!("the first bytes of {len}"),
+                format_args!("bytes {:?}", found.range),
+            ));
+        }
+        let mut bytes = vec![0; usize::try_from(len.min(FIRST)).map_err(io::Error::other)?];
+        if len > 0 {
+            fill(found, &mut bytes).await?;
+        }
+        Ok(Beginning {
+            len,
+            version,
+            bytes: bytes.into(),
+        })
+    }
+
+    async fn get(&self, options: GetOptions) -> io::Result<GetResult> {
+        let found = self.store.get_opts(&self.key, options).await;
+        found.map_err(|error| complaint(&error))
+    }
+}
+
+impl fmt::Debug for Object {
+    /// Without its store, in which credentials are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({}, {} bytes)", self.shown.display(), self.len)
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        WINDOWS.forget(self.number);
+    }
+}
+
+struct Beginning {
+    len: u64,
+    version: Option<String>,
+    bytes: Box<[u8]>,
+}
+
+/// Puts the body of an answer where it belongs. However long it is, no more is taken than was asked for.
+async fn fill(found: GetResult, out: &mut [u8]) -> io::Result<()> {
+    let needed = out.len();
+    let mut left = out;
+    let mut body = found.into_stream();
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes.map_err(|error| complaint(&error))?;
+        let Some((here, after)) = left.split_at_mut_checked(bytes.len()) else {
+            return Err(wrong(format_args!("{needed} bytes"), "more"));
+        };
+        here.copy_from_slice(&bytes);
+        left = after;
+    }
+    match left.len() {
+        0 => Ok(()),
+        missing => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("expected {needed} bytes, found {}", needed - missing),
+        )),
+    }
+}

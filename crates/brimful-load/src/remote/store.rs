@@ -1,0 +1,82 @@
+//! The client of a store, one for all objects of a bucket.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
+
+use super::address::{Address, Place};
+use super::complaint::complaint;
+use super::runtime::Runtime;
+use super::{MOST_RETRIES, RETRY_FOR};
+
+/// A client that some object still uses.
+struct Known {
+    place: Place,
+    process: u32,
+    store: Weak<dyn ObjectStore>,
+}
+
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// The client for an address: the one that there is, or a new one. A client is a set of connections and costs a look at
+/// all certificates of the machine, so a thousand objects of a bucket share one.
+pub(super) fn of(address: &Address, runtime: &Runtime) -> io::Result<Arc<dyn ObjectStore>> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = runtime.process();
+    let same = |known: &&Known| known.process == process && known.place == address.place;
+    if let Some(store) = known
+        .iter()
+        .find(same)
+        .and_then(|known| known.store.upgrade())
+    {
+        return Ok(store);
+    }
+    let store = new(&address.place).map_err(|error| complaint(&error))?;
+    known.retain(|known| known.store.strong_count() > 0);
+    known.push(Known {
+        place: address.place.clone(),
+        process,
+        store: Arc::downgrade(&store),
+    });
+    Ok(store)
+}
+
+fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
+    let retry = RetryConfig {
+        max_retries: MOST_RETRIES,
+        retry_timeout: RETRY_FOR,
+        ..RetryConfig::default()
+    };
+    Ok(match place {
+        Place::S3 { bucket } => Arc::new(
+            AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .build()?,
+        ),
+        Place::Google { bucket } => Arc::new(
+            GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .build()?,
+        ),
+        Place::Azure { container } => Arc::new(
+            MicrosoftAzureBuilder::from_env()
+                .with_container_name(container)
+                .with_retry(retry)
+                .build()?,
+        ),
+        Place::Http(url) => Arc::new(
+            HttpBuilder::new()
+                .with_url(url.as_str())
+                .with_client_options(ClientOptions::new().with_allow_http(url.scheme() == "http"))
+                .with_retry(retry)
+                .build()?,
+        ),
+    })
+}
