@@ -10,7 +10,7 @@ mod npy;
 mod problem;
 mod tar;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tokens;
 
 pub use arrow::ArrowFile;
@@ -18,5 +18,6 @@ pub use folder::{Folder, FolderOptions, Labels};
 pub use hdf5::{Hdf5, Holds, Listed, Wanted};
 pub use lines::Lines;
 pub use npy::Npy;
+pub(crate) use problem::Problem;
 pub use tar::{TarField, Tars};
 pub use tokens::{TokenForm, Tokens};

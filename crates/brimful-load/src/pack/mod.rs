@@ -1,0 +1,1 @@
+//! Documents to one file of tokens. (being written)
