@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use brimful_load::text::{Tokenizer, Words};
 
 /// How often each tokenizer is broken at random.
-const ROUNDS: usize = 1500;
+const ROUNDS: usize = 400;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
@@ -81,7 +81,7 @@ fn texts_take_no_more_than_is_said() {
         "e\u{301}",
     ];
     for name in ["byte_level", "word_piece", "whole_text", "pieces"] {
-        let tokenizer = Tokenizer::open(&fixture(name)).unwrap();
+        let tokenizer = Tokenizer::open(&fixture(name)).expect("a fixture");
         let mut words = Words::default();
         let mut ids = Vec::with_capacity(8 << 20);
         for part in nasty {
@@ -90,28 +90,26 @@ fn texts_take_no_more_than_is_said() {
                 ids.clear();
                 tokenizer
                     .append(&text, usize::MAX, &mut words, &mut ids)
-                    .unwrap();
+                    .expect("text");
             });
             let said = Tokenizer::bytes_for(text.len() as u64);
-            println!("{name} {part:?}: {} bytes per byte", peak / text.len());
             assert!(peak as u64 <= said, "{name}, {part:?}: {peak} over {said}");
         }
     }
 }
 
 fn broken_tokenizers_are_errors() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("broken.json");
     let mut dice = 1_u64;
     let mut below = |end: usize| {
         dice = dice
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(dice >> 33).unwrap() % end
+        usize::try_from(dice >> 33).expect("31 bits") % end
     };
     for name in ["byte_level", "word_piece", "whole_text", "pieces"] {
-        let whole = std::fs::read(fixture(name)).unwrap();
-        let mut opened = 0;
+        let whole = std::fs::read(fixture(name)).expect("a fixture");
         let peak = peak_of(|| {
             for round in 0..ROUNDS {
                 let mut bytes = whole.clone();
@@ -123,15 +121,13 @@ fn broken_tokenizers_are_errors() {
                         bytes[at] = b"0123456789\"{}[],:aZ-\xff"[below(21)];
                     }
                 }
-                std::fs::write(&path, &bytes).unwrap();
+                std::fs::write(&path, &bytes).expect("written");
                 if let Ok(tokenizer) = Tokenizer::open(&path) {
-                    opened += 1;
                     let (mut ids, mut words) = (Vec::new(), Words::default());
                     let _ = tokenizer.append("some text 123 ünd more", 100, &mut words, &mut ids);
                 }
             }
         });
-        println!("{name}: {opened} of {ROUNDS} opened, {peak} bytes at the most");
         assert!(peak < 64 << 20, "{peak}");
     }
 }

@@ -180,3 +180,138 @@ fn hash(text: &[u8]) -> u64 {
     };
     mixed(step(eights.iter().fold(text.len() as u64, step), &last))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Cast;
+    use crate::pipeline::{Hands, Pipeline, PipelineError};
+    use crate::sources::Lines;
+    use crate::sources::testing::fixture;
+
+    const KEY: SampleKey = SampleKey {
+        seed: 0,
+        epoch: 0,
+        index: 1,
+    };
+
+    fn tokenizer(name: &str) -> Arc<Tokenizer> {
+        let path = fixture(&format!("tokenizers/{name}.json"));
+        Arc::new(Tokenizer::open(&path).unwrap())
+    }
+
+    fn applied(op: &Tokenize, text: &[u8], scratch: &mut Scratch) -> Result<Vec<i64>, OpError> {
+        let mut input = Value::default();
+        input
+            .set_encoded(text.len())
+            .own(text.len())
+            .copy_from_slice(text);
+        let mut slot = vec![0xee; 8 * op.length];
+        op.apply(KEY, &input, Out::Slot(&mut slot), scratch)?;
+        let mut value = Value::default();
+        op.apply(KEY, &input, Out::Value(&mut value), scratch)?;
+        assert_eq!(value.bytes(), slot);
+        Ok(value.elements().into_owned())
+    }
+
+    #[test]
+    fn a_text_is_cut_and_filled_up() {
+        let mut scratch = Scratch::default();
+        let op = Tokenize::new(0, tokenizer("byte_level"), 6);
+        let short = applied(&op, b"a", &mut scratch).unwrap();
+        assert_eq!(short[1..], [1; 5], "the tokenizer's own padding");
+        let mask = applied(&op.mask(), b"a", &mut scratch).unwrap();
+        assert_eq!(mask, [1, 0, 0, 0, 0, 0]);
+        let long = applied(&op, b"a1a2a3a4a5a6", &mut scratch).unwrap();
+        assert_eq!([long[0], long[2], long[4]], [short[0]; 3]);
+        let mask = applied(&op.mask(), b"a1a2a3a4a5a6", &mut scratch).unwrap();
+        assert_eq!(mask, [1; 6]);
+        assert_eq!(applied(&op, b"", &mut scratch).unwrap(), [1; 6]);
+        let zeros = Tokenize { pad_id: 0, ..op };
+        assert_eq!(applied(&zeros, b"a", &mut scratch).unwrap()[1..], [0; 5]);
+    }
+
+    #[test]
+    fn special_tokens_stay_where_a_text_is_cut() {
+        let mut scratch = Scratch::default();
+        let op = Tokenize::new(0, tokenizer("word_piece"), 4);
+        let ids = applied(&op, b"the data the data the data", &mut scratch).unwrap();
+        assert_eq!((ids[0], ids[3]), (2, 3));
+        assert_eq!(applied(&op, b"", &mut scratch).unwrap(), [2, 3, 0, 0]);
+        assert_eq!(
+            applied(&op.mask(), b"", &mut scratch).unwrap(),
+            [1, 1, 0, 0]
+        );
+        let plain = Tokenize {
+            number: 1,
+            special_tokens: false,
+            ..op
+        };
+        assert_eq!(applied(&plain, b"the", &mut scratch).unwrap()[1..], [0; 3]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let mut scratch = Scratch::default();
+        let text = Kind::Encoded(Encoding::Text);
+        let op = Tokenize::new(0, tokenizer("word_piece"), 1);
+        let found = op.kind(&text).unwrap_err().to_string();
+        assert_eq!(
+            found,
+            "tokenize expected a length of at least 2, for the special tokens, found 1"
+        );
+        let op = Tokenize::new(0, tokenizer("byte_level"), 4);
+        assert!(op.kind(&Kind::Encoded(Encoding::Image)).is_err());
+        assert_eq!(op.kind(&text).unwrap().to_string(), "int64 4");
+        let found = applied(&op, b"ab\xff", &mut scratch)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            found,
+            "tokenize expected UTF-8, found something else from byte 2 on"
+        );
+        assert!(
+            Tokenize::new(0, tokenizer("byte_level"), usize::MAX)
+                .kind(&text)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn ids_and_mask_are_two_fields_of_one_text() {
+        let source = Lines::open(&[fixture("lines.txt")], None, None).unwrap();
+        let pipeline = Pipeline::new(Arc::new(source));
+        let mut mask = None;
+        let both = pipeline
+            .copy("text", "mask")
+            .unwrap()
+            .with("text", |number, _| {
+                let ids = Tokenize::new(number, tokenizer("byte_level"), 8);
+                mask = Some(ids.mask());
+                Ok(Arc::new(ids))
+            })
+            .unwrap()
+            .with("mask", |_, _| Ok(Arc::new(mask.take().unwrap())))
+            .unwrap()
+            .with("mask", |_, _| Ok(Arc::new(Cast::new(DType::Bool))))
+            .unwrap();
+        let forms = both.forms().unwrap();
+        assert_eq!(
+            forms.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["int64 8", "bool 8"]
+        );
+        let (mut ids, mut mask) = ([0; 64], [0; 8]);
+        let mut hands = Hands::default();
+        both.fill(KEY, &mut [&mut ids, &mut mask], &mut hands)
+            .unwrap();
+        let padding = ids
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|id| u8::from(i64::from_le_bytes(*id) != 1));
+        assert_eq!(padding.collect::<Vec<_>>(), mask);
+        assert!(hands.held_bytes() as u64 <= both.bytes_per_thread());
+        let taken = both.copy("text", "mask");
+        assert!(matches!(taken, Err(PipelineError::TakenName { .. })));
+    }
+}

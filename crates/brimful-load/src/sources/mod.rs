@@ -20,4 +20,5 @@ pub use lines::Lines;
 pub use npy::Npy;
 pub(crate) use problem::Problem;
 pub use tar::{TarField, Tars};
+pub(crate) use tokens::{DocumentsHeader, HEADER_BYTES, documents_path};
 pub use tokens::{TokenForm, Tokens};

@@ -53,6 +53,8 @@ pub enum NotEncoded {
     GrowsTooMuch,
     #[error("one that it refuses: {0}")]
     Refused(String),
+    #[error("a tokenizer that contradicts itself")]
+    Contradiction,
 }
 
 impl Tokenizer {
@@ -152,6 +154,18 @@ impl Tokenizer {
     /// Puts the tokens of a text behind `ids`, without special ones around it. Stops when there are `most` new ones or
     /// more.
     pub fn append(
+        &self,
+        text: &str,
+        most: usize,
+        words: &mut Words,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), NotEncoded> {
+        // What a file says wrong of its vocabulary shows only here, as a panic of the library.
+        catch_unwind(AssertUnwindSafe(|| self.encode(text, most, words, ids)))
+            .unwrap_or(Err(NotEncoded::Contradiction))
+    }
+
+    fn encode(
         &self,
         text: &str,
         most: usize,
