@@ -18,7 +18,7 @@ use crate::value::Value;
 /// Texts in memory.
 #[derive(Debug)]
 struct Texts {
-    texts: Vec<Vec<u8>>,
+    all: Vec<Vec<u8>>,
     fields: Vec<Field>,
     choice: Choice,
 }
@@ -26,7 +26,7 @@ struct Texts {
 impl Texts {
     fn pipeline<T: Into<Vec<u8>>>(texts: impl IntoIterator<Item = T>) -> Pipeline {
         Pipeline::new(Arc::new(Texts {
-            texts: texts.into_iter().map(Into::into).collect(),
+            all: texts.into_iter().map(Into::into).collect(),
             fields: vec![Field {
                 name: "text".to_owned(),
                 kind: Kind::Encoded(Encoding::Text),
@@ -41,7 +41,7 @@ impl Texts {
 
 impl Source for Texts {
     fn len(&self) -> u64 {
-        self.texts.len() as u64
+        self.all.len() as u64
     }
 
     fn fields(&self) -> &[Field] {
@@ -49,11 +49,11 @@ impl Source for Texts {
     }
 
     fn largest_sample(&self) -> u64 {
-        self.texts.iter().map(Vec::len).max().unwrap_or(0) as u64
+        self.all.iter().map(Vec::len).max().unwrap_or(0) as u64
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
-        let text = &self.texts[usize::try_from(index).unwrap()];
+        let text = &self.all[usize::try_from(index).unwrap()];
         assert_ne!(text, b"panic", "as asked for");
         let piece = values[0].set_encoded(text.len());
         piece.own(text.len()).copy_from_slice(text);
@@ -93,7 +93,7 @@ fn packed(
 ) -> Result<Packed, PackError> {
     let mut packing = Packing::start(pipeline, Arc::clone(tokenizer), path, settings)?;
     loop {
-        if let Some(packed) = packing.wait(Duration::from_secs(60))? {
+        if let Some(packed) = packing.wait(Duration::from_mins(1))? {
             assert_eq!(packing.done(), packing.total());
             return Ok(packed);
         }
@@ -374,11 +374,11 @@ fn documents_that_do_not_fit_their_tokens_are_refused() {
     refused("the documents of", &|bytes| bytes[12] = 4);
     refused("the starts of 4 documents", &|bytes| bytes[16] = 4);
     refused("the starts of 18446744073709551615", &|bytes| {
-        bytes[16..24].fill(0xff)
+        bytes[16..24].fill(0xff);
     });
     refused("a file of 63 bytes", &|bytes| bytes.truncate(63));
     refused("start 0 of a document from 0 to 0, found 1", &|bytes| {
-        bytes[32] = 1
+        bytes[32] = 1;
     });
     refused("start 2 of a document from 2", &|bytes| bytes[48] = 1);
     refused("start 2 of a document from 2", &|bytes| bytes[48] = 99);
