@@ -17,12 +17,14 @@ pub mod kernels;
 pub mod loader;
 pub mod ops;
 pub mod order;
+pub mod pack;
 pub mod pipeline;
 pub mod reading;
 pub mod remote;
 pub mod share;
 pub mod source;
 pub mod sources;
+pub mod text;
 pub mod value;
 
 pub use array::{DType, Encoding, Field, Form, Kind};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::array::{Field, Form, Kind};
+use crate::array::{Encoding, Field, Form, Kind};
 use crate::error::{OpError, ReadError};
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::order::Order;
@@ -246,6 +246,41 @@ impl Pipeline {
         let mut changed = self.clone();
         to.clone_into(&mut changed.lanes[at].name);
         Ok(changed)
+    }
+
+    /// Gives a field a second time under another name, as it is now.
+    pub fn copy(&self, from: &str, to: &str) -> Result<Pipeline, PipelineError> {
+        let at = self.place(from)?;
+        if self.lanes.iter().any(|lane| lane.name == to) {
+            return Err(PipelineError::TakenName {
+                name: to.to_owned(),
+            });
+        }
+        let mut changed = self.clone();
+        let lane = Lane {
+            name: to.to_owned(),
+            ..self.lanes[at].clone()
+        };
+        changed.lanes.insert(at + 1, lane);
+        Ok(changed)
+    }
+
+    /// The place among the fields of the source of a field that is text still.
+    pub(crate) fn text_field(&self, name: &str, op: &'static str) -> Result<usize, PipelineError> {
+        let lane = &self.lanes[self.place(name)?];
+        match lane.kind() {
+            Kind::Encoded(Encoding::Text | Encoding::Unknown) if lane.ops.is_empty() => {
+                Ok(lane.field)
+            }
+            kind => Err(PipelineError::Op {
+                field: name.to_owned(),
+                cause: OpError::WrongKind {
+                    op,
+                    expected: "text".to_owned(),
+                    found: kind.to_string(),
+                },
+            }),
+        }
     }
 
     fn place(&self, name: &str) -> Result<usize, PipelineError> {

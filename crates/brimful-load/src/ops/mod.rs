@@ -9,6 +9,7 @@ mod normalize;
 mod resize;
 #[cfg(test)]
 mod tests;
+mod tokenize;
 mod transpose;
 mod voxelize;
 
@@ -21,11 +22,13 @@ pub use self::flip::Flip;
 pub use self::layout::Layout;
 pub use self::normalize::Normalize;
 pub use self::resize::Resize;
+pub use self::tokenize::{Gives, Tokenize};
 pub use self::transpose::Transpose;
 pub use self::voxelize::Voxelize;
 use crate::array::{DType, Kind};
 use crate::error::OpError;
 use crate::kernels::filter::Axis;
+use crate::text::Words;
 use crate::value::Value;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.
@@ -73,6 +76,10 @@ pub struct Scratch {
     /// The weights of the last resize of images of varying size.
     pub rows: Axis,
     pub columns: Axis,
+    /// The tokens of a text, and of which op and which text they are.
+    pub ids: Vec<u32>,
+    pub encoded: Option<(u64, u64)>,
+    pub vocabulary: Words,
 }
 
 impl Scratch {
@@ -84,6 +91,8 @@ impl Scratch {
             + 12 * (self.points.capacity() + self.triangles.capacity())
             + self.rows.held_bytes()
             + self.columns.held_bytes()
+            + 4 * self.ids.capacity()
+            + self.vocabulary.held_bytes()
     }
 }
 

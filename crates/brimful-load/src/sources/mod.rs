@@ -22,5 +22,7 @@ pub use lines::Lines;
 pub use npy::Npy;
 pub use numbered::Numbered;
 pub use part::Part;
+pub(crate) use problem::Problem;
 pub use tar::{TarField, Tars};
+pub(crate) use tokens::{DocumentsHeader, HEADER_BYTES, documents_path};
 pub use tokens::{TokenForm, Tokens};

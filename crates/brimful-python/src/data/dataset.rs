@@ -12,13 +12,15 @@ use brimful::units::Bytes;
 use brimful_load::kernels::Occupied;
 use brimful_load::kernels::filter::Filter;
 use brimful_load::ops::{
-    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Place, Resize, Transpose, Voxelize,
+    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Place, Resize, Tokenize, Transpose,
+    Voxelize,
 };
 use brimful_load::pipeline::PipelineError;
 use brimful_load::sources::{
     ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, TarField, Tars, TokenForm, Tokens,
     Wanted,
 };
+use brimful_load::text::Tokenizer;
 use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError, remote};
 use pyo3::prelude::*;
 
@@ -219,6 +221,52 @@ impl NativeDataset {
         })
     }
 
+    #[pyo3(signature = (field, tokenizer, length, *, pad_id, special_tokens, most_bytes, mask))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn tokenize(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        tokenizer: PathBuf,
+        length: usize,
+        pad_id: Option<u32>,
+        special_tokens: bool,
+        most_bytes: Option<usize>,
+        mask: Option<&str>,
+    ) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || {
+            let tokenizer = Arc::new(Tokenizer::open(&tokenizer)?);
+            let make = |number| {
+                let mut op = Tokenize::new(number, Arc::clone(&tokenizer), length);
+                op.pad_id = pad_id.unwrap_or(op.pad_id);
+                op.most_bytes = most_bytes.unwrap_or(op.most_bytes);
+                op.special_tokens = special_tokens;
+                op
+            };
+            let Some(mask) = mask else {
+                return Ok(self
+                    .pipeline
+                    .with(field, |number, _| Ok(Arc::new(make(number))))?);
+            };
+            let mut of_mask = None;
+            let pipeline = self.pipeline.copy(field, mask)?.with(field, |number, _| {
+                let ids = make(number);
+                of_mask = Some(ids.mask());
+                Ok(Arc::new(ids))
+            })?;
+            Ok(match of_mask {
+                Some(of_mask) => pipeline.with(mask, |_, _| Ok(Arc::new(of_mask)))?,
+                None => pipeline,
+            })
+        })?;
+        Ok(NativeDataset { pipeline })
+    }
+
+    fn copy(&self, py: Python<'_>, field: &str, to: &str) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(self.pipeline.copy(field, to)?))?;
+        Ok(NativeDataset { pipeline })
+    }
+
     fn keep(&self, py: Python<'_>, fields: Vec<String>) -> PyResult<NativeDataset> {
         let pipeline = call(py, || Ok(self.pipeline.keep(&fields)?))?;
         Ok(NativeDataset { pipeline })
@@ -239,9 +287,9 @@ fn wrong(op: &'static str, expected: &str, found: &str) -> OpError {
 }
 
 /// A type by its name.
-struct UnknownType(String);
+pub(super) struct UnknownType(String);
 
-fn dtype_of(name: &str) -> Result<DType, UnknownType> {
+pub(super) fn dtype_of(name: &str) -> Result<DType, UnknownType> {
     DType::from_name(name).ok_or_else(|| UnknownType(name.to_owned()))
 }
 
@@ -325,25 +373,37 @@ pub(crate) fn open_raw(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, length, dtype, as_int64, headroom))]
+#[pyo3(signature = (path, length, dtype, as_int64, documents, headroom))]
 pub(crate) fn open_tokens(
     py: Python<'_>,
     path: PathBuf,
     length: usize,
-    dtype: &str,
+    dtype: Option<&str>,
     as_int64: bool,
+    documents: bool,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let dtype = call(py, || Ok(dtype_of(dtype)?))?;
+    let dtype = match dtype {
+        Some(dtype) => Some(call(py, || Ok(dtype_of(dtype)?))?),
+        // Where there are documents, they say it.
+        None => (!documents).then_some(DType::U16),
+    };
     let is_npy = remote::shown(&path)
         .extension()
         .is_some_and(|extension| extension == "npy");
     let form = TokenForm {
-        stored: (!is_npy).then_some(dtype),
+        stored: dtype.filter(|_| !is_npy),
         block: length,
         as_i64: as_int64,
     };
-    opened(py, || Tokens::open(&path, form, headroom.map(Bytes)))
+    let headroom = headroom.map(Bytes);
+    opened(py, || {
+        if documents {
+            Tokens::open_with_documents(&path, form, headroom)
+        } else {
+            Tokens::open(&path, form, headroom)
+        }
+    })
 }
 
 #[pyfunction]
@@ -411,7 +471,7 @@ pub(crate) fn open_tar(
 pub(super) fn hints_of(error: &PipelineError) -> Vec<String> {
     match error {
         PipelineError::NotOneForm { field, .. } => vec![format!(
-            "give {field:?} one form (`decode`, `resize`, `crop`, `voxelize`), or leave it out with `select`"
+            "give {field:?} one form (`decode`, `resize`, `crop`, `tokenize`, `voxelize`), or leave it out with `select`"
         )],
         _ => Vec::new(),
     }

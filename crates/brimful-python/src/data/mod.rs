@@ -3,6 +3,7 @@
 mod array;
 mod dataset;
 mod loader;
+mod pack;
 
 pub(crate) use array::BatchArray;
 pub(crate) use dataset::{
@@ -10,6 +11,7 @@ pub(crate) use dataset::{
     open_tokens,
 };
 pub(crate) use loader::{NativeEpoch, NativeLoader};
+pub(crate) use pack::NativePacking;
 
 /// An error with what caused it, in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {

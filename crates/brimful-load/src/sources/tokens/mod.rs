@@ -1,5 +1,6 @@
 //! Token ids: one long array, cut into blocks.
 
+mod documents;
 #[cfg(test)]
 mod tests;
 
@@ -11,10 +12,13 @@ use crate::array::{DType, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Access, Choice, Reader};
-use crate::source::{Source, check_index, check_slot};
+use crate::source::{Source, check_index, check_slot, check_slots};
 use crate::sources::npy::{Header, MAGIC, swap_bytes};
 use crate::sources::problem::{Problem, choice_of, file_name};
+use crate::sources::tokens::documents::{Documents, stored_type};
 use crate::value::{Piece, Value};
+
+pub(crate) use documents::{HEADER_BYTES, Header as DocumentsHeader, documents_path};
 
 /// Token ids that are widened at a time, in bytes on the stack.
 const CHUNK: usize = 4096;
@@ -31,6 +35,9 @@ pub struct TokenForm {
 }
 
 /// Samples of one field, `tokens`: block after block of a file of token ids.
+///
+/// Where the file has documents, two more fields of `int32` say of each token which document of the block it is in,
+/// counted from 0 (`document`), and its place in it (`position`), which goes on from block to block.
 #[derive(Debug)]
 pub struct Tokens {
     reader: Reader,
@@ -40,6 +47,7 @@ pub struct Tokens {
     /// As they lie in the file.
     block_bytes: usize,
     form: Form,
+    documents: Option<Documents>,
     fields: Vec<Field>,
     len: u64,
     dropped: u64,
@@ -55,6 +63,51 @@ impl Tokens {
     ) -> Result<Tokens, SourceError> {
         let choice = choice_of([path], headroom)?;
         Tokens::opened(path, form, choice).map_err(|problem| problem.of(path))
+    }
+
+    /// The same with the documents of the file `NAME.documents` beside it, as [`crate::pack`] writes both. Without a type
+    /// of the ids, the one that they were written with.
+    pub fn open_with_documents(
+        path: &Path,
+        mut form: TokenForm,
+        headroom: Option<Bytes>,
+    ) -> Result<Tokens, SourceError> {
+        let beside = documents_path(path);
+        let choice = choice_of([path, &beside], headroom)?;
+        let of_documents = |problem: Problem| problem.of(&beside);
+        if form.stored.is_none() && path.extension().is_none_or(|extension| extension != "npy") {
+            form.stored = Some(stored_type(&beside).map_err(of_documents)?);
+        }
+        let access = choice.access;
+        let mut tokens = Tokens::opened(path, form, choice).map_err(|problem| problem.of(path))?;
+        let documents = Documents::open(&beside, access).map_err(of_documents)?;
+        tokens.take(documents).map_err(of_documents)?;
+        Ok(tokens)
+    }
+
+    fn take(&mut self, documents: Documents) -> Result<(), Problem> {
+        let header = documents.header();
+        let (size, count) = (self.stored.size(), self.count());
+        if (header.token_bytes as usize, header.tokens) != (size, count) {
+            return Err(Problem::malformed(
+                format!("the documents of {count} tokens of {size} bytes"),
+                format!("those of {} of {}", header.tokens, header.token_bytes),
+            ));
+        }
+        let form = Form::new(DType::I32, self.form.shape()).ok_or_else(|| {
+            Problem::malformed("blocks that fit into memory", format!("{}", self.form))
+        })?;
+        self.fields
+            .extend(["document", "position"].map(|name| Field {
+                name: name.to_owned(),
+                kind: Kind::Array(form.clone()),
+            }));
+        self.documents = Some(documents);
+        Ok(())
+    }
+
+    fn count(&self) -> u64 {
+        self.len * self.form.elements() as u64 + self.dropped
     }
 
     fn opened(path: &Path, wanted: TokenForm, choice: Choice) -> Result<Tokens, Problem> {
@@ -81,6 +134,7 @@ impl Tokens {
                 kind: Kind::Array(form.clone()),
             }],
             form,
+            documents: None,
             len: ids.count / block,
             dropped: ids.count % block,
             choice,
@@ -229,28 +283,44 @@ impl Source for Tokens {
     }
 
     fn largest_sample(&self) -> u64 {
+        let page = PAGE as u64;
         let read = self.reader.held_for(self.block_bytes as u64);
-        if self.is_plain() {
-            read
+        let converted = if self.is_plain() {
+            0
         } else {
-            let converted = (self.form.bytes() as u64).next_multiple_of(PAGE as u64);
-            read.saturating_add(converted)
-        }
+            (self.form.bytes() as u64).next_multiple_of(page)
+        };
+        let documents = self.documents.as_ref().map_or(0, |documents| {
+            let field = (self.form.elements() as u64 * 4).next_multiple_of(page);
+            documents.held_for_fill().saturating_add(2 * field)
+        });
+        read.saturating_add(converted).saturating_add(documents)
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
         check_index(index, self.len)?;
-        let Some(value) = values.first_mut() else {
+        let Some((value, values)) = values.split_first_mut() else {
             return Ok(());
         };
         let offset = self.offset(index);
         if self.is_plain() {
             let piece = value.set_form(self.form.dtype(), self.form.shape());
             self.reader.read(offset, self.block_bytes, piece)?;
-            return Ok(());
+        } else {
+            let out = value.set_array(self.form.dtype(), self.form.shape(), self.form.bytes());
+            self.convert_to(offset, out, &mut Piece::default())?;
         }
-        let out = value.set_array(self.form.dtype(), self.form.shape(), self.form.bytes());
-        self.convert_to(offset, out, &mut Piece::default())
+        if let (Some(documents), [document, position]) = (&self.documents, values) {
+            let bytes = self.form.elements() * DType::I32.size();
+            let shape = self.form.shape();
+            documents.fill(
+                index * self.form.elements() as u64,
+                document.set_array(DType::I32, shape, bytes),
+                position.set_array(DType::I32, shape, bytes),
+                &mut Piece::default(),
+            )?;
+        }
+        Ok(())
     }
 
     fn read_into(
@@ -260,7 +330,8 @@ impl Source for Tokens {
         values: &mut [Value],
     ) -> Result<(), ReadError> {
         check_index(index, self.len)?;
-        let ([slot], Some(value)) = (slots, values.first_mut()) else {
+        check_slots(slots, self.fields.len())?;
+        let ([slot, slots @ ..], Some(value)) = (slots, values.first_mut()) else {
             return Err(ReadError::Malformed {
                 expected: "one slot and one value to work with".to_owned(),
                 found: "another number".to_owned(),
@@ -270,9 +341,17 @@ impl Source for Tokens {
         let offset = self.offset(index);
         if self.is_plain() {
             self.reader.read_to(offset, slot, &mut value.piece)?;
-            return Ok(());
+        } else {
+            self.convert_to(offset, slot, &mut value.piece)?;
         }
-        self.convert_to(offset, slot, &mut value.piece)
+        if let (Some(documents), [document, position]) = (&self.documents, slots) {
+            let bytes = self.form.elements() * DType::I32.size();
+            check_slot(document, bytes)?;
+            check_slot(position, bytes)?;
+            let first = index * self.form.elements() as u64;
+            documents.fill(first, document, position, &mut value.piece)?;
+        }
+        Ok(())
     }
 
     fn place(&self, index: u64) -> String {

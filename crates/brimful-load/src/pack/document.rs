@@ -1,0 +1,193 @@
+//! One document to its tokens.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::array::DType;
+use crate::error::OpError;
+use crate::pipeline::{SampleCause, SampleError};
+use crate::source::Source;
+use crate::text::{Tokenizer, Words};
+use crate::value::Value;
+
+/// Bytes of a text that are encoded in one go; a longer one is cut before a space, so that memory is bounded.
+pub(super) const PIECE_BYTES: usize = 128 << 10;
+
+/// Bytes of the tokens of a piece: one for each byte of it, in a vector that has grown, and once more as they are written.
+pub(super) const IDS_BYTES: u64 = 3 * 4 * PIECE_BYTES as u64;
+
+/// How the samples of a source become tokens.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    pub(super) source: Arc<dyn Source>,
+    /// Place among the fields of the source.
+    pub(super) field: usize,
+    pub(super) field_name: String,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) stored: DType,
+    pub(super) end_id: Option<u32>,
+    pub(super) special_tokens: bool,
+}
+
+/// The memory of one thread, kept from document to document.
+#[derive(Debug, Default)]
+pub(super) struct Hands {
+    values: Vec<Value>,
+    words: Words,
+    ids: Vec<u32>,
+}
+
+/// Takes tokens as they are made.
+pub(super) trait Sink {
+    type Stopped;
+
+    fn take(&mut self, tokens: &[u8]) -> Result<(), Self::Stopped>;
+}
+
+/// A document that was not finished.
+#[derive(Debug)]
+pub(super) enum Unfinished<S> {
+    Failed(SampleError),
+    Stopped(S),
+}
+
+impl Encoder {
+    /// Gives the tokens of one document, piece by piece, and tells how many they were.
+    ///
+    /// A mistake of ours in one document must not leave everybody waiting forever: a panic is its failure.
+    pub(super) fn document<S: Sink>(
+        &self,
+        index: u64,
+        hands: &mut Hands,
+        sink: &mut S,
+    ) -> Result<u64, Unfinished<S::Stopped>> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.encoded(index, hands, sink)));
+        outcome.unwrap_or_else(|_| {
+            *hands = Hands::default();
+            let cause = SampleCause::Panic("a panic".to_owned());
+            Err(self.failed(index, cause))
+        })
+    }
+
+    fn failed<S>(&self, index: u64, cause: SampleCause) -> Unfinished<S> {
+        Unfinished::Failed(SampleError {
+            place: self.source.place(index),
+            index,
+            field: Some(self.field_name.clone()),
+            cause: Box::new(cause),
+        })
+    }
+
+    fn encoded<S: Sink>(
+        &self,
+        index: u64,
+        hands: &mut Hands,
+        sink: &mut S,
+    ) -> Result<u64, Unfinished<S::Stopped>> {
+        let failed = |cause| self.failed(index, cause);
+        let Hands { values, words, ids } = hands;
+        values.resize_with(self.source.fields().len(), Value::default);
+        self.source
+            .read(index, values)
+            .map_err(|error| failed(error.into()))?;
+        let malformed = |expected: &str, found: String| {
+            failed(SampleCause::Op(OpError::Malformed {
+                op: "pack",
+                expected: expected.to_owned(),
+                found,
+            }))
+        };
+        let text = std::str::from_utf8(values[self.field].bytes()).map_err(|error| {
+            let from = error.valid_up_to();
+            malformed("UTF-8", format!("something else from byte {from} on"))
+        })?;
+        let (before, behind) = if self.special_tokens {
+            self.tokenizer.around()
+        } else {
+            (&[][..], &[][..])
+        };
+        let mut count = 0;
+        let mut give = |ids: &mut Vec<u32>| {
+            let bytes = self
+                .bytes_of(ids)
+                .map_err(|id| malformed(&format!("tokens of {}", self.stored), id.to_string()))?;
+            sink.take(&bytes).map_err(Unfinished::Stopped)?;
+            count += ids.len() as u64;
+            ids.clear();
+            Ok(())
+        };
+        ids.clear();
+        ids.extend_from_slice(before);
+        for piece in pieces(text) {
+            self.tokenizer
+                .append(piece, usize::MAX, words, ids)
+                .map_err(|error| malformed("text for its tokenizer", error.to_string()))?;
+            give(ids)?;
+        }
+        ids.extend_from_slice(behind);
+        ids.extend(self.end_id);
+        give(ids)?;
+        Ok(count)
+    }
+
+    /// Tokens as they lie in the file; the first one that does not fit is an error.
+    fn bytes_of(&self, ids: &[u32]) -> Result<Vec<u8>, u32> {
+        match self.stored {
+            DType::U16 => ids
+                .iter()
+                .map(|&id| u16::try_from(id).map(u16::to_le_bytes).map_err(|_| id))
+                .collect::<Result<Vec<_>, u32>>()
+                .map(Vec::into_flattened),
+            _ => Ok(ids.iter().flat_map(|id| id.to_le_bytes()).collect()),
+        }
+    }
+}
+
+/// Cuts a long text before a space, or where there is none for long between two characters.
+///
+/// Most tokenizers have a word begin with the space before it, so that nothing changes at such a place.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let most = rest.floor_char_boundary(PIECE_BYTES);
+        let cut = if most == rest.len() {
+            most
+        } else {
+            let bytes = rest.as_bytes();
+            let is_lone = |&at: &usize| {
+                bytes[at] == b' ' && !bytes[at - 1].is_ascii_whitespace() && bytes[at + 1] != b' '
+            };
+            (most / 2..most).rev().find(is_lone).unwrap_or(most)
+        };
+        let (piece, after) = rest.split_at(cut);
+        rest = after;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_before_lone_spaces() {
+        let words = "word  and more ".repeat(30_000);
+        let all: Vec<&str> = pieces(&words).collect();
+        assert_eq!(all.concat(), words);
+        assert_eq!(all.len(), 4);
+        assert!(
+            all[1..]
+                .iter()
+                .all(|piece| piece.starts_with(" more") || piece.starts_with(" word"))
+        );
+        let letters = "ü".repeat(100_001);
+        let all: Vec<&str> = pieces(&letters).collect();
+        assert_eq!(all.concat(), letters);
+        assert!(all.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        assert_eq!(pieces("").count(), 0);
+        assert_eq!(pieces(&"x".repeat(PIECE_BYTES)).count(), 1);
+    }
+}

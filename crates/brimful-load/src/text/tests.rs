@@ -1,0 +1,242 @@
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sources::testing::fixture;
+
+const NAMES: [&str; 4] = ["byte_level", "word_piece", "whole_text", "pieces"];
+
+fn open(name: &str) -> Tokenizer {
+    Tokenizer::open(&fixture(&format!("tokenizers/{name}.json"))).unwrap()
+}
+
+fn encoded(tokenizer: &Tokenizer, text: &str, words: &mut Words) -> Vec<u32> {
+    let mut ids = Vec::new();
+    tokenizer.append(text, usize::MAX, words, &mut ids).unwrap();
+    ids
+}
+
+/// What the library for Python makes of a text.
+#[derive(Deserialize)]
+struct Case {
+    text: String,
+    plain: Vec<u32>,
+    first_16: Vec<u32>,
+}
+
+fn expected(name: &str) -> Vec<Case> {
+    let bytes = std::fs::read(fixture("tokenizers/expected.json")).unwrap();
+    let mut all: Value = serde_json::from_slice(&bytes).unwrap();
+    serde_json::from_value(all[name].take()).unwrap()
+}
+
+#[test]
+fn tokens_are_those_of_the_library_for_python() {
+    // One memory of words for all: they do not see each other's.
+    let mut words = Words::default();
+    let tokenizers = NAMES.map(open);
+    for _ in 0..2 {
+        for (name, tokenizer) in NAMES.iter().zip(&tokenizers) {
+            for Case {
+                text,
+                plain,
+                first_16,
+            } in expected(name)
+            {
+                assert_eq!(
+                    encoded(tokenizer, &text, &mut words),
+                    plain,
+                    "{name}: {text:?}"
+                );
+                let (before, behind) = tokenizer.around();
+                let mut ids = Vec::new();
+                let n = 16 - before.len() - behind.len();
+                tokenizer
+                    .first(&text, n, 1 << 20, &mut words, &mut ids)
+                    .unwrap();
+                assert_eq!(
+                    [before, &ids, behind].concat(),
+                    first_16,
+                    "{name}: {text:?}"
+                );
+            }
+        }
+    }
+    assert!(!tokenizers::parallelism::has_parallelism_been_used());
+}
+
+#[test]
+fn a_tokenizer_says_what_it_fills_up_with_and_its_largest_token() {
+    let facts = NAMES.map(open).map(|tokenizer| {
+        let (before, behind) = tokenizer.around();
+        let around = (before.to_vec(), behind.to_vec());
+        (tokenizer.pad_id(), tokenizer.largest_id(), around)
+    });
+    assert_eq!(facts[0], (Some(1), 419, (vec![], vec![])));
+    assert_eq!(facts[1], (None, 259, (vec![2], vec![3])));
+    assert_eq!(facts[2].2, (vec![1], vec![]));
+    assert_eq!(facts[3].2, (vec![], vec![]));
+    let folder = tempfile::tempdir().unwrap();
+    let json = std::fs::read(fixture("tokenizers/pieces.json")).unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), json).unwrap();
+    assert_eq!(
+        Tokenizer::open(folder.path()).unwrap().largest_id(),
+        facts[3].1
+    );
+}
+
+#[test]
+fn the_beginning_of_a_long_text_is_that_of_the_whole() {
+    let mut words = Words::default();
+    let text: String = expected("byte_level")
+        .iter()
+        .cycle()
+        .take(150)
+        .flat_map(|case| [case.text.as_str(), " "])
+        .collect();
+    let spaces = format!("{}end", " ".repeat(30_000));
+    for (tokenizer, text) in NAMES
+        .iter()
+        .flat_map(|name| [(open(name), &text), (open(name), &spaces)])
+    {
+        let whole = encoded(&tokenizer, text, &mut words);
+        for n in [0, 1, 7, 100, 1000] {
+            let mut ids = Vec::new();
+            tokenizer
+                .first(text, n, usize::MAX, &mut words, &mut ids)
+                .unwrap();
+            assert_eq!(ids, whole[..n.min(whole.len())], "{tokenizer:?}, {n}");
+        }
+    }
+}
+
+#[test]
+fn a_text_is_cut_at_a_character() {
+    let tokenizer = open("byte_level");
+    let (mut ids, mut words) = (Vec::new(), Words::default());
+    tokenizer
+        .first("日本語", 100, 7, &mut words, &mut ids)
+        .unwrap();
+    assert_eq!(ids, encoded(&tokenizer, "日本", &mut words));
+}
+
+/// A fixture with something of it changed.
+fn changed(name: &str, change: impl FnOnce(&mut Value)) -> (tempfile::TempDir, PathBuf) {
+    let bytes = std::fs::read(fixture(&format!("tokenizers/{name}.json"))).unwrap();
+    let mut all: Value = serde_json::from_slice(&bytes).unwrap();
+    change(&mut all);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("changed.json");
+    std::fs::write(&path, serde_json::to_vec(&all).unwrap()).unwrap();
+    (folder, path)
+}
+
+fn check_refused(expected: &str, name: &str, change: impl FnOnce(&mut Value)) {
+    let (_folder, path) = changed(name, change);
+    let error = Tokenizer::open(&path).unwrap_err().to_string();
+    assert!(error.contains("changed.json"), "{error}");
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn a_tokenizer_that_is_none_is_refused_by_name() {
+    check_refused("expected a tokenizer, found", "byte_level", |all| {
+        *all = json!([1, 2]);
+    });
+    check_refused("expected a tokenizer, found", "byte_level", |all| {
+        all["model"] = json!({"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]});
+    });
+    let error = Tokenizer::open(&fixture("tokenizers/none.json")).unwrap_err();
+    assert!(error.to_string().contains("none.json cannot be read"));
+    let large = tempfile::NamedTempFile::new().unwrap();
+    large.as_file().set_len(10 << 30).unwrap();
+    let error = Tokenizer::open(large.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("a tokenizer of at most 67108864 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tokenizer_that_throws_dice_is_refused() {
+    check_refused("results are random is not read", "byte_level", |all| {
+        all["model"]["dropout"] = json!(0.1);
+    });
+}
+
+#[test]
+fn a_text_that_grows_without_bound_is_an_error() {
+    let doubled = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"});
+    let (_folder, path) = changed("byte_level", |all| {
+        all["normalizer"] = json!({"type": "Sequence", "normalizers": vec![doubled; 60]});
+    });
+    let tokenizer = Tokenizer::open(&path).unwrap();
+    let (mut ids, mut words) = (Vec::new(), Words::default());
+    let error = tokenizer.append("aaaa", usize::MAX, &mut words, &mut ids);
+    assert!(matches!(error, Err(NotEncoded::GrowsTooMuch)));
+    check_refused(
+        "replacements of a few characters, found one of 1000",
+        "byte_level",
+        |all| {
+            let long = "x".repeat(1000);
+            all["normalizer"] = json!({"type": "Prepend", "prepend": long});
+        },
+    );
+}
+
+#[test]
+fn special_tokens_without_bound_are_refused() {
+    let many = |all: &mut Value, single: Vec<Value>, ids: Vec<u32>| {
+        all["post_processor"]["single"] = single.into();
+        all["post_processor"]["special_tokens"]["[CLS]"]["ids"] = ids.into();
+    };
+    let special = json!({"SpecialToken": {"id": "[CLS]", "type_id": 0}});
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    check_refused("at most 4096 special tokens", "word_piece", |all| {
+        many(all, vec![special.clone(); 1000], vec![2; 1000]);
+    });
+    check_refused("gives a text other than once", "word_piece", |all| {
+        many(all, vec![text; 1000], vec![2]);
+    });
+    check_refused("gives a text other than once", "word_piece", |all| {
+        many(all, vec![special], vec![2]);
+    });
+}
+
+#[test]
+fn threads_give_what_one_gives() {
+    for name in NAMES {
+        let tokenizer = open(name);
+        let cases = expected(name);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut words = Words::default();
+                    for case in cases.iter().cycle().take(200) {
+                        assert_eq!(encoded(&tokenizer, &case.text, &mut words), case.plain);
+                    }
+                });
+            }
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Words of all lengths, most of them met more than once, and any character.
+    #[test]
+    fn words_that_were_met_before_give_the_same(texts in proptest::collection::vec("[ab ]{0,60}|\\PC{0,12}", 0..40)) {
+        for name in NAMES {
+            let tokenizer = open(name);
+            let mut words = Words::default();
+            for text in texts.iter().chain(&texts) {
+                let fresh = encoded(&tokenizer, text, &mut Words::default());
+                prop_assert_eq!(encoded(&tokenizer, text, &mut words), fresh);
+            }
+        }
+    }
+}
