@@ -7,6 +7,7 @@ mod lines;
 mod listing;
 mod names;
 mod npy;
+mod parquet;
 mod problem;
 mod tar;
 #[cfg(test)]
@@ -18,5 +19,6 @@ pub use folder::{Folder, FolderOptions, Labels};
 pub use hdf5::{Hdf5, Holds, Listed, Wanted};
 pub use lines::Lines;
 pub use npy::Npy;
+pub use parquet::{CACHE, Parquet};
 pub use tar::{TarField, Tars};
 pub use tokens::{TokenForm, Tokens};
