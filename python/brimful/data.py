@@ -62,6 +62,7 @@ __all__ = [
     "lines",
     "npy",
     "pack",
+    "parquet",
     "raw",
     "tar",
     "tokens",
@@ -316,6 +317,30 @@ def arrow(
     """
     names = None if columns is None else list(columns)
     return Dataset(_native.open_arrow(given.paths(paths), names, _headroom(headroom)))
+
+
+def parquet(
+    paths: Path | Sequence[Path],
+    columns: Sequence[str] | None = None,
+    *,
+    cache: int | str = "256MiB",
+    headroom: Headroom = None,
+) -> Dataset:
+    """Open Parquet files. Several files are one dataset.
+
+    A row of Parquet cannot be read alone: a whole row group is decoded, and kept for the rows that follow.
+    In order that is fast; shuffled it is slow unless all row groups fit into the cache, and `reading` says
+    whether they do. For data that is read shuffled, convert it to Arrow once.
+
+    Args:
+        paths: One file or several with the same columns.
+        columns: The columns that are wanted; without it all.
+        cache: Bytes, or text such as "1GiB", for decoded row groups. Counts within the loader's `memory`.
+        headroom: As for `hdf5`.
+    """
+    names = None if columns is None else list(columns)
+    size = given.byte_count("cache", cache)
+    return Dataset(_native.open_parquet(given.paths(paths), names, size, _headroom(headroom)))
 
 
 def npy(paths: Mapping[str, Path] | Path, *, headroom: Headroom = None) -> Dataset:

@@ -89,6 +89,7 @@ enum Way {
     Read(File),
     Direct(File),
     Remote(Object),
+    Memory(Vec<u8>),
 }
 
 impl Reader {
@@ -120,6 +121,15 @@ impl Reader {
         })
     }
 
+    /// Bytes that were made from a file, to be read like one.
+    pub(crate) fn of_memory(path: &Path, bytes: Vec<u8>) -> Reader {
+        Reader {
+            path: path.to_owned(),
+            len: bytes.len() as u64,
+            way: Way::Memory(bytes),
+        }
+    }
+
     /// Where it is, without credentials.
     pub fn path(&self) -> &Path {
         &self.path
@@ -138,7 +148,7 @@ impl Reader {
     pub fn access(&self) -> Access {
         match self.way {
             Way::Mapped(_) => Access::Mapped,
-            Way::Read(_) => Access::Read,
+            Way::Read(_) | Way::Memory(_) => Access::Read,
             Way::Direct(_) => Access::Direct,
             Way::Remote(_) => Access::Remote,
         }
@@ -148,7 +158,7 @@ impl Reader {
     pub fn held_for(&self, len: u64) -> u64 {
         match self.way {
             Way::Mapped(_) => 0,
-            Way::Read(_) => len.next_multiple_of(PAGE as u64),
+            Way::Read(_) | Way::Memory(_) => len.next_multiple_of(PAGE as u64),
             Way::Direct(_) => len.saturating_add(2 * PAGE as u64),
             Way::Remote(_) => len
                 .checked_next_multiple_of(PAGE as u64)
@@ -178,6 +188,10 @@ impl Reader {
                 read_pages(file, buffer.pages_mut(), first, before + len)
             }
             Way::Remote(object) => object.read_to(offset, piece.own(len)),
+            Way::Memory(bytes) => {
+                piece.own(len).copy_from_slice(within(bytes, offset, len)?);
+                Ok(())
+            }
         }
     }
 
@@ -214,6 +228,7 @@ impl Reader {
                 object.read_to(offset, bytes)?;
                 Ok(bytes)
             }
+            Way::Memory(bytes) => within(bytes, offset, len),
         }
     }
 
@@ -234,6 +249,10 @@ impl Reader {
                 Ok(())
             }
             Way::Remote(object) => object.read_to(offset, out),
+            Way::Memory(bytes) => {
+                out.copy_from_slice(within(bytes, offset, out.len())?);
+                Ok(())
+            }
         }
     }
 
@@ -241,7 +260,7 @@ impl Reader {
     pub fn mapped(&self) -> Option<&[u8]> {
         match &self.way {
             Way::Mapped(map) => Some(map),
-            Way::Read(_) | Way::Direct(_) | Way::Remote(_) => None,
+            Way::Read(_) | Way::Direct(_) | Way::Remote(_) | Way::Memory(_) => None,
         }
     }
 
@@ -258,6 +277,12 @@ impl Reader {
             ),
         ))
     }
+}
+
+/// So many bytes at an offset, which were checked to be there.
+fn within(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
+    let start = usize::try_from(offset).map_err(io::Error::other)?;
+    Ok(&bytes[start..start + len])
 }
 
 /// Fills whole pages; the end of the file may come within the last one, but not before `needed` bytes.

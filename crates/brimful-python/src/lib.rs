@@ -18,7 +18,8 @@ mod _native {
     #[pymodule_export]
     use crate::data::{
         BatchArray, NativeDataset, NativeEpoch, NativeLoader, NativePacking, open_arrow,
-        open_folder, open_hdf5, open_lines, open_npy, open_raw, open_tar, open_tokens,
+        open_folder, open_hdf5, open_lines, open_npy, open_parquet, open_raw, open_tar,
+        open_tokens,
     };
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};

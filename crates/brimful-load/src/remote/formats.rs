@@ -17,7 +17,8 @@ use crate::reading::Access;
 use crate::source::Source;
 use crate::sources::testing::{all_bytes, check_threads, fixture, sample};
 use crate::sources::{
-    ArrowFile, Folder, FolderOptions, Hdf5, Lines, Npy, TarField, Tars, TokenForm, Tokens, Wanted,
+    ArrowFile, CACHE, Folder, FolderOptions, Hdf5, Lines, Npy, Parquet, TarField, Tars, TokenForm,
+    Tokens, Wanted,
 };
 use crate::value::Value;
 
@@ -182,6 +183,16 @@ fn an_arrow_file_is_opened_in_fewer_requests_than_it_has_batches() {
             ArrowFile::open(&[path], None, None).unwrap()
         });
     }
+}
+
+#[test]
+fn parquet_files() {
+    let columns = ["id", "grid", "ids", "text"].map(str::to_owned);
+    let (_, source) = check(&fixture("table.parquet"), |path| {
+        Parquet::open(&[path], Some(&columns), CACHE, None).unwrap()
+    });
+    assert_eq!(source.kept_bytes(), CACHE.get() + super::KEPT);
+    check_threads(&source);
 }
 
 #[test]

@@ -17,8 +17,8 @@ use brimful_load::ops::{
 };
 use brimful_load::pipeline::PipelineError;
 use brimful_load::sources::{
-    ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, TarField, Tars, TokenForm, Tokens,
-    Wanted,
+    ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, Parquet, TarField, Tars, TokenForm,
+    Tokens, Wanted,
 };
 use brimful_load::text::Tokenizer;
 use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError, remote};
@@ -343,6 +343,21 @@ pub(crate) fn open_arrow(
 ) -> PyResult<NativeDataset> {
     opened(py, || {
         ArrowFile::open(&paths, columns.as_deref(), headroom.map(Bytes))
+    })
+}
+
+#[pyfunction]
+#[pyo3(signature = (paths, columns, cache, headroom))]
+pub(crate) fn open_parquet(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    columns: Option<Vec<String>>,
+    cache: u64,
+    headroom: Option<u64>,
+) -> PyResult<NativeDataset> {
+    opened(py, || {
+        let headroom = headroom.map(Bytes);
+        Parquet::open(&paths, columns.as_deref(), Bytes(cache), headroom)
     })
 }
 

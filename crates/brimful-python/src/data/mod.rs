@@ -7,8 +7,8 @@ mod pack;
 
 pub(crate) use array::BatchArray;
 pub(crate) use dataset::{
-    NativeDataset, open_arrow, open_folder, open_hdf5, open_lines, open_npy, open_raw, open_tar,
-    open_tokens,
+    NativeDataset, open_arrow, open_folder, open_hdf5, open_lines, open_npy, open_parquet,
+    open_raw, open_tar, open_tokens,
 };
 pub(crate) use loader::{NativeEpoch, NativeLoader};
 pub(crate) use pack::NativePacking;

@@ -49,9 +49,9 @@ pub struct ArrowFile {
     choice: Choice,
 }
 
-/// One file.
+/// One file, or a stream in memory.
 #[derive(Debug)]
-struct Part {
+pub(crate) struct Part {
     readers: Readers,
     columns: Vec<Column>,
     /// Number of its first row among those of all files.
@@ -121,7 +121,7 @@ impl ArrowFile {
 }
 
 /// An error where a file has other fields than the first.
-fn check_same<'a>(
+pub(crate) fn check_same<'a>(
     expected: &[Field],
     found: impl ExactSizeIterator<Item = &'a Field>,
 ) -> Result<(), Problem> {
@@ -159,17 +159,94 @@ impl Part {
             spots: Vec::new(),
             stride: 0,
         };
-        let mut walk = Walk::default();
-        walk.through(part.readers.places(), columns)?;
-        part.columns = walk.columns;
-        part.len = walk.rows;
-        part.batches = walk.batches;
-        part.spots = walk.spots;
-        part.stride = part.columns.iter().map(n_spots).sum();
+        part.walk(columns)?;
         Ok(part)
     }
 
+    /// A stream in memory. `path` is where it comes from, for messages.
+    pub(crate) fn of_stream(path: &Path, stream: Vec<u8>) -> Result<Part, Problem> {
+        let mut part = Part {
+            readers: Readers {
+                data: Reader::of_memory(path, stream),
+                places: None,
+            },
+            columns: Vec::new(),
+            first: 0,
+            len: 0,
+            batches: Vec::new(),
+            spots: Vec::new(),
+            stride: 0,
+        };
+        match part.walk(None) {
+            Ok(()) => Ok(part),
+            Err(Refused::Problem(problem)) => Err(problem),
+            Err(Refused::NoSuchColumn { wanted, .. }) => {
+                Err(Problem::malformed(format!("a column {wanted:?}"), "none"))
+            }
+        }
+    }
+
+    fn walk(&mut self, columns: Option<&[String]>) -> Result<(), Refused> {
+        let mut walk = Walk::default();
+        walk.through(self.readers.places(), columns)?;
+        self.columns = walk.columns;
+        self.len = walk.rows;
+        self.batches = walk.batches;
+        self.spots = walk.spots;
+        self.stride = self.columns.iter().map(n_spots).sum();
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn fields(&self) -> impl ExactSizeIterator<Item = &Field> {
+        self.columns.iter().map(|column| &column.field)
+    }
+
+    /// Bytes of memory that it takes, of a stream with all that is in it.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let index = size_of_val(self.batches.as_slice()) + size_of_val(self.spots.as_slice());
+        self.readers.data.len() + index as u64
+    }
+
+    /// Reads one row, counted within it.
+    pub(crate) fn read(&self, row: u64, values: &mut [Value]) -> Result<(), ReadError> {
+        let (mut rest, row) = self.spots(row)?;
+        for (column, value) in self.columns.iter().zip(values) {
+            let own;
+            (own, rest) = rest.split_at(n_spots(column));
+            column.read(&self.readers, own, row, value)?;
+        }
+        Ok(())
+    }
+
+    /// The same into slots.
+    pub(crate) fn read_into(
+        &self,
+        row: u64,
+        slots: &mut [&mut [u8]],
+        values: &mut [Value],
+    ) -> Result<(), ReadError> {
+        let (mut rest, row) = self.spots(row)?;
+        check_slots(slots, self.columns.len())?;
+        for ((column, slot), value) in self.columns.iter().zip(slots).zip(values) {
+            let own;
+            (own, rest) = rest.split_at(n_spots(column));
+            column.read_into(&self.readers, own, row, slot, value)?;
+        }
+        Ok(())
+    }
+
     /// The spots of the record batch of a row, and the row within it.
+    fn spots(&self, row: u64) -> Result<(&[Spot], u64), ReadError> {
+        self.batch(row).ok_or_else(|| ReadError::Malformed {
+            expected: format!("the record batch of row {row}"),
+            found: "none".to_owned(),
+        })
+    }
+
     fn batch(&self, row: u64) -> Option<(&[Spot], u64)> {
         let after = self.batches.partition_point(|&first| first <= row);
         let batch = after.checked_sub(1)?;
@@ -178,7 +255,7 @@ impl Part {
     }
 
     /// Bytes of memory that a sample takes at the most. A map takes none but for bits, so its offsets are not looked at.
-    fn largest(&self) -> Result<u64, Problem> {
+    pub(crate) fn largest(&self) -> Result<u64, Problem> {
         let is_mapped = self.readers.data.access() == Access::Mapped;
         let mut sum = 0_u64;
         let mut first = 0;
@@ -226,13 +303,8 @@ impl Source for ArrowFile {
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
-        let (file, mut rest, row) = self.spots(index)?;
-        for (column, value) in file.columns.iter().zip(values) {
-            let own;
-            (own, rest) = rest.split_at(n_spots(column));
-            column.read(&file.readers, own, row, value)?;
-        }
-        Ok(())
+        let (file, row) = self.row(index)?;
+        file.read(row, values)
     }
 
     fn read_into(
@@ -241,14 +313,8 @@ impl Source for ArrowFile {
         slots: &mut [&mut [u8]],
         values: &mut [Value],
     ) -> Result<(), ReadError> {
-        let (file, mut rest, row) = self.spots(index)?;
-        check_slots(slots, file.columns.len())?;
-        for ((column, slot), value) in file.columns.iter().zip(slots).zip(values) {
-            let own;
-            (own, rest) = rest.split_at(n_spots(column));
-            column.read_into(&file.readers, own, row, slot, value)?;
-        }
-        Ok(())
+        let (file, row) = self.row(index)?;
+        file.read_into(row, slots, values)
     }
 
     fn place(&self, index: u64) -> String {
@@ -264,14 +330,12 @@ impl Source for ArrowFile {
 }
 
 impl ArrowFile {
-    /// The file of a sample, the spots of its record batch, and its row within that.
-    fn spots(&self, index: u64) -> Result<(&Part, &[Spot], u64), ReadError> {
+    /// The file of a sample, and its row there.
+    fn row(&self, index: u64) -> Result<(&Part, u64), ReadError> {
         check_index(index, self.len)?;
-        self.find(index)
-            .and_then(|(file, row)| file.batch(row).map(|(spots, row)| (file, spots, row)))
-            .ok_or_else(|| ReadError::Malformed {
-                expected: format!("the record batch of row {index}"),
-                found: "none".to_owned(),
-            })
+        self.find(index).ok_or_else(|| ReadError::Malformed {
+            expected: format!("the file of row {index}"),
+            found: "none".to_owned(),
+        })
     }
 }

@@ -1,0 +1,264 @@
+//! What a file says of its row groups and columns, checked before it is believed.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::basic::{Compression, Type as Physical};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
+
+use crate::reading::Reader;
+use crate::sources::parquet::thrift::{Met, walk};
+use crate::sources::problem::Problem;
+use crate::value::Piece;
+
+/// Ends a file, after the length of the footer.
+const MAGIC: &[u8; 4] = b"PAR1";
+const ENCRYPTED: &[u8; 4] = b"PARE";
+
+/// Longest footer: that of 100,000 column chunks.
+const LONGEST: u64 = 64 << 20;
+
+/// Columns in columns, which are followed by recursion.
+const DEEPEST: usize = 32;
+
+/// One file as it describes itself.
+#[derive(Debug)]
+pub(super) struct Footer {
+    pub(super) metadata: ArrowReaderMetadata,
+    pub(super) groups: Vec<RowGroup>,
+}
+
+/// Rows that are decoded together.
+#[derive(Debug)]
+pub(super) struct RowGroup {
+    /// Its place in the file.
+    pub(super) number: usize,
+    pub(super) rows: u64,
+    /// Where the columns lie, one for each leaf of the schema.
+    pub(super) chunks: Vec<Chunk>,
+}
+
+/// The bytes of one leaf column in one row group. All of it is within the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    /// Number of the column of the table that it belongs to.
+    pub(super) root: usize,
+    pub(super) start: u64,
+    pub(super) compressed: u64,
+    /// As the file says; its pages are held to it.
+    pub(super) uncompressed: u64,
+    pub(super) values: u64,
+    /// Bytes of one value; of a varying one, those of its offset.
+    pub(super) width: u64,
+    pub(super) is_varying: bool,
+    /// Bytes of all varying values together, where the file says so.
+    pub(super) varying: u64,
+}
+
+impl Chunk {
+    /// Bytes that its values take when they are decoded, as far as the file says: values that repeat may take more.
+    pub(super) fn decoded(&self) -> u64 {
+        let fixed = self.values.saturating_mul(self.width);
+        self.uncompressed.max(fixed.saturating_add(self.varying))
+    }
+}
+
+impl Footer {
+    pub(super) fn read(reader: &Reader) -> Result<Footer, Problem> {
+        let bytes = footer_bytes(reader)?;
+        check(&bytes)?;
+        let metadata = guarded(|| {
+            let metadata = ParquetMetaDataReader::decode_metadata(&bytes)?;
+            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+        })?;
+        let described = metadata.metadata();
+        let schema = metadata.parquet_schema();
+        if described.file_metadata().num_rows() < 0 {
+            return Err(Problem::malformed("a number of rows", "one below zero"));
+        }
+        let mut groups = Vec::new();
+        for (number, group) in described.row_groups().iter().enumerate() {
+            if group.columns().len() != schema.num_columns() {
+                return Err(Problem::malformed(
+                    format!("{} columns in row group {number}", schema.num_columns()),
+                    format!("{}", group.columns().len()),
+                ));
+            }
+            let mut chunks = Vec::new();
+            for (leaf, column) in group.columns().iter().enumerate() {
+                if let codec @ (Compression::BROTLI(_) | Compression::LZO) = column.compression() {
+                    return Err(Problem::unsupported(
+                        format!("a column compressed by {codec}"),
+                        "write it with zstd, snappy, lz4 or gzip",
+                    ));
+                }
+                let root = schema.get_column_root_idx(leaf);
+                let chunk = chunk(column, root, reader.len()).ok_or_else(|| {
+                    Problem::malformed(
+                        format!("column {leaf} of row group {number} within the file"),
+                        "one outside",
+                    )
+                })?;
+                chunks.push(chunk);
+            }
+            let rows = count(group.num_rows())
+                .ok_or_else(|| Problem::malformed("a number of rows", "one below zero"))?;
+            if rows > 0 {
+                groups.push(RowGroup {
+                    number,
+                    rows,
+                    chunks,
+                });
+            }
+        }
+        Ok(Footer { metadata, groups })
+    }
+
+    pub(super) fn schema(&self) -> &Schema {
+        self.metadata.schema()
+    }
+}
+
+fn footer_bytes(reader: &Reader) -> Result<Vec<u8>, Problem> {
+    let mut last = [0; 8];
+    let Some(last_start) = reader.len().checked_sub(last.len() as u64 + 4) else {
+        let found = format!("{} bytes", reader.len());
+        return Err(Problem::malformed("a Parquet file", found));
+    };
+    let last_start = last_start + 4;
+    reader.read_to(last_start, &mut last, &mut Piece::default())?;
+    let [l0, l1, l2, l3, magic @ ..] = last;
+    if &magic == ENCRYPTED {
+        return Err(Problem::unsupported(
+            "an encrypted Parquet file",
+            "write it without encryption",
+        ));
+    }
+    if &magic != MAGIC {
+        return Err(Problem::malformed(
+            "\"PAR1\" at the end of a Parquet file, written when it is closed",
+            format!("\"{}\"", magic.escape_ascii()),
+        ));
+    }
+    let len = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
+    let start = last_start
+        .checked_sub(len)
+        .filter(|_| len <= LONGEST)
+        .ok_or_else(|| {
+            let most = last_start.min(LONGEST);
+            Problem::malformed(
+                format!("a footer of at most {most} bytes"),
+                format!("{len}"),
+            )
+        })?;
+    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+    reader.read_to(start, &mut bytes, &mut Piece::default())?;
+    Ok(bytes)
+}
+
+/// Whether the parts that a footer promises are there, and how deep its schema is.
+fn check(bytes: &[u8]) -> Result<(), Problem> {
+    // Of each element of the schema, how many of the following are within it.
+    let mut children: Vec<i64> = Vec::new();
+    let len = walk(bytes, &mut |way, met| match (way, met) {
+        ([2], Met::Structure) => children.push(0),
+        ([2, 5], Met::Number(n)) => {
+            if let Some(last) = children.last_mut() {
+                *last = n;
+            }
+        }
+        _ => {}
+    })?;
+    if len.is_none() {
+        return Err(Problem::malformed(
+            "a whole footer",
+            "the first part of one",
+        ));
+    }
+    let n_elements = children.len() as u64;
+    let mut open: Vec<i64> = Vec::new();
+    for n in children {
+        if u64::try_from(n).is_ok_and(|n| n >= n_elements) || n < 0 {
+            return Err(Problem::malformed(
+                format!("columns within a schema of {n_elements}"),
+                format!("{n} in one of them"),
+            ));
+        }
+        if let Some(left) = open.last_mut() {
+            *left -= 1;
+        }
+        if n > 0 {
+            open.push(n);
+        }
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if open.len() > DEEPEST {
+            return Err(Problem::malformed(
+                format!("at most {DEEPEST} columns in columns"),
+                "more",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn chunk(column: &ColumnChunkMetaData, root: usize, file_len: u64) -> Option<Chunk> {
+    let start = column
+        .dictionary_page_offset()
+        .unwrap_or(column.data_page_offset());
+    let (start, compressed) = (count(start)?, count(column.compressed_size())?);
+    if start.checked_add(compressed)? > file_len {
+        return None;
+    }
+    let width = match column.column_type() {
+        Physical::BOOLEAN => 1,
+        Physical::INT32 | Physical::FLOAT | Physical::BYTE_ARRAY => 4,
+        Physical::INT64 | Physical::DOUBLE => 8,
+        Physical::INT96 => 12,
+        Physical::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(column.column_descr().type_length()).ok()?
+        }
+    };
+    Some(Chunk {
+        root,
+        start,
+        compressed,
+        uncompressed: count(column.uncompressed_size())?,
+        values: count(column.num_values())?,
+        width,
+        is_varying: column.column_type() == Physical::BYTE_ARRAY,
+        varying: column
+            .unencoded_byte_array_data_bytes()
+            .and_then(count)
+            .unwrap_or(0),
+    })
+}
+
+fn count(number: i64) -> Option<u64> {
+    u64::try_from(number).ok()
+}
+
+/// Runs code of the crate `parquet`, which has assertions that bytes of a file can break (a negative offset of a column,
+/// levels beyond those of the schema). What it was making is thrown away, so nothing half made is left.
+pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Problem> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(made)) => Ok(made),
+        Ok(Err(ParquetError::NYI(what))) => Err(Problem::unsupported(
+            what,
+            "write the file with another encoding or compression",
+        )),
+        Ok(Err(error)) => Err(Problem::malformed(
+            "a sound Parquet file",
+            error.to_string(),
+        )),
+        Err(_) => Err(Problem::malformed(
+            "a sound Parquet file",
+            "bytes that are none",
+        )),
+    }
+}
