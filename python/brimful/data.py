@@ -91,8 +91,14 @@ class Dataset:
             raise InputError("expected ops before `map`, found one after it", ["put `map` last"])
         return Dataset(native)
 
-    def decode(self, field: str, *, most_pixels: int = 64 << 20) -> Dataset:
-        """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3."""
+    def decode(self, field: str, *, most_pixels: int = 16 << 20) -> Dataset:
+        """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3.
+
+        Args:
+            field: The bytes of image files.
+            most_pixels: Larger images are errors. Each thread of a loader may need 11 bytes for each of them, so that
+                its `memory` has to grow along.
+        """
         return self._with(self._native.decode(field, most_pixels))
 
     def resize(self, field: str, size: int | tuple[int, int], *, filter: str = "bilinear") -> Dataset:  # noqa: A002

@@ -1,8 +1,10 @@
 //! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::array::{Field, Form, Kind};
+use crate::buffer::PAGE;
 use crate::error::{OpError, ReadError};
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::source::Source;
@@ -201,27 +203,30 @@ impl Pipeline {
             .collect()
     }
 
-    /// Bytes that one thread holds at the most while it makes a sample; where a form is not known, as far as it is.
+    /// Bytes that one thread holds at the most while it makes a sample.
     pub fn bytes_per_thread(&self) -> u64 {
-        let mut between = 0_u64;
-        let mut scratch = 0_u64;
+        let largest = self.source.largest_sample();
+        // The two values that take turns between ops, and the scratch of ops of each name.
+        let mut between = [0_u64; 2];
+        let mut scratch = BTreeMap::<&str, u64>::new();
         for lane in &self.lanes {
-            for (op, kinds) in lane.ops.iter().zip(lane.kinds.windows(2)) {
-                scratch = scratch.max(op.scratch_bytes(&kinds[0]));
-                if let Kind::Array(form) = &kinds[1] {
-                    between = between.max(form.bytes() as u64);
+            let mut bytes = largest;
+            for (at, (op, kind)) in lane.ops.iter().zip(&lane.kinds).enumerate() {
+                let room = op.room(kind, bytes);
+                bytes = room.result;
+                let own = scratch.entry(op.name()).or_default();
+                *own = room.scratch.max(*own);
+                // The last one writes to the batch.
+                if at + 1 < lane.ops.len() {
+                    let held = bytes.checked_next_multiple_of(PAGE as u64);
+                    between[at % 2] = between[at % 2].max(held.unwrap_or(u64::MAX));
                 }
             }
         }
-        let two = if self.lanes.iter().any(|lane| lane.ops.len() > 1) {
-            2
-        } else {
-            0
-        };
-        self.source
-            .largest_sample()
-            .saturating_add(between.saturating_mul(two))
-            .saturating_add(scratch)
+        scratch
+            .into_values()
+            .chain(between)
+            .fold(largest, u64::saturating_add)
     }
 
     /// Makes one sample in its slots, one for each field.
@@ -277,9 +282,13 @@ impl Lane {
         // The ops before the last write to two values in turns.
         let (mut from, mut to) = (one, other);
         let mut is_first = true;
-        for op in before {
+        for (op, kind) in before.iter().zip(&self.kinds[1..]) {
             let input = if is_first { first } else { &*from };
-            op.apply(key, input, Out::Value(to), scratch)?;
+            let out = match kind {
+                Kind::Array(form) => Out::Form(to, form),
+                Kind::Ragged { .. } | Kind::Encoded(_) => Out::Value(to),
+            };
+            op.apply(key, input, out, scratch)?;
             std::mem::swap(&mut from, &mut to);
             is_first = false;
         }

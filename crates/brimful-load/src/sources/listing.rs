@@ -1,5 +1,6 @@
 //! The files below a folder, in order.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
@@ -14,6 +15,9 @@ use crate::sources::names::Names;
 /// More files, or folders within folders, are taken for a mistake.
 const MOST_ENTRIES: u64 = 50_000_000;
 const DEEPEST: usize = 64;
+
+/// How often one folder is listed, by links to it. Without a bound, two links a level would be 2^64 files after 64 levels.
+const MOST_VISITS: u32 = 64;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -39,6 +43,7 @@ pub(crate) fn list(root: &Path, options: &FolderOptions) -> Result<Listing, Sour
         endings,
         listing: Listing::default(),
         above: Vec::new(),
+        visits: HashMap::new(),
         n_entries: 0,
         n_folders: 0,
         n_others: 0,
@@ -64,6 +69,8 @@ struct Walk<'a> {
     listing: Listing,
     /// Device and number of the folders that we are in: a link back to one of them is a circle.
     above: Vec<(u64, u64)>,
+    /// How often each folder was listed.
+    visits: HashMap<(u64, u64), u32>,
     n_entries: u64,
     n_folders: u64,
     n_others: u64,
@@ -121,6 +128,15 @@ impl Walk<'_> {
                 path,
                 format!("at most {DEEPEST} folders within folders"),
                 "more",
+            ));
+        }
+        let visits = self.visits.entry(number).or_default();
+        *visits += 1;
+        if *visits > MOST_VISITS {
+            return Err(malformed(
+                path,
+                format!("at most {MOST_VISITS} ways to a folder"),
+                "more, by links",
             ));
         }
         self.above.push(number);

@@ -25,6 +25,8 @@ const LARGEST_HEADER: usize = 4 << 20;
 /// Datasets that are listed at the most, and how deep groups are followed.
 const LONGEST_LIST: usize = 10_000;
 const DEEPEST_GROUP: usize = 16;
+/// Datasets that a message names.
+const MOST_SHOWN: usize = 100;
 /// Sides of the widest dataset: what the format allows.
 const MOST_SIDES: usize = 32;
 
@@ -146,6 +148,7 @@ impl Metadata {
                 .list()
                 .unwrap_or_default()
                 .iter()
+                .take(MOST_SHOWN)
                 .map(Listed::to_string)
                 .collect(),
         })

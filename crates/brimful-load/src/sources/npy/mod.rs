@@ -16,7 +16,7 @@ pub(crate) use crate::sources::npy::header::{Header, MAGIC};
 use crate::array::{DType, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Access, Choice, Reader, choose};
+use crate::reading::{Choice, Reader, choose};
 use crate::source::{Source, check_index, check_slot, check_slots};
 use crate::sources::problem::{Problem, file_bytes, file_name};
 use crate::value::{Piece, Value};
@@ -46,11 +46,11 @@ impl Npy {
         for (_, path) in fields {
             bytes = bytes.saturating_add(file_bytes(path)?);
         }
-        let choice = choose(Bytes(bytes), headroom);
+        let mut choice = choose(Bytes(bytes), headroom);
         let mut opened = Vec::new();
         for (name, path) in fields {
             let (column, len) =
-                Column::open(path, choice.access).map_err(|problem| problem.of(path))?;
+                Column::open(path, &mut choice).map_err(|problem| problem.of(path))?;
             opened.push((name, path, column, len));
         }
         let Some(&(_, first, _, len)) = opened.first() else {
@@ -84,7 +84,7 @@ impl Npy {
         headroom: Option<Bytes>,
     ) -> Result<Npy, SourceError> {
         let bytes = file_bytes(path)?;
-        let choice = choose(Bytes(bytes), headroom);
+        let mut choice = choose(Bytes(bytes), headroom);
         let form = Form::new(dtype, sample_shape)
             .filter(|form| form.bytes() > 0)
             .ok_or_else(|| {
@@ -98,8 +98,9 @@ impl Npy {
             )
             .of(path));
         }
-        let reader =
-            Reader::open(path, choice.access).map_err(|cause| Problem::from(cause).of(path))?;
+        let reader = choice
+            .open(path)
+            .map_err(|cause| Problem::from(cause).of(path))?;
         let len = reader.len() / form.bytes() as u64;
         let mut source = Npy {
             columns: Vec::new(),
@@ -133,8 +134,8 @@ impl Npy {
 
 impl Column {
     /// With the number of samples.
-    fn open(path: &Path, access: Access) -> Result<(Column, u64), Problem> {
-        let reader = Reader::open(path, access)?;
+    fn open(path: &Path, choice: &mut Choice) -> Result<(Column, u64), Problem> {
+        let reader = choice.open(path)?;
         let header = Header::read(&reader)?;
         let Some((&len, sample_shape)) = header.shape.split_first() else {
             return Err(Problem::malformed(

@@ -9,7 +9,7 @@ use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Choice, Reader, choose};
 use crate::source::Source;
-use crate::sources::names::{Names, encoding_of};
+use crate::sources::names::{Names, encoding_of, shown};
 use crate::sources::tar::members::{Member, for_each_member};
 use crate::value::Value;
 
@@ -88,14 +88,13 @@ impl Tars {
             total = total.saturating_add(file.metadata().map_err(unreadable)?.len());
             index.add_shard(path, &file)?;
         }
-        let choice = choose(Bytes(total), headroom);
+        let mut choice = choose(Bytes(total), headroom);
         let mut shards = Vec::new();
         for (path, start) in paths.iter().zip(starts) {
-            let reader =
-                Reader::open(path, choice.access).map_err(|cause| SourceError::Unreadable {
-                    path: path.clone(),
-                    cause,
-                })?;
+            let reader = choice.open(path).map_err(|cause| SourceError::Unreadable {
+                path: path.clone(),
+                cause,
+            })?;
             shards.push(Shard { reader, start });
         }
         let fields = wanted
@@ -175,11 +174,7 @@ impl Source for Tars {
     fn place(&self, index: u64) -> String {
         match (self.shard(index), self.keys.get(index)) {
             (Some(shard), Some(key)) => {
-                format!(
-                    "{}, {}",
-                    shard.reader.path().display(),
-                    String::from_utf8_lossy(key)
-                )
+                format!("{}, {}", shard.reader.path().display(), shown(key))
             }
             _ => format!("sample {index}"),
         }
@@ -244,7 +239,7 @@ impl Index<'_> {
             if !field.extensions.iter().any(is_it) {
                 continue;
             }
-            let name = || String::from_utf8_lossy(&member.name).into_owned();
+            let name = || shown(&member.name);
             if place.is_some() {
                 return Err(malformed(
                     path,
@@ -269,11 +264,11 @@ impl Index<'_> {
     }
 
     fn finish(&mut self, path: &Path, sample: &Sample) -> Result<(), SourceError> {
-        let key = String::from_utf8_lossy(&sample.key);
+        let key = || shown(&sample.key);
         for (field, place) in self.wanted.iter().zip(&sample.places) {
             let Some(place) = place else {
-                let expected = format!("{key}.{}", field.extensions.join(" or ."));
-                return Err(malformed(path, expected, format!("{key} without it")));
+                let expected = format!("{}.{}", key(), field.extensions.join(" or ."));
+                return Err(malformed(path, expected, format!("{} without it", key())));
             };
             self.places.push(*place);
         }
