@@ -26,14 +26,20 @@ fuzz_target!(|data: &[u8]| {
     };
     let promised = op.scratch_bytes(&Kind::Encoded(Encoding::Image)) + 3 * op.most_pixels;
     let mut file = Value::default();
-    file.set_encoded(data.len()).own(data.len()).copy_from_slice(data);
+    file.set_encoded(data.len())
+        .own(data.len())
+        .copy_from_slice(data);
     let mut image = Value::default();
     let mut scratch = Scratch::default();
-    let peak = input::peak_of(|| {
-        match op.apply(KEY, &file, Out::Value(&mut image), &mut scratch) {
-            Ok(()) => assert_eq!(image.bytes().len(), image.shape.iter().product::<usize>()),
-            Err(error) => assert!(error.to_string().len() < 2000, "a message, not a page"),
-        }
-    });
-    assert!(peak as u64 <= promised + 8192, "{peak} bytes were held, {promised} promised");
+    let peak =
+        input::peak_of(
+            || match op.apply(KEY, &file, Out::Value(&mut image), &mut scratch) {
+                Ok(()) => assert_eq!(image.bytes().len(), image.shape.iter().product::<usize>()),
+                Err(error) => assert!(error.to_string().len() < 2000, "a message, not a page"),
+            },
+        );
+    assert!(
+        peak as u64 <= promised + 8192,
+        "{peak} bytes were held, {promised} promised"
+    );
 });

@@ -310,3 +310,114 @@ pub(crate) fn copied(value: &Value, slot: &mut [u8]) -> Result<(), ReadError> {
     slot.copy_from_slice(bytes);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use brimful::units::Bytes;
+
+    use super::*;
+    use crate::array::DType;
+    use crate::kernels::filter::Filter;
+    use crate::loader::{Loader, OnError, Settings};
+    use crate::ops::{Cast, DecodeImage, Layout, Resize};
+    use crate::sources::{Folder, FolderOptions, Npy};
+
+    fn resized(pipeline: &Pipeline, field: &str, layout: Layout, size: usize) -> Pipeline {
+        pipeline
+            .with(field, |_, kind| {
+                let resize = Resize::new((size, size), Filter::Bilinear, layout, 3, kind)?;
+                Ok(Arc::new(resize))
+            })
+            .unwrap()
+    }
+
+    /// Images of a folder, as they are trained with.
+    fn images() -> Pipeline {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.png"), vec![0; 500_000]).unwrap();
+        let options = FolderOptions {
+            extensions: vec!["png".to_owned()],
+            ..FolderOptions::default()
+        };
+        let source = Folder::open(folder.path(), &options).unwrap();
+        let decoded = Pipeline::new(Arc::new(source))
+            .with("image", |_, _| Ok(Arc::new(DecodeImage::default())))
+            .unwrap();
+        resized(&decoded, "image", Layout::Interleaved, 224)
+            .with("image", |_, _| Ok(Arc::new(Cast::new(DType::F32))))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_loader_of_images_fits_its_usual_memory() {
+        let settings = Settings {
+            batch_size: 64,
+            shuffle_seed: None,
+            seed: 0,
+            memory: Bytes::from_mib(512),
+            threads: 2,
+            prefetch: 2,
+            rank: 0,
+            world_size: 1,
+            drop_last: false,
+            on_error: OnError::Raise,
+        };
+        let loader = Loader::new(images(), settings).unwrap();
+        let budget = loader.budget();
+        assert_eq!((budget.threads, budget.batches), (2, 2), "{budget:?}");
+    }
+
+    #[test]
+    fn a_thread_holds_the_result_of_each_op_and_the_scratch_of_each_kind_of_op() {
+        let pipeline = images();
+        let image = 3 * DecodeImage::default().most_pixels;
+        let scratch: u64 = pipeline.lanes[0]
+            .ops
+            .iter()
+            .zip(&pipeline.lanes[0].kinds)
+            .map(|(op, kind)| op.scratch_bytes(kind))
+            .sum();
+        let resized = (224_u64 * 224 * 3).next_multiple_of(PAGE as u64);
+        let expected = pipeline.source.largest_sample() + image + resized + scratch;
+        assert_eq!(pipeline.bytes_per_thread(), expected);
+    }
+
+    #[test]
+    fn a_sample_never_becomes_more_than_was_promised() {
+        // An array whose images are not three: were it taken for one of varying sides, it would become a hundred times
+        // what the batch has room for.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 300, 2, 2)}";
+        let mut file = b"\x93NUMPY\x01\0".to_vec();
+        file.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+        file.extend(header.as_bytes());
+        file.extend([7; 1200]);
+        fs::write(&path, file).unwrap();
+        let source = Npy::open(&[("x".to_owned(), path)], None).unwrap();
+        let mut varying = Pipeline::new(Arc::new(source));
+        varying.lanes[0].kinds[0] = Kind::Ragged {
+            dtype: DType::U8,
+            rank: 3,
+        };
+        let pipeline = resized(&varying, "x", Layout::Planes, 64);
+        let pipeline = resized(&pipeline, "x", Layout::Planes, 32);
+        let key = SampleKey {
+            seed: 0,
+            epoch: 0,
+            index: 0,
+        };
+        let mut hands = Hands::default();
+        let mut slot = vec![0; 3 * 32 * 32];
+        let error = pipeline
+            .fill(key, &mut [&mut slot], &mut hands)
+            .unwrap_err();
+        assert_eq!(
+            error.cause.to_string(),
+            "resize expected uint8 3x64x64, found uint8 [300, 64, 64]"
+        );
+        assert!(hands.between.iter().all(|value| value.bytes().is_empty()));
+    }
+}

@@ -134,8 +134,7 @@ impl Out<'_> {
                 }
             }
             Out::Form(_, form) if form.bytes() != bytes => Err(malformed(form.to_string())),
-            Out::Form(value, _) => Ok(value.set_array(dtype, shape, bytes)),
-            Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
+            Out::Form(value, _) | Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
         }
     }
 }

@@ -304,6 +304,31 @@ mod tests {
     }
 
     #[test]
+    fn links_that_multiply_are_an_error() {
+        // Level upon level with two links each to the next: 2^20 ways to one file.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for level in 0..20 {
+            let here = root.join(format!(".{level}"));
+            fs::create_dir(&here).unwrap();
+            for link in ["a", "b"] {
+                symlink(root.join(format!(".{}", level + 1)), here.join(link)).unwrap();
+            }
+        }
+        fs::create_dir(root.join(".20")).unwrap();
+        fs::write(root.join(".20/x.txt"), "").unwrap();
+        symlink(root.join(".0"), root.join("begin")).unwrap();
+        let error = names(root, "txt").unwrap_err();
+        assert!(
+            error.contains("expected at most 64 ways to a folder, found more, by links"),
+            "{error}"
+        );
+        fs::remove_file(root.join("begin")).unwrap();
+        symlink(root.join(".14"), root.join("begin")).unwrap();
+        assert_eq!(names(root, "txt").unwrap().len(), 64);
+    }
+
+    #[test]
     fn a_link_to_nowhere_is_an_error_if_it_is_wanted() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.txt"), "").unwrap();

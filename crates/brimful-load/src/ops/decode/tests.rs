@@ -223,3 +223,77 @@ proptest! {
         }
     }
 }
+
+/// A PNG file of pixels of so many bytes, in the seven passes of Adam7.
+fn interlaced(width: usize, height: usize, color: u8, pixels: &[u8]) -> Vec<u8> {
+    let size = pixels.len() / (width * height);
+    let mut rows = Vec::new();
+    for (left, top, across, down) in [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ] {
+        for y in (top..height).step_by(down).filter(|_| left < width) {
+            rows.push(0);
+            for x in (left..width).step_by(across) {
+                rows.extend(&pixels[(y * width + x) * size..][..size]);
+            }
+        }
+    }
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut zlib, &rows).unwrap();
+    let mut header = Vec::new();
+    for side in [width, height] {
+        header.extend(u32::try_from(side).unwrap().to_be_bytes());
+    }
+    header.extend([8, color, 0, 0, 1]);
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, data) in [
+        (b"IHDR", header),
+        (b"IDAT", zlib.finish().unwrap()),
+        (b"IEND", Vec::new()),
+    ] {
+        file.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        let named = [&name[..], &data].concat();
+        file.extend(&named);
+        file.extend(crc(&named).to_be_bytes());
+    }
+    file
+}
+
+#[test]
+fn interlaced_images_are_put_together() {
+    for (width, height) in [(1, 1), (3, 2), (8, 8), (13, 21), (5, 1), (1, 9)] {
+        for (color, size) in [(0, 1), (4, 2), (2, 3), (6, 4)] {
+            let count = width * height * size;
+            let pixels: Vec<u8> = (0..=250).cycle().step_by(37).take(count).collect();
+            let expected: Vec<u8> = pixels
+                .chunks(size)
+                .flat_map(|pixel| match *pixel {
+                    [r, g, b] | [r, g, b, _] => [r, g, b],
+                    _ => [pixel[0]; 3],
+                })
+                .collect();
+            let file = interlaced(width, height, color, &pixels);
+            let value = decode(&DecodeImage::default(), &file).unwrap();
+            assert_eq!(value.bytes(), expected, "{width}x{height} of {size}");
+        }
+    }
+}
+
+#[test]
+fn an_animation_is_an_error() {
+    let mut file = fixture("lossy-alpha.webp");
+    assert_eq!(&file[12..16], b"VP8X");
+    file[20] |= 2;
+    assert_eq!(
+        decode(&DecodeImage::default(), &file)
+            .unwrap_err()
+            .to_string(),
+        "decode expected a WebP file of one picture, found an animation"
+    );
+}

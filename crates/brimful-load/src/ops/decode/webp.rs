@@ -75,11 +75,12 @@ impl<'a> Picture<'a> {
                 (b"VP8X", [flags, ..]) if flags & ANIMATION != 0 => {
                     return Err(malformed("a WebP file of one picture", "an animation"));
                 }
-                (b"VP8X", [_, _, _, _, size @ ..]) if size.len() >= 6 => {
-                    let side = |at: usize| {
-                        u32::from_le_bytes([size[at], size[at + 1], size[at + 2], 0]) as usize + 1
+                (b"VP8X", [_, _, _, _, sides @ ..]) if sides.len() >= 6 => {
+                    let one = |at: usize| {
+                        u32::from_le_bytes([sides[at], sides[at + 1], sides[at + 2], 0]) as usize
+                            + 1
                     };
-                    canvas = Some((side(0), side(3)));
+                    canvas = Some((one(0), one(3)));
                 }
                 (b"VP8 " | b"VP8L", _) => {
                     let is_lossless = name == b"VP8L";

@@ -1,5 +1,6 @@
 //! What a file says of its datasets, read by `hdf5-reader` with bounds of ours.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
@@ -25,6 +26,8 @@ const LARGEST_HEADER: usize = 4 << 20;
 /// Datasets that are listed at the most, and how deep groups are followed.
 const LONGEST_LIST: usize = 10_000;
 const DEEPEST_GROUP: usize = 16;
+/// Chunks of all fields whose places are kept in memory, 24 bytes each; while those of one are collected, about 150.
+pub(super) const MOST_CHUNKS: u64 = 4 << 20;
 /// Datasets that a message names.
 const MOST_SHOWN: usize = 100;
 /// Sides of the widest dataset: what the format allows.
@@ -36,6 +39,8 @@ pub(super) struct Metadata {
     len: u64,
     storage: Arc<Bounded>,
     file: Hdf5File,
+    /// Chunks whose places may still be kept.
+    chunks_left: Cell<u64>,
 }
 
 /// A dataset as its object header has it; nothing of it has been checked against the file.
@@ -110,7 +115,22 @@ impl Metadata {
             len,
             storage,
             file,
+            chunks_left: Cell::new(MOST_CHUNKS),
         })
+    }
+
+    /// Counts chunks of a dataset, also those of sides that it may grow to. An error where all datasets together have
+    /// more than are kept: many may share one index.
+    pub(super) fn count_chunks(&self, name: &str, chunks: Option<u64>) -> Result<(), SourceError> {
+        let left = chunks.and_then(|chunks| self.chunks_left.get().checked_sub(chunks));
+        let left = left.ok_or_else(|| {
+            self.unsupported(
+                format_args!("{name}, with which there would be more than {MOST_CHUNKS} chunks,"),
+                "write it with larger chunks, or without any; or open fewer fields",
+            )
+        })?;
+        self.chunks_left.set(left);
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {

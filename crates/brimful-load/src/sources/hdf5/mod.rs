@@ -15,7 +15,7 @@
 //! Read are integers, floats, booleans as h5py writes them, and references to datasets of those, which MATLAB makes of
 //! cell arrays. Of filters: gzip, LZF, shuffle and Fletcher-32.
 //!
-//! The places of chunks are kept in memory, 24 bytes each, and at most four million for a dataset.
+//! The places of chunks are kept in memory, 24 bytes each, and at most four million for all fields.
 
 mod array;
 mod blocks;

@@ -8,7 +8,7 @@ use brimful::units::Bytes;
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Choice, Reader, choose};
-use crate::source::Source;
+use crate::source::{Source, check_index};
 use crate::sources::names::{Names, encoding_of, shown};
 use crate::sources::tar::members::{Member, for_each_member};
 use crate::value::Value;
@@ -156,11 +156,9 @@ impl Source for Tars {
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
+        check_index(index, self.len())?;
         let (Some(shard), Some(places)) = (self.shard(index), self.places(index)) else {
-            return Err(ReadError::Malformed {
-                expected: format!("a sample below {}", self.len()),
-                found: index.to_string(),
-            });
+            return Ok(());
         };
         for (place, value) in places.iter().zip(values) {
             let len = usize::try_from(place.len).map_err(std::io::Error::other)?;
@@ -423,6 +421,16 @@ mod tests {
             &[("readme", b"")],
             "expected members named KEY.EXTENSION, found none",
         );
+    }
+
+    #[test]
+    fn without_fields_there_is_no_sample_behind_the_last_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = shard(&folder, "0.tar", &[("a.jpg", b"")]);
+        let tars = Tars::open(&[path], &[], None).unwrap();
+        tars.read(0, &mut []).unwrap();
+        assert!(tars.read(1, &mut []).is_err());
+        assert!(tars.read(u64::MAX, &mut []).is_err());
     }
 
     #[test]
