@@ -114,8 +114,14 @@ class Dataset:
             raise InputError("expected ops before `map`, found one after it", ["put `map` last"])
         return Dataset(native)
 
-    def decode(self, field: str, *, most_pixels: int = 64 << 20) -> Dataset:
-        """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3."""
+    def decode(self, field: str, *, most_pixels: int = 16 << 20) -> Dataset:
+        """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3.
+
+        Args:
+            field: The bytes of image files.
+            most_pixels: Larger images are errors. Each thread of a loader may need 11 bytes for each of them,
+                so that its `memory` has to grow along.
+        """
         return self._with(self._native.decode(field, given.whole("most_pixels", most_pixels, least=1)))
 
     def resize(self, field: str, size: int | tuple[int, int], *, filter: str = "bilinear") -> Dataset:  # noqa: A002
@@ -219,7 +225,7 @@ class Dataset:
         return first, second
 
     def numbered(self, field: str = "number") -> Dataset:
-        """Add a field with the number of each sample among those of this dataset, as `int64`."""
+        """Add a field with the number of each sample of this dataset, as `int64`."""
         return self._with(self._native.numbered(field))
 
     def tokenize(  # noqa: PLR0913

@@ -1,10 +1,12 @@
 //! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::array::{Encoding, Field, Form, Kind};
+use crate::buffer::PAGE;
 use crate::error::{OpError, ReadError};
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::order::Order;
@@ -330,27 +332,30 @@ impl Pipeline {
             && lanes.all(|(at, lane)| lane.ops.is_empty() && lane.field == at)
     }
 
-    /// Bytes that one thread holds at the most while it makes a sample; where a form is not known, as far as it is.
+    /// Bytes that one thread holds at the most while it makes a sample.
     pub fn bytes_per_thread(&self) -> u64 {
-        let mut between = 0_u64;
-        let mut scratch = 0_u64;
+        let largest = self.source.largest_sample();
+        // The two values that take turns between ops, and the scratch of ops of each name.
+        let mut between = [0_u64; 2];
+        let mut scratch = BTreeMap::<&str, u64>::new();
         for lane in &self.lanes {
-            for (op, kinds) in lane.ops.iter().zip(lane.kinds.windows(2)) {
-                scratch = scratch.max(op.scratch_bytes(&kinds[0]));
-                if let Kind::Array(form) = &kinds[1] {
-                    between = between.max(form.bytes() as u64);
+            let mut bytes = largest;
+            for (at, (op, kind)) in lane.ops.iter().zip(&lane.kinds).enumerate() {
+                let room = op.room(kind, bytes);
+                bytes = room.result;
+                let own = scratch.entry(op.name()).or_default();
+                *own = room.scratch.max(*own);
+                // The last one writes to the batch.
+                if at + 1 < lane.ops.len() {
+                    let held = bytes.checked_next_multiple_of(PAGE as u64);
+                    between[at % 2] = between[at % 2].max(held.unwrap_or(u64::MAX));
                 }
             }
         }
-        let two = if self.lanes.iter().any(|lane| lane.ops.len() > 1) {
-            2
-        } else {
-            0
-        };
-        self.source
-            .largest_sample()
-            .saturating_add(between.saturating_mul(two))
-            .saturating_add(scratch)
+        scratch
+            .into_values()
+            .chain(between)
+            .fold(largest, u64::saturating_add)
     }
 
     /// Makes one sample in its slots, one for each field.
@@ -437,9 +442,13 @@ impl Lane {
         // The ops before the last write to two values in turns.
         let (mut from, mut to) = (one, other);
         let mut is_first = true;
-        for op in before {
+        for (op, kind) in before.iter().zip(&self.kinds[1..]) {
             let input = if is_first { first } else { &*from };
-            op.apply(key, input, Out::Value(to), scratch)?;
+            let out = match kind {
+                Kind::Array(form) => Out::Form(to, form),
+                Kind::Ragged { .. } | Kind::Encoded(_) => Out::Value(to),
+            };
+            op.apply(key, input, out, scratch)?;
             clock.next(stage_ns);
             std::mem::swap(&mut from, &mut to);
             is_first = false;
@@ -462,4 +471,115 @@ pub(crate) fn copied(value: &Value, slot: &mut [u8]) -> Result<(), ReadError> {
     }
     slot.copy_from_slice(bytes);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use brimful::units::Bytes;
+
+    use super::*;
+    use crate::array::DType;
+    use crate::kernels::filter::Filter;
+    use crate::loader::{Loader, OnError, Settings};
+    use crate::ops::{Cast, DecodeImage, Layout, Resize};
+    use crate::sources::{Folder, FolderOptions, Npy};
+
+    fn resized(pipeline: &Pipeline, field: &str, layout: Layout, size: usize) -> Pipeline {
+        pipeline
+            .with(field, |_, kind| {
+                let resize = Resize::new((size, size), Filter::Bilinear, layout, 3, kind)?;
+                Ok(Arc::new(resize))
+            })
+            .unwrap()
+    }
+
+    /// Images of a folder, as they are trained with.
+    fn images() -> Pipeline {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.png"), vec![0; 500_000]).unwrap();
+        let options = FolderOptions {
+            extensions: vec!["png".to_owned()],
+            ..FolderOptions::default()
+        };
+        let source = Folder::open(folder.path(), &options).unwrap();
+        let decoded = Pipeline::new(Arc::new(source))
+            .with("image", |_, _| Ok(Arc::new(DecodeImage::default())))
+            .unwrap();
+        resized(&decoded, "image", Layout::Interleaved, 224)
+            .with("image", |_, _| Ok(Arc::new(Cast::new(DType::F32))))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_loader_of_images_fits_its_usual_memory() {
+        let settings = Settings {
+            batch_size: 64,
+            shuffle_seed: None,
+            seed: 0,
+            memory: Bytes::from_mib(512),
+            threads: 2,
+            prefetch: 2,
+            rank: 0,
+            world_size: 1,
+            drop_last: false,
+            on_error: OnError::Raise,
+        };
+        let loader = Loader::new(images(), settings).unwrap();
+        let budget = loader.budget();
+        assert_eq!((budget.threads, budget.batches), (2, 2), "{budget:?}");
+    }
+
+    #[test]
+    fn a_thread_holds_the_result_of_each_op_and_the_scratch_of_each_kind_of_op() {
+        let pipeline = images();
+        let image = 3 * DecodeImage::default().most_pixels;
+        let scratch: u64 = pipeline.lanes[0]
+            .ops
+            .iter()
+            .zip(&pipeline.lanes[0].kinds)
+            .map(|(op, kind)| op.scratch_bytes(kind))
+            .sum();
+        let resized = (224_u64 * 224 * 3).next_multiple_of(PAGE as u64);
+        let expected = pipeline.source.largest_sample() + image + resized + scratch;
+        assert_eq!(pipeline.bytes_per_thread(), expected);
+    }
+
+    #[test]
+    fn a_sample_never_becomes_more_than_was_promised() {
+        // An array whose images are not three: were it taken for one of varying sides, it would become a hundred times
+        // what the batch has room for.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 300, 2, 2)}";
+        let mut file = b"\x93NUMPY\x01\0".to_vec();
+        file.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+        file.extend(header.as_bytes());
+        file.extend([7; 1200]);
+        fs::write(&path, file).unwrap();
+        let source = Npy::open(&[("x".to_owned(), path)], None).unwrap();
+        let mut varying = Pipeline::new(Arc::new(source));
+        varying.lanes[0].kinds[0] = Kind::Ragged {
+            dtype: DType::U8,
+            rank: 3,
+        };
+        let pipeline = resized(&varying, "x", Layout::Planes, 64);
+        let pipeline = resized(&pipeline, "x", Layout::Planes, 32);
+        let key = SampleKey {
+            seed: 0,
+            epoch: 0,
+            index: 0,
+        };
+        let mut hands = Hands::default();
+        let mut slot = vec![0; 3 * 32 * 32];
+        let error = pipeline
+            .fill(key, &mut [&mut slot], &mut hands)
+            .unwrap_err();
+        assert_eq!(
+            error.cause.to_string(),
+            "resize expected uint8 3x64x64, found uint8 [300, 64, 64]"
+        );
+        assert!(hands.between.iter().all(|value| value.bytes().is_empty()));
+    }
 }

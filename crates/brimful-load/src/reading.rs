@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brimful::units::Bytes;
 use memmap2::Mmap;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::buffer::PAGE;
+use crate::buffer::{Buffer, PAGE};
 use crate::remote::{self, Object};
 use crate::value::Piece;
 
@@ -31,6 +32,19 @@ pub enum Access {
 pub struct Choice {
     pub access: Access,
     pub reason: String,
+}
+
+impl Choice {
+    /// Opens a file as it was chosen. Where its file system cannot read past the page cache, the choice becomes what is
+    /// done in fact.
+    pub fn open(&mut self, path: &Path) -> io::Result<Reader> {
+        let reader = Reader::open(path, self.access)?;
+        if self.access == Access::Direct && reader.access() != Access::Direct {
+            self.access = reader.access();
+            self.reason += ", but the file system reads only through the page cache";
+        }
+        Ok(reader)
+    }
 }
 
 /// How to read `data` bytes where `headroom` is left for them and the loader's own; nothing where that is not known.
@@ -109,10 +123,31 @@ impl Reader {
         let way = match access {
             Access::Mapped if len > 0 => Way::Mapped(Arc::new(mapped(&file)?)),
             Access::Mapped | Access::Read | Access::Remote => Way::Read(file),
-            Access::Direct => match direct(path) {
-                Ok(file) => Way::Direct(file),
-                Err(_) => Way::Read(file),
-            },
+            Access::Direct if set_direct(&file).is_err() => Way::Read(file),
+            // Some file systems refuse only the first read.
+            Access::Direct if file.read_at(Buffer::zeroed(PAGE).pages_mut(), 0).is_err() => {
+                set_through_cache(&file)?;
+                Way::Read(file)
+            }
+            Access::Direct => Way::Direct(file),
+        };
+        Ok(Reader {
+            path: path.to_owned(),
+            len,
+            way,
+        })
+    }
+
+    /// The same for one of many small files, the first of which [`Choice::open`] has opened: no read to try it out.
+    pub(crate) fn open_as_before(path: &Path, access: Access) -> io::Result<Reader> {
+        if access != Access::Direct {
+            return Reader::open(path, access);
+        }
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        let way = match set_direct(&file) {
+            Ok(()) => Way::Direct(file),
+            Err(_) => Way::Read(file),
         };
         Ok(Reader {
             path: path.to_owned(),
@@ -301,16 +336,15 @@ fn read_pages(file: &File, pages: &mut [u8], offset: u64, needed: usize) -> io::
     Ok(())
 }
 
-fn direct(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::DIRECT.bits();
-    let file = File::options()
-        .read(true)
-        .custom_flags(i32::try_from(flags).map_err(io::Error::other)?)
-        .open(path)?;
-    // Some file systems refuse only the first read.
-    let mut probe = crate::buffer::Buffer::zeroed(PAGE);
-    file.read_at(probe.pages_mut(), 0)?;
-    Ok(file)
+/// From now on past the page cache. An error where the file system cannot.
+fn set_direct(file: &File) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    Ok(fcntl_setfl(file, flags | OFlags::DIRECT)?)
+}
+
+fn set_through_cache(file: &File) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    Ok(fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
 #[expect(unsafe_code, reason = "a memory map")]
@@ -333,7 +367,7 @@ mod tests {
         for access in [Access::Mapped, Access::Read, Access::Direct] {
             let reader = Reader::open(&path, access).unwrap();
             let mut piece = Piece::default();
-            let mut scratch = crate::buffer::Buffer::zeroed(4 * PAGE);
+            let mut scratch = Buffer::zeroed(4 * PAGE);
             for (offset, len) in [(0, 4096), (1, 1), (4095, 5000), (399_990, 10), (400_000, 0)] {
                 reader.read(offset, len, &mut piece).unwrap();
                 let start = usize::try_from(offset).unwrap();
@@ -347,6 +381,35 @@ mod tests {
             assert!(reader.read(399_999, 2, &mut piece).is_err());
             assert!(reader.read(u64::MAX, 2, &mut piece).is_err());
         }
+    }
+
+    #[test]
+    fn a_choice_is_what_is_done_in_fact() {
+        let chosen = Choice {
+            access: Access::Direct,
+            reason: "it is tested".to_owned(),
+        };
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, b"data").unwrap();
+        let mut choice = chosen.clone();
+        choice.open(&path).unwrap();
+        assert_eq!(choice, chosen);
+
+        let mut choice = chosen;
+        let reader = choice.open(Path::new("/proc/self/status")).unwrap();
+        assert_eq!(reader.access(), Access::Read);
+        assert_eq!(choice.access, Access::Read);
+        assert_eq!(
+            choice.reason,
+            "it is tested, but the file system reads only through the page cache"
+        );
+        assert_eq!(
+            Reader::open_as_before(Path::new("/proc/self/status"), Access::Direct)
+                .unwrap()
+                .access(),
+            Access::Read
+        );
     }
 
     #[test]

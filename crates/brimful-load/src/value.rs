@@ -43,7 +43,8 @@ impl Piece {
         }
     }
 
-    /// Makes it memory of its own of that length, with the buffer it has where there is one, and gives it to be written.
+    /// Makes it memory of its own of that length, with the buffer it has where that is large
+    /// enough, and gives it to be written. It holds anything.
     pub fn own(&mut self, len: usize) -> &mut [u8] {
         self.own_buffer(0, len, len).bytes_mut()
     }
@@ -61,6 +62,10 @@ impl Piece {
         else {
             unreachable!("made so above");
         };
+        if whole > buffer.capacity() {
+            // What it held is of no use: it goes before there is more, so that the two never add up.
+            *buffer = Buffer::default();
+        }
         buffer.set_len(whole);
         (*own_start, *own_len) = (start, len);
         buffer

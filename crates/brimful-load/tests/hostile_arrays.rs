@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brimful::units::Bytes;
-use brimful_load::sources::{ArrowFile, Lines, Npy, TokenForm, Tokens};
+use brimful_load::sources::{ArrowFile, Lines, Npy, TarField, Tars, TokenForm, Tokens};
 use brimful_load::{Source, SourceError, Value};
 
 /// Most memory that may be held at once, all tests of this file together. The fixtures have a few kilobytes, a scan of
@@ -186,4 +186,19 @@ fn broken_lines_are_errors() {
         let source = Lines::open(&[path], Some("text".to_owned()), headroom)?;
         Ok(Box::new(source))
     });
+}
+
+#[test]
+fn broken_archives_are_errors() {
+    for name in ["shard_gnu.tar", "shard_pax.tar"] {
+        let image = TarField {
+            name: "image".to_owned(),
+            extensions: vec!["jpg".to_owned(), "seg.png".to_owned()],
+        };
+        let wanted = [image, TarField::named("cls")];
+        check(name, |path, headroom| {
+            let source = Tars::open(&[path], &wanted, headroom)?;
+            Ok(Box::new(source))
+        });
+    }
 }

@@ -25,7 +25,7 @@ pub use self::resize::Resize;
 pub use self::tokenize::{Gives, Tokenize};
 pub use self::transpose::Transpose;
 pub use self::voxelize::Voxelize;
-use crate::array::{DType, Kind};
+use crate::array::{DType, Form, Kind};
 use crate::error::OpError;
 use crate::kernels::filter::Axis;
 use crate::text::Words;
@@ -96,11 +96,23 @@ impl Scratch {
     }
 }
 
+/// Bytes of memory that an op takes for one sample at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// While it works. Ops of the same name use the same part of the scratch.
+    pub scratch: u64,
+    /// For what comes out.
+    pub result: u64,
+}
+
 /// Where an op writes: the slot of a batch, or a value that the next op reads.
 #[derive(Debug)]
 pub enum Out<'a> {
     /// Of exactly the form that [`Op::kind`] promised.
     Slot(&'a mut [u8]),
+    /// The same in a value: a sample of varying sides must not become more than was promised.
+    Form(&'a mut Value, &'a Form),
+    /// Of any form.
     Value(&'a mut Value),
 }
 
@@ -130,7 +142,8 @@ impl Out<'_> {
                     Err(malformed(format!("{len} bytes")))
                 }
             }
-            Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
+            Out::Form(_, form) if form.bytes() != bytes => Err(malformed(form.to_string())),
+            Out::Form(value, _) | Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
         }
     }
 }
@@ -148,6 +161,21 @@ pub trait Op: fmt::Debug + Send + Sync {
 
     /// Bytes of scratch that it takes at the most for such an input; for encoded input what its own limit allows.
     fn scratch_bytes(&self, input: &Kind) -> u64;
+
+    /// What it takes of memory at the most for such an input, of which no sample has more than `bytes` bytes.
+    fn room(&self, input: &Kind, bytes: u64) -> Room {
+        let result = match (input, self.kind(input)) {
+            (_, Ok(Kind::Array(form))) => form.bytes() as u64,
+            (Kind::Ragged { dtype: from, .. }, Ok(Kind::Ragged { dtype: to, .. })) => bytes
+                .div_ceil(from.size() as u64)
+                .saturating_mul(to.size() as u64),
+            _ => bytes,
+        };
+        Room {
+            scratch: self.scratch_bytes(input),
+            result,
+        }
+    }
 
     fn apply(
         &self,

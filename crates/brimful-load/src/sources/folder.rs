@@ -101,7 +101,7 @@ impl Folder {
                 kind: Kind::Array(Form::new(DType::I64, []).expect("eight bytes")),
             });
         }
-        Ok(Folder {
+        let mut folder = Folder {
             root: root.to_owned(),
             names,
             classes,
@@ -109,7 +109,14 @@ impl Folder {
             fields,
             largest,
             choice: unmapped(choose(Bytes(total), options.headroom)),
-        })
+        };
+        // The first file tells how all are read.
+        if let Some(path) = folder.path(0)
+            && let Err(cause) = folder.choice.open(&path)
+        {
+            return Err(SourceError::Unreadable { path, cause });
+        }
+        Ok(folder)
     }
 
     /// The names of the classes; a label is a place in this list. Empty without labels.
@@ -149,7 +156,7 @@ impl Source for Folder {
             expected: format!("a sample below {}", self.len()),
             found: index.to_string(),
         })?;
-        let reader = Reader::open(&path, self.choice.access)?;
+        let reader = Reader::open_as_before(&path, self.choice.access)?;
         if reader.len() > self.largest {
             return Err(ReadError::Malformed {
                 expected: format!(

@@ -1,5 +1,6 @@
 //! The files below a folder, in order.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
@@ -14,6 +15,9 @@ use crate::sources::names::Names;
 /// More files, or folders within folders, are taken for a mistake.
 const MOST_ENTRIES: u64 = 50_000_000;
 const DEEPEST: usize = 64;
+
+/// How often one folder is listed, by links to it. Without a bound, two links a level would be 2^64 files after 64 levels.
+const MOST_VISITS: u32 = 64;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -39,6 +43,7 @@ pub(crate) fn list(root: &Path, options: &FolderOptions) -> Result<Listing, Sour
         endings,
         listing: Listing::default(),
         above: Vec::new(),
+        visits: HashMap::new(),
         n_entries: 0,
         n_folders: 0,
         n_others: 0,
@@ -64,6 +69,8 @@ struct Walk<'a> {
     listing: Listing,
     /// Device and number of the folders that we are in: a link back to one of them is a circle.
     above: Vec<(u64, u64)>,
+    /// How often each folder was listed.
+    visits: HashMap<(u64, u64), u32>,
     n_entries: u64,
     n_folders: u64,
     n_others: u64,
@@ -121,6 +128,15 @@ impl Walk<'_> {
                 path,
                 format!("at most {DEEPEST} folders within folders"),
                 "more",
+            ));
+        }
+        let visits = self.visits.entry(number).or_default();
+        *visits += 1;
+        if *visits > MOST_VISITS {
+            return Err(malformed(
+                path,
+                format!("at most {MOST_VISITS} ways to a folder"),
+                "more, by links",
             ));
         }
         self.above.push(number);
@@ -285,6 +301,31 @@ mod tests {
             names(root, "txt").unwrap(),
             ["a/b/x.txt", "a/y.txt", "c/x.txt"]
         );
+    }
+
+    #[test]
+    fn links_that_multiply_are_an_error() {
+        // Level upon level with two links each to the next: 2^20 ways to one file.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for level in 0..20 {
+            let here = root.join(format!(".{level}"));
+            fs::create_dir(&here).unwrap();
+            for link in ["a", "b"] {
+                symlink(root.join(format!(".{}", level + 1)), here.join(link)).unwrap();
+            }
+        }
+        fs::create_dir(root.join(".20")).unwrap();
+        fs::write(root.join(".20/x.txt"), "").unwrap();
+        symlink(root.join(".0"), root.join("begin")).unwrap();
+        let error = names(root, "txt").unwrap_err();
+        assert!(
+            error.contains("expected at most 64 ways to a folder, found more, by links"),
+            "{error}"
+        );
+        fs::remove_file(root.join("begin")).unwrap();
+        symlink(root.join(".14"), root.join("begin")).unwrap();
+        assert_eq!(names(root, "txt").unwrap().len(), 64);
     }
 
     #[test]

@@ -38,6 +38,14 @@ impl Names {
     }
 }
 
+/// A name out of a file, for messages: it may be a megabyte long, and hold anything.
+pub(crate) fn shown(name: &[u8]) -> String {
+    const LONGEST: usize = 80;
+    let cut = &name[..name.len().min(LONGEST)];
+    let dots = if cut.len() < name.len() { "..." } else { "" };
+    format!("{}{dots}", String::from_utf8_lossy(cut).escape_debug())
+}
+
 /// What files with these extensions hold; unknown where they differ.
 pub(crate) fn encoding_of<S: AsRef<str>>(extensions: &[S]) -> Encoding {
     let one = |extension: &str| {
@@ -72,6 +80,13 @@ mod tests {
         let all: Vec<_> = (0..4).map(|index| names.get(index)).collect();
         assert_eq!(all, [Some(&b"a/b"[..]), Some(b""), Some(b"last"), None]);
         assert_eq!(names.len(), 3);
+    }
+
+    #[test]
+    fn a_name_is_shown_short_and_without_control_characters() {
+        assert_eq!(shown("a/é.jpg".as_bytes()), "a/é.jpg");
+        assert_eq!(shown(b"\x1b[31mred"), "\\u{1b}[31mred");
+        assert_eq!(shown(&[b'a'; 1000]), format!("{}...", "a".repeat(80)));
     }
 
     #[test]

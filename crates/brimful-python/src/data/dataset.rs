@@ -105,7 +105,7 @@ impl NativeDataset {
     fn decode(&self, py: Python<'_>, field: &str, most_pixels: u64) -> PyResult<NativeDataset> {
         self.with(py, field, |_, _| {
             Ok(Arc::new(DecodeImage {
-                max_pixels: most_pixels,
+                most_pixels,
                 ..DecodeImage::default()
             }))
         })

@@ -107,6 +107,18 @@ impl Column {
         Ok(())
     }
 
+    /// Bytes of the offsets that [`Column::largest`] looks at.
+    pub(super) fn offsets_bytes(&self, spots: &[Spot]) -> u64 {
+        let bytes = |spot: &Spot, offsets: Offsets| spot.len.saturating_mul(offsets.size());
+        match (self.layers.as_slice(), spots) {
+            (_, [.., leaf]) if let Leaf::Varying { offsets, .. } = self.leaf.form => {
+                bytes(leaf, offsets)
+            }
+            ([only], [spot, _]) if let Layer::Varying(offsets) = only.form => bytes(spot, offsets),
+            _ => 0,
+        }
+    }
+
     /// Bytes of the largest sample of a batch, as its offsets say. Reads all of them, a chunk at a time.
     pub(super) fn largest(&self, places: &Reader, spots: &[Spot]) -> Result<u64, ReadError> {
         let widest = |spot: &Spot, offsets: Offsets| -> Result<u64, ReadError> {

@@ -96,7 +96,7 @@ impl ArrowFile {
     }
 
     fn add(&mut self, path: &Path, columns: Option<&[String]>) -> Result<(), Refused> {
-        let mut part = Part::open(path, columns, self.choice.access)?;
+        let mut part = Part::open(path, columns, &mut self.choice)?;
         let fields = part.columns.iter().map(|column| &column.field);
         if self.files.is_empty() {
             self.fields = fields.cloned().collect();
@@ -144,8 +144,8 @@ pub(crate) fn check_same<'a>(
 }
 
 impl Part {
-    fn open(path: &Path, columns: Option<&[String]>, access: Access) -> Result<Part, Refused> {
-        let data = Reader::open(path, access)?;
+    fn open(path: &Path, columns: Option<&[String]>, choice: &mut Choice) -> Result<Part, Refused> {
+        let data = choice.open(path)?;
         let places = match data.access() {
             Access::Direct => Some(Reader::open(path, Access::Read)?),
             Access::Mapped | Access::Read | Access::Remote => None,
@@ -259,6 +259,7 @@ impl Part {
         let is_mapped = self.readers.data.access() == Access::Mapped;
         let mut sum = 0_u64;
         let mut first = 0;
+        let mut looked_at = 0_u64;
         for column in &self.columns {
             let spots = first..first + n_spots(column);
             first = spots.end;
@@ -267,6 +268,13 @@ impl Part {
             }
             let mut largest = 0;
             for batch in self.spots.chunks_exact(self.stride.max(1)) {
+                looked_at = looked_at.saturating_add(column.offsets_bytes(&batch[spots.clone()]));
+                if looked_at > self.readers.data.len() {
+                    return Err(Problem::malformed(
+                        "offsets that lie side by side",
+                        "more than the file has bytes",
+                    ));
+                }
                 let own = column
                     .largest(self.readers.places(), &batch[spots.clone()])
                     .map_err(|error| {

@@ -7,6 +7,7 @@ use half::f16;
 
 use super::*;
 use crate::array::DType;
+use crate::sources::arrow::message::Messages;
 use crate::sources::testing::{HEADROOMS, all_bytes, check_access, check_threads, fixture, sample};
 
 /// Columns of the fixture without nulls.
@@ -395,6 +396,89 @@ fn record_batches_that_are_listed_twice_are_refused() {
     let error = ArrowFile::open(&[file.path().to_owned()], None, None).unwrap_err();
     assert!(
         error.to_string().contains("a record batch between"),
+        "{error}"
+    );
+}
+
+/// A stream of so many columns of empty texts, all of which have the offsets of the first.
+fn of_shared_offsets(columns: usize, rows: usize) -> Vec<u8> {
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![""; rows]));
+    let columns = (0..columns).map(|at| (at.to_string(), Arc::clone(&texts)));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    let mut bytes = writer.into_inner().unwrap();
+    let reader_of = |bytes: &[u8]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        Reader::open(file.path(), Access::Read).unwrap()
+    };
+    let reader = reader_of(&bytes);
+    let mut messages = Messages::new(&reader);
+    let (_, schema) = messages.message(0, reader.len()).unwrap().unwrap();
+    let (message, body) = messages
+        .message(schema.end(), reader.len())
+        .unwrap()
+        .unwrap();
+    let batch = message.header_as_record_batch().unwrap();
+    let buffers: Vec<_> = batch.buffers().unwrap().iter().copied().collect();
+    let wanted = 4 * (i64::try_from(rows).unwrap() + 1);
+    let first = buffers.iter().find(|buffer| buffer.length() == wanted);
+    let first = *first.unwrap();
+
+    // All numbers of 64 bits in the description: the buffers, and the length of the body.
+    let new_len = first.offset() + first.length();
+    let replace = |bytes: &mut [u8], from: &[u8], to: &[u8]| {
+        let head =
+            usize::try_from(schema.end()).unwrap()..usize::try_from(body.body_start).unwrap();
+        let found: Vec<usize> = head
+            .clone()
+            .filter(|&at| bytes.get(at..at + from.len()) == Some(from))
+            .collect();
+        // Some are the same, and were found before.
+        for at in found {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
+    };
+    let pair = |offset: i64, length: i64| [offset.to_le_bytes(), length.to_le_bytes()].concat();
+    for buffer in &buffers {
+        let to = if buffer.length() == wanted {
+            pair(first.offset(), wanted)
+        } else {
+            pair(0, 0)
+        };
+        replace(&mut bytes, &pair(buffer.offset(), buffer.length()), &to);
+    }
+    let old_len = i64::try_from(body.body_len).unwrap();
+    replace(&mut bytes, &old_len.to_le_bytes(), &new_len.to_le_bytes());
+    bytes.truncate(usize::try_from(body.body_start).unwrap() + usize::try_from(new_len).unwrap());
+    bytes
+}
+
+#[test]
+fn offsets_of_many_columns_in_one_place_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.arrow");
+    std::fs::write(&path, of_shared_offsets(200, 2000)).unwrap();
+    let error = ArrowFile::open(&[path], None, Some(Bytes(0))).unwrap_err();
+    assert!(
+        error.to_string().contains("offsets that lie side by side"),
+        "{error}"
+    );
+}
+
+#[test]
+fn more_columns_than_anybody_has_are_refused() {
+    let column: ArrayRef = Arc::new(Int64Array::from(Vec::<i64>::new()));
+    let columns = (0..=200_000).map(|at| (at.to_string(), Arc::clone(&column)));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.arrow");
+    std::fs::write(&path, writer.into_inner().unwrap()).unwrap();
+    let error = ArrowFile::open(&[path], None, None).unwrap_err();
+    assert!(
+        error.to_string().contains("at most 200000 columns"),
         "{error}"
     );
 }

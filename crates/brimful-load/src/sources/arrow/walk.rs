@@ -11,6 +11,11 @@ use crate::sources::arrow::layout::{Column, Count, name};
 use crate::sources::arrow::message::Messages;
 use crate::sources::problem::Problem;
 
+/// Most columns that are read, and the bytes of all their names together. Descriptions may name one thing many times, so
+/// that their own length is no bound.
+const MOST_COLUMNS: usize = 200_000;
+const LONGEST_NAMES: usize = 16 << 20;
+
 /// Why a file cannot be opened.
 pub(super) enum Refused {
     Problem(Problem),
@@ -126,8 +131,17 @@ fn chosen(schema: &Schema<'_>, wanted: Option<&[String]>) -> Result<Vec<Column>,
     let mut columns: Vec<Column> = Vec::new();
     let mut names = HashSet::new();
     let mut count = Count::default();
+    let mut names_bytes = 0_usize;
     for field in fields() {
         let name = name(&field);
+        names_bytes = names_bytes.saturating_add(name.len());
+        if names.len() == MOST_COLUMNS || names_bytes > LONGEST_NAMES {
+            return Err(Problem::malformed(
+                format!("at most {MOST_COLUMNS} columns, with names of at most {LONGEST_NAMES} bytes together"),
+                "more",
+            )
+            .into());
+        }
         if wanted.is_none_or(|wanted| wanted.iter().any(|wanted| wanted == name)) {
             if !names.insert(name) {
                 let found = format!("{name:?} twice");

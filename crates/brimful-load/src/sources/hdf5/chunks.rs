@@ -8,9 +8,6 @@ use super::filters::Pipeline;
 use super::metadata::{Described, Metadata};
 use crate::error::SourceError;
 
-/// Chunks of one dataset whose places are kept in memory, 24 bytes each; while they are collected, about 150.
-const MOST_CHUNKS: u64 = 4 << 20;
-
 /// The chunks of one dataset: how large they are, where they are, and what was done to them.
 #[derive(Debug)]
 pub(super) struct Chunks {
@@ -128,12 +125,7 @@ impl Chunks {
             chunks.set_in_a_row(metadata, name, first, grid_of(widest))?;
             return Ok(Some(chunks));
         }
-        if product(&grid_of(widest)).is_none_or(|count| count > MOST_CHUNKS) {
-            return Err(metadata.unsupported(
-                format_args!("{name}, of more than {MOST_CHUNKS} chunks,"),
-                "write it with larger chunks, or without any",
-            ));
-        }
+        metadata.count_chunks(name, product(&grid_of(widest)))?;
         let entries = entries(metadata, described, *address, &sides, widest)
             .map_err(|error| metadata.error(error))?;
         chunks.set_table(metadata, described, entries)?;

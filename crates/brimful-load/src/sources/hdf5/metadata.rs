@@ -1,5 +1,6 @@
 //! What a file says of its datasets, read by `hdf5-reader` with bounds of ours.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ const LARGEST_HEADER: usize = 4 << 20;
 /// Datasets that are listed at the most, and how deep groups are followed.
 const LONGEST_LIST: usize = 10_000;
 const DEEPEST_GROUP: usize = 16;
+/// Chunks of all fields whose places are kept in memory, 24 bytes each; while those of one are collected, about 150.
+pub(super) const MOST_CHUNKS: u64 = 4 << 20;
+/// Datasets that a message names.
+const MOST_SHOWN: usize = 100;
 /// Sides of the widest dataset: what the format allows.
 const MOST_SIDES: usize = 32;
 
@@ -33,6 +38,8 @@ pub(super) struct Metadata {
     path: PathBuf,
     storage: Arc<Bounded>,
     file: Hdf5File,
+    /// Chunks whose places may still be kept.
+    chunks_left: Cell<u64>,
 }
 
 /// A dataset as its object header has it; nothing of it has been checked against the file.
@@ -104,7 +111,22 @@ impl Metadata {
             path: path.to_owned(),
             storage,
             file,
+            chunks_left: Cell::new(MOST_CHUNKS),
         })
+    }
+
+    /// Counts chunks of a dataset, also those of sides that it may grow to. An error where all datasets together have
+    /// more than are kept: many may share one index.
+    pub(super) fn count_chunks(&self, name: &str, chunks: Option<u64>) -> Result<(), SourceError> {
+        let left = chunks.and_then(|chunks| self.chunks_left.get().checked_sub(chunks));
+        let left = left.ok_or_else(|| {
+            self.unsupported(
+                format_args!("{name}, with which there would be more than {MOST_CHUNKS} chunks,"),
+                "write it with larger chunks, or without any; or open fewer fields",
+            )
+        })?;
+        self.chunks_left.set(left);
+        Ok(())
     }
 
     /// Bytes of the file.
@@ -143,6 +165,7 @@ impl Metadata {
                 .list()
                 .unwrap_or_default()
                 .iter()
+                .take(MOST_SHOWN)
                 .map(Listed::to_string)
                 .collect(),
         })

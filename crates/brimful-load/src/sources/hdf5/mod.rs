@@ -15,7 +15,7 @@
 //! Read are integers, floats, booleans as h5py writes them, and references to datasets of those, which MATLAB makes of
 //! cell arrays. Of filters: gzip, LZF, shuffle and Fletcher-32.
 //!
-//! The places of chunks are kept in memory, 24 bytes each, and at most four million for a dataset.
+//! The places of chunks are kept in memory, 24 bytes each, and at most four million for all fields.
 
 mod array;
 mod blocks;
@@ -123,15 +123,10 @@ impl Hdf5 {
             .map(|(_, part)| part.file_bytes())
             .fold(0, u64::saturating_add);
         let mut choice = choose(Bytes(data));
-        let reader =
-            Reader::open(path, choice.access).map_err(|cause| SourceError::Unreadable {
-                path: path.to_owned(),
-                cause,
-            })?;
-        if reader.access() != choice.access {
-            choice.access = reader.access();
-            choice.reason += ", but the file system reads only through the page cache";
-        }
+        let reader = choice.open(path).map_err(|cause| SourceError::Unreadable {
+            path: path.to_owned(),
+            cause,
+        })?;
         let largest_sample = parts
             .iter()
             .map(|(_, part)| part.held_bytes(&reader))

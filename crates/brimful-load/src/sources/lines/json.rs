@@ -8,6 +8,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 
 use crate::error::ReadError;
 
+/// Characters of what the parser says.
+const LONGEST_MESSAGE: usize = 200;
+
 /// The text of the field `name`; borrowed from the line where nothing in it is escaped.
 ///
 /// Where a name stands twice, the last one counts, as in Python. Other fields are stepped over, which takes no stack
@@ -25,9 +28,15 @@ pub(super) fn text_of<'a>(line: &'a [u8], name: &str) -> Result<Cow<'a, str>, Re
 }
 
 fn malformed(name: &str, found: impl fmt::Display) -> ReadError {
+    // What the parser says may quote the whole line.
+    let mut found = found.to_string();
+    if let Some((cut, _)) = found.char_indices().nth(LONGEST_MESSAGE) {
+        found.truncate(cut);
+        found += "...";
+    }
     ReadError::Malformed {
         expected: format!("a JSON object with a text {name:?}"),
-        found: found.to_string(),
+        found,
     }
 }
 
@@ -124,6 +133,14 @@ mod tests {
         ] {
             check(line, None);
         }
+    }
+
+    #[test]
+    fn a_message_does_not_quote_the_whole_line() {
+        let line = format!("{:?}", "é".repeat(100_000));
+        let error = text_of(line.as_bytes(), "text").unwrap_err().to_string();
+        assert!(error.len() < 1000, "{} bytes", error.len());
+        assert!(error.contains("found invalid type: string"), "{error}");
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Lines {
         json_field: Option<String>,
         headroom: Option<Bytes>,
     ) -> Result<Lines, SourceError> {
-        let choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
+        let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         let empty = match json_field {
             Some(_) => Empty::Skipped,
             None => Empty::Kept,
@@ -58,7 +58,8 @@ impl Lines {
         let mut files = Vec::new();
         let mut len = 0;
         for path in paths {
-            let file = Reader::open(path, choice.access)
+            let file = choice
+                .open(path)
                 .map_err(Problem::from)
                 .and_then(|reader| {
                     let starts = LineStarts::scan(&reader, empty, room)?;
@@ -112,9 +113,10 @@ impl Source for Lines {
     fn largest_sample(&self) -> u64 {
         let held = |file: &TextFile| {
             let longest = file.starts.longest();
-            // A field with escapes is written anew: once by the parser, once into the sample.
+            // A field with escapes is written anew: by the parser, whose memory doubles as it grows, then as a text, then
+            // into the sample when the first of them is gone.
             let anew = match self.json_field {
-                Some(_) => 2 * longest.next_multiple_of(PAGE as u64),
+                Some(_) => 3 * longest.next_multiple_of(PAGE as u64),
                 None => 0,
             };
             file.reader.held_for(longest) + anew

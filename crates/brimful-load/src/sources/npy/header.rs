@@ -11,6 +11,9 @@ pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header that is read. NumPy itself refuses more than 10,000 bytes unless told otherwise.
 const LONGEST: u32 = 1 << 16;
 
+/// Longest string in it that is read: element types have a few characters.
+const LONGEST_STRING: usize = 64;
+
 /// As many as NumPy 2 allows.
 const MOST_SIDES: usize = 64;
 
@@ -214,6 +217,9 @@ impl<'a> Parser<'a> {
             .position(|&byte| byte == quote)
             .filter(|&len| rest[..len].iter().all(|&byte| byte != b'\\'))
             .ok_or_else(|| self.expected("a string without escapes"))?;
+        if len > LONGEST_STRING {
+            return Err(self.expected(&format!("a string of at most {LONGEST_STRING} bytes")));
+        }
         self.at += len + 2;
         Ok(String::from_utf8_lossy(&rest[..len]).into_owned())
     }
@@ -354,6 +360,19 @@ mod tests {
             "{'descr': '<f4",
         ] {
             check(text, None);
+        }
+    }
+
+    #[test]
+    fn a_message_does_not_quote_the_whole_header() {
+        for text in [
+            format!("{{'descr': '<{}'}}", "x".repeat(60_000)),
+            format!("{{'{}': 1}}", "x".repeat(60_000)),
+        ] {
+            let Err(problem) = Parser::new(text.as_bytes()).described() else {
+                panic!("it is read");
+            };
+            assert!(format!("{problem:?}").len() < 300);
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) use crate::sources::npy::header::{Header, MAGIC};
 use crate::array::{DType, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
-use crate::reading::{Access, Choice, Reader};
+use crate::reading::{Choice, Reader};
 use crate::source::{Source, check_index, check_slot, check_slots};
 use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::{Piece, Value};
@@ -42,11 +42,11 @@ struct Column {
 impl Npy {
     /// Opens `.npy` files, each with the name of the field that it becomes.
     pub fn open(fields: &[(String, PathBuf)], headroom: Option<Bytes>) -> Result<Npy, SourceError> {
-        let choice = choice_of(fields.iter().map(|(_, path)| path.as_path()), headroom)?;
+        let mut choice = choice_of(fields.iter().map(|(_, path)| path.as_path()), headroom)?;
         let mut opened = Vec::new();
         for (name, path) in fields {
             let (column, len) =
-                Column::open(path, choice.access).map_err(|problem| problem.of(path))?;
+                Column::open(path, &mut choice).map_err(|problem| problem.of(path))?;
             opened.push((name, path, column, len));
         }
         let Some(&(_, first, _, len)) = opened.first() else {
@@ -79,15 +79,16 @@ impl Npy {
         sample_shape: &[usize],
         headroom: Option<Bytes>,
     ) -> Result<Npy, SourceError> {
-        let choice = choice_of([path], headroom)?;
+        let mut choice = choice_of([path], headroom)?;
         let form = Form::new(dtype, sample_shape)
             .filter(|form| form.bytes() > 0)
             .ok_or_else(|| {
                 let expected = "a sample of some bytes that fits into memory";
                 Problem::malformed(expected, format!("{dtype} {sample_shape:?}")).of(path)
             })?;
-        let reader =
-            Reader::open(path, choice.access).map_err(|cause| Problem::from(cause).of(path))?;
+        let reader = choice
+            .open(path)
+            .map_err(|cause| Problem::from(cause).of(path))?;
         let bytes = reader.len();
         if !bytes.is_multiple_of(form.bytes() as u64) {
             return Err(Problem::malformed(
@@ -129,8 +130,8 @@ impl Npy {
 
 impl Column {
     /// With the number of samples.
-    fn open(path: &Path, access: Access) -> Result<(Column, u64), Problem> {
-        let reader = Reader::open(path, access)?;
+    fn open(path: &Path, choice: &mut Choice) -> Result<(Column, u64), Problem> {
+        let reader = choice.open(path)?;
         let header = Header::read(&reader)?;
         let Some((&len, sample_shape)) = header.shape.split_first() else {
             return Err(Problem::malformed(

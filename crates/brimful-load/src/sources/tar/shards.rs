@@ -7,8 +7,8 @@ use brimful::units::Bytes;
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Access, Choice, Reader};
-use crate::source::Source;
-use crate::sources::names::{Names, encoding_of};
+use crate::source::{Source, check_index};
+use crate::sources::names::{Names, encoding_of, shown};
 use crate::sources::problem::choice_of;
 use crate::sources::tar::members::{Member, for_each_member};
 use crate::value::Value;
@@ -76,21 +76,19 @@ impl Tars {
             keys: Names::default(),
             places: Vec::new(),
         };
-        let choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
+        let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         let mut shards = Vec::new();
         for path in paths {
-            let open = |access| {
-                Reader::open(path, access).map_err(|cause| SourceError::Unreadable {
-                    path: path.clone(),
-                    cause,
-                })
+            let unreadable = |cause| SourceError::Unreadable {
+                path: path.clone(),
+                cause,
             };
             let start = index.keys.len();
             // Headers are small and follow each other, which direct reads are bad at.
-            let mut reader = open(Access::Read)?;
+            let mut reader = Reader::open(path, Access::Read).map_err(unreadable)?;
             index.add_shard(path, &reader)?;
             if reader.access() != Access::Remote {
-                reader = open(choice.access)?;
+                reader = choice.open(path).map_err(unreadable)?;
             }
             shards.push(Shard { reader, start });
         }
@@ -153,11 +151,9 @@ impl Source for Tars {
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
+        check_index(index, self.len())?;
         let (Some(shard), Some(places)) = (self.shard(index), self.places(index)) else {
-            return Err(ReadError::Malformed {
-                expected: format!("a sample below {}", self.len()),
-                found: index.to_string(),
-            });
+            return Ok(());
         };
         for (place, value) in places.iter().zip(values) {
             let len = usize::try_from(place.len).map_err(std::io::Error::other)?;
@@ -171,11 +167,7 @@ impl Source for Tars {
     fn place(&self, index: u64) -> String {
         match (self.shard(index), self.keys.get(index)) {
             (Some(shard), Some(key)) => {
-                format!(
-                    "{}, {}",
-                    shard.reader.path().display(),
-                    String::from_utf8_lossy(key)
-                )
+                format!("{}, {}", shard.reader.path().display(), shown(key))
             }
             _ => format!("sample {index}"),
         }
@@ -240,7 +232,7 @@ impl Index<'_> {
             if !field.extensions.iter().any(is_it) {
                 continue;
             }
-            let name = || String::from_utf8_lossy(&member.name).into_owned();
+            let name = || shown(&member.name);
             if place.is_some() {
                 return Err(malformed(
                     path,
@@ -265,11 +257,11 @@ impl Index<'_> {
     }
 
     fn finish(&mut self, path: &Path, sample: &Sample) -> Result<(), SourceError> {
-        let key = String::from_utf8_lossy(&sample.key);
+        let key = || shown(&sample.key);
         for (field, place) in self.wanted.iter().zip(&sample.places) {
             let Some(place) = place else {
-                let expected = format!("{key}.{}", field.extensions.join(" or ."));
-                return Err(malformed(path, expected, format!("{key} without it")));
+                let expected = format!("{}.{}", key(), field.extensions.join(" or ."));
+                return Err(malformed(path, expected, format!("{} without it", key())));
             };
             self.places.push(*place);
         }
@@ -426,6 +418,16 @@ mod tests {
             &[("readme", b"")],
             "expected members named KEY.EXTENSION, found none",
         );
+    }
+
+    #[test]
+    fn without_fields_there_is_no_sample_behind_the_last_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = shard(&folder, "0.tar", &[("a.jpg", b"")]);
+        let tars = Tars::open(&[path], &[], None).unwrap();
+        tars.read(0, &mut []).unwrap();
+        assert!(tars.read(1, &mut []).is_err());
+        assert!(tars.read(u64::MAX, &mut []).is_err());
     }
 
     #[test]

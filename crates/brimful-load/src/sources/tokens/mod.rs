@@ -110,8 +110,8 @@ impl Tokens {
         self.len * self.form.elements() as u64 + self.dropped
     }
 
-    fn opened(path: &Path, wanted: TokenForm, choice: Choice) -> Result<Tokens, Problem> {
-        let reader = Reader::open(path, choice.access)?;
+    fn opened(path: &Path, wanted: TokenForm, mut choice: Choice) -> Result<Tokens, Problem> {
+        let reader = choice.open(path)?;
         let ids = Ids::find(&reader, wanted.stored)?;
         let dtype = if wanted.as_i64 { DType::I64 } else { ids.dtype };
         let stored_form = Form::new(ids.dtype, [wanted.block]).filter(|form| form.bytes() > 0);

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::{TIGHT, fixture};
 use crate::ops::mixed;
 use crate::source::Source;
+use crate::sources::hdf5::metadata::{MOST_CHUNKS, Metadata};
 use crate::sources::hdf5::{Hdf5, Wanted};
 use crate::value::Value;
 
@@ -65,6 +66,16 @@ fn folder() -> TempDir {
 fn datasets(path: &Path) -> Vec<String> {
     let listed = Hdf5::datasets(path).unwrap();
     listed.into_iter().map(|listed| listed.dataset).collect()
+}
+
+#[test]
+fn chunks_of_all_fields_together_are_bounded() {
+    let metadata = Metadata::open(&fixture("indexes.h5")).unwrap();
+    metadata.count_chunks("a", Some(MOST_CHUNKS - 1)).unwrap();
+    metadata.count_chunks("b", Some(1)).unwrap();
+    assert!(metadata.count_chunks("c", None).is_err());
+    let error = metadata.count_chunks("c", Some(1)).unwrap_err().to_string();
+    assert!(error.contains("more than 4194304 chunks"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,18 @@
+//! An Arrow file or stream of anyone's making: read within bounds or refused.
+#![no_main]
+
+mod input;
+
+use brimful_load::sources::ArrowFile;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let path = input::file_of(data);
+    let paths = [path];
+    let some = ["id".to_owned(), "image".to_owned()];
+    for headroom in input::HEADROOMS {
+        for columns in [None, Some(&some[..1]), Some(&some[1..])] {
+            input::read(|| Ok(Box::new(ArrowFile::open(&paths, columns, headroom)?)));
+        }
+    }
+});

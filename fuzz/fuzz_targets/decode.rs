@@ -1,0 +1,45 @@
+//! An image of anyone's making: pixels within the memory that was said, or refused.
+#![no_main]
+
+mod input;
+
+use std::sync::Once;
+
+use brimful_load::ops::DecodeImage;
+use brimful_load::{Encoding, Kind, Op, Out, SampleKey, Scratch, Value};
+use libfuzzer_sys::fuzz_target;
+
+const KEY: SampleKey = SampleKey {
+    seed: 0,
+    epoch: 0,
+    index: 0,
+};
+
+static QUIET: Once = Once::new();
+
+fuzz_target!(|data: &[u8]| {
+    // The decoders are not ours. Where one of them panics, the op makes an error of it, and goes on.
+    QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+    let op = DecodeImage {
+        most_pixels: 1 << 18,
+        ..DecodeImage::default()
+    };
+    let promised = op.scratch_bytes(&Kind::Encoded(Encoding::Image)) + 3 * op.most_pixels;
+    let mut file = Value::default();
+    file.set_encoded(data.len())
+        .own(data.len())
+        .copy_from_slice(data);
+    let mut image = Value::default();
+    let mut scratch = Scratch::default();
+    let peak =
+        input::peak_of(
+            || match op.apply(KEY, &file, Out::Value(&mut image), &mut scratch) {
+                Ok(()) => assert_eq!(image.bytes().len(), image.shape.iter().product::<usize>()),
+                Err(error) => assert!(error.to_string().len() < 2000, "a message, not a page"),
+            },
+        );
+    assert!(
+        peak as u64 <= promised + 8192,
+        "{peak} bytes were held, {promised} promised"
+    );
+});

@@ -1,0 +1,16 @@
+//! Text of anyone's making, plain and as JSON Lines: its lines are samples, or it is refused.
+#![no_main]
+
+mod input;
+
+use brimful_load::sources::Lines;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let paths = [input::file_of(data)];
+    for headroom in input::HEADROOMS {
+        for field in [None, Some("text".to_owned())] {
+            input::read(|| Ok(Box::new(Lines::open(&paths, field, headroom)?)));
+        }
+    }
+});

@@ -1,0 +1,21 @@
+//! A tar archive of anyone's making: its members are samples or it is refused.
+#![no_main]
+
+mod input;
+
+use brimful_load::sources::{TarField, Tars};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let paths = [input::file_of(data)];
+    let image = TarField {
+        name: "image".to_owned(),
+        extensions: vec!["jpg".to_owned(), "seg.png".to_owned()],
+    };
+    let label = TarField::named("cls");
+    for headroom in input::HEADROOMS {
+        for wanted in [&[image.clone(), label.clone()][..], &[label.clone()], &[]] {
+            input::read(|| Ok(Box::new(Tars::open(&paths, wanted, headroom)?)));
+        }
+    }
+});
