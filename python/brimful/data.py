@@ -165,8 +165,8 @@ class Dataset:
             pad_id: What to fill up with; without it the tokenizer's own padding, or 0 where it has none.
             mask: The name of a second field, which is 1 where there are tokens and 0 where it is filled up.
             special_tokens: Put the tokenizer's special tokens around every text.
-            most_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread takes 400 times
-                as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
+            most_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread may take
+                400 times as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
         """
         return self._with(
             self._native.tokenize(
@@ -268,9 +268,9 @@ def tokens(  # noqa: PLR0913
         length: Tokens of a block; a shorter rest at the end is left out.
         dtype: The type of the tokens in a file that does not say it: "uint16", unless `documents` say it.
         as_int64: Hand them out as `int64`, which torch takes for indexes.
-        documents: Open `path` + ".documents" too, as `pack` writes it, and add two fields of `int32` with a number
-            for each token: "document", which document of the block it is in, from 0, and "position", its place in
-            that document.
+        documents: Open `path` + ".documents" too, as `pack` writes it, and add two fields of `int32` with a
+            number for each token: "document", which document of the block it is in, from 0, and "position", its
+            place in that document.
         headroom: As for `hdf5`.
     """
     opened = _native.open_tokens(os.fspath(path), length, dtype, as_int64, documents, _headroom(headroom))

@@ -1,7 +1,6 @@
-"""Text in `brimful.data`: the same tokens as the library `tokenizers`, packing, and the bounds of documents."""
+"""Text in `brimful.data`: the same tokens as the library `tokenizers`, packing, the bounds of documents."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -44,7 +43,9 @@ def word_piece():
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False)
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=200, special_tokens=special, show_progress=False
+    )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -63,7 +64,14 @@ def tokenizer(request, tmp_path):
 def texts(tmp_path):
     """Documents of all lengths, some of them empty, as JSON Lines."""
     chance = random.Random(5)
-    words = [word for line in CORPUS for word in line.split(" ")] + ["\n\n", "  ", "<pad>", "\U0001f980", "e\u0301", ""]
+    words = [word for line in CORPUS for word in line.split(" ")] + [
+        "\n\n",
+        "  ",
+        "<pad>",
+        "\U0001f980",
+        "e\u0301",
+        "",
+    ]
     documents = [" ".join(chance.choices(words, k=chance.choice([0, 1, 5, 40, 400]))) for _ in range(300)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     return documents
@@ -76,7 +84,9 @@ def opened(tmp_path):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_tokens_are_those_of_the_library(tmp_path, tokenizer, texts, threads):
     length = 48
-    dataset = opened(tmp_path).tokenize("text", tmp_path / "tokenizer.json", length, mask="attention_mask", pad_id=PAD)
+    dataset = opened(tmp_path).tokenize(
+        "text", tmp_path / "tokenizer.json", length, mask="attention_mask", pad_id=PAD
+    )
     assert dataset.fields == {"text": "int64 48", "attention_mask": "int64 48"}
     loader = bd.Loader(dataset, batch_size=32, threads=threads)
     tokenizer.enable_truncation(length)
@@ -104,7 +114,9 @@ def test_padding_is_the_tokenizers_own(tmp_path, texts):
 
 def test_a_field_is_given_twice(tmp_path, texts):
     byte_level().save(str(tmp_path / "tokenizer.json"))
-    dataset = opened(tmp_path).copy("text", "short").tokenize("short", tmp_path, 4).tokenize("text", tmp_path, 16)
+    dataset = (
+        opened(tmp_path).copy("text", "short").tokenize("short", tmp_path, 4).tokenize("text", tmp_path, 16)
+    )
     batch = next(iter(bd.Loader(dataset, batch_size=len(texts))))
     assert batch["short"].tolist() == batch["text"][:, :4].tolist()
 
@@ -155,7 +167,9 @@ def test_special_tokens_and_wide_ones(tmp_path, texts):
 def test_a_long_document_is_packed_as_a_whole(tmp_path):
     tokenizer = byte_level()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    text = " ".join(random.Random(1).choices("the loader reads its samples in threads 4096 Größe 日本".split(), k=200_000))
+    text = " ".join(
+        random.Random(1).choices("the loader reads its samples in threads 4096 Größe 日本".split(), k=200_000)
+    )
     (tmp_path / "texts.jsonl").write_text(json.dumps({"text": text}) + "\n")
     path = tmp_path / "tokens.bin"
     bd.pack(opened(tmp_path), "text", tmp_path, path)
@@ -165,7 +179,9 @@ def test_a_long_document_is_packed_as_a_whole(tmp_path):
 def test_progress_is_told_now_and_then(tmp_path, texts, capsys):
     byte_level().save(str(tmp_path / "tokenizer.json"))
     told = []
-    bd.pack(opened(tmp_path), "text", tmp_path, tmp_path / "a", progress=lambda *numbers: told.append(numbers))
+    bd.pack(
+        opened(tmp_path), "text", tmp_path, tmp_path / "a", progress=lambda *numbers: told.append(numbers)
+    )
     assert told[-1] == (300, 300)
     bd.pack(opened(tmp_path), "text", tmp_path, tmp_path / "a")
     assert capsys.readouterr().err == ""
@@ -195,7 +211,9 @@ def test_errors_name_the_sample_the_file_and_what_was_expected(tmp_path, texts):
     with pytest.raises(brimful.MachineError, match="tokens.bin.documents cannot be read"):
         bd.tokens(path, 2, documents=True)
     (tmp_path / "tokens.bin.documents").write_bytes(b"x" * 100)
-    with pytest.raises(brimful.InputError, match="tokens.bin.documents: expected the documents of a file of tokens"):
+    with pytest.raises(
+        brimful.InputError, match="tokens.bin.documents: expected the documents of a file of tokens"
+    ):
         bd.tokens(path, 2, documents=True)
 
 
@@ -220,7 +238,7 @@ def test_a_packing_that_is_ended_leaves_nothing_under_its_name(tmp_path, how):
         [sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "begins\n"
-    while not (tmp_path / "tokens.bin.part").exists() or not os.path.getsize(tmp_path / "tokens.bin.part"):
+    while not (tmp_path / "tokens.bin.part").exists() or not (tmp_path / "tokens.bin.part").stat().st_size:
         time.sleep(0.005)
     began = time.monotonic()
     process.send_signal(how)
