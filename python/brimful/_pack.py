@@ -48,8 +48,9 @@ def pack(  # noqa: PLR0913
     """Turn the texts of a dataset into one file of tokens, in their order and inside bounded memory.
 
     Where each document begins stands in `path` + ".documents"; `tokens(path, length, documents=True)` reads
-    both. Until they are whole, the files are called `path` + ".part" and `path` + ".documents.part": a packing
-    that is killed leaves nothing under the final names. The files do not depend on the number of threads.
+    both. Until they are whole, the files are called `path` + ".part" and `path` + ".documents.part": a
+    packing that is killed leaves nothing under the final names. The files do not depend on how many threads
+    there are.
 
     Documents longer than 128 KiB are encoded in pieces that are cut before a space, where most tokenizers see
     no difference.

@@ -168,7 +168,9 @@ def test_a_long_document_is_packed_as_a_whole(tmp_path):
     tokenizer = byte_level()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     text = " ".join(
-        random.Random(1).choices("the loader reads its samples in threads 4096 Größe 日本".split(), k=200_000)
+        random.Random(1).choices(
+            ["the", "loader", "reads", "its", "samples", "in", "threads", "4096", "Größe", "日本"], k=200_000
+        )
     )
     (tmp_path / "texts.jsonl").write_text(json.dumps({"text": text}) + "\n")
     path = tmp_path / "tokens.bin"
