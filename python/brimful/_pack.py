@@ -47,12 +47,13 @@ def pack(  # noqa: PLR0913
 ) -> Packed:
     """Turn the texts of a dataset into one file of tokens, in their order and inside bounded memory.
 
-    Where each document begins stands in `path` + ".documents"; `tokens(path, length, documents=True)` reads both.
-    Until they are whole, the files are called `path` + ".part" and `path` + ".documents.part": a packing that is
-    killed leaves nothing under the final names. The files do not depend on the number of threads.
+    Where each document begins stands in `path` + ".documents"; `tokens(path, length, documents=True)` reads
+    both. Until they are whole, the files are called `path` + ".part" and `path` + ".documents.part": a
+    packing that is killed leaves nothing under the final names. The files do not depend on how many threads
+    there are.
 
-    Documents longer than 128 KiB are encoded in pieces that are cut before a space, where most tokenizers see no
-    difference.
+    Documents longer than 128 KiB are encoded in pieces that are cut before a space, where most tokenizers see
+    no difference.
 
     Args:
         dataset: What the functions of `brimful.data` give.
@@ -64,8 +65,8 @@ def pack(  # noqa: PLR0913
         special_tokens: Put the tokenizer's own special tokens around every document.
         threads: As many as this process may use processors, unless the memory is too little for all of them.
         memory: All that it may hold, besides the tokenizer: bytes, or text such as "256MiB".
-        progress: Called with the documents that are done and all of them, at most twice per second; without it, a
-            line on standard error shows them where that is a terminal. False for silence.
+        progress: Called with the documents that are done and all of them, at most twice per second; without
+            it, a line on standard error shows them where that is a terminal. False for silence.
 
     Raises:
         InputError: A document is not text, with its place in the dataset; or an argument cannot be.
@@ -82,7 +83,7 @@ def pack(  # noqa: PLR0913
         threads=threads or len(os.sched_getaffinity(0)),
         memory=_native.size_bytes(memory) if isinstance(memory, str) else memory,
     )
-    report = _reporter(progress)
+    report = _reporter(progress=progress)
     last = time.monotonic()
     try:
         # Each wait is short, and between them Python sees Ctrl-C.
@@ -98,7 +99,7 @@ def pack(  # noqa: PLR0913
     return Packed(documents=documents, tokens=tokens, dtype=stored, path=os.fspath(path))
 
 
-def _reporter(progress: Progress | bool | None) -> Progress:
+def _reporter(*, progress: Progress | bool | None) -> Progress:
     if callable(progress):
         return progress
     if progress is False or not (progress or sys.stderr.isatty()):

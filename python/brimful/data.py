@@ -250,8 +250,8 @@ class Dataset:
             pad_id: What to fill up with; without it the tokenizer's own padding, or 0 where it has none.
             mask: The name of a second field, which is 1 where there are tokens and 0 where it is filled up.
             special_tokens: Put the tokenizer's special tokens around every text.
-            most_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread takes 400
-                times as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
+            most_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread may take
+                400 times as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
         """
         return self._with(
             self._native.tokenize(

@@ -1,13 +1,13 @@
-"""Text in `brimful.data`: the same tokens as the library `tokenizers`, packing, and the bounds of documents."""
+"""Text in `brimful.data`: the same tokens as the library `tokenizers`, packing, the bounds of documents."""
 
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +21,12 @@ tokenizers = pytest.importorskip("tokenizers", reason="the library that tokens a
 CORPUS = [
     "A job that is full and flat is left alone; one that rises is stopped before the kernel does it.",
     "Memory is counted in bytes: 4096 of them are a page, 1048576 a mebibyte.",
-    "Größe und Länge: 日本語のテキスト。 def read(path):\n    return open(path).read()\n",
+    "Größe und Länge: 日本語のテキスト。 def read(path: Path):\n    return open(path).read()\n",
 ] * 5
 END, PAD = 0, 1
 
 
-def byte_level():
+def byte_level() -> object:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = tokenizers.trainers.BpeTrainer(
@@ -39,8 +39,8 @@ def byte_level():
     return tokenizer
 
 
-def word_piece():
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+def word_piece() -> object:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))  # noqa: S106
     tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
@@ -55,16 +55,16 @@ def word_piece():
 
 
 @pytest.fixture(params=[byte_level, word_piece])
-def tokenizer(request, tmp_path):
+def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> object:
     made = request.param()
     made.save(str(tmp_path / "tokenizer.json"))
     return made
 
 
 @pytest.fixture
-def texts(tmp_path):
+def texts(tmp_path: Path) -> list[str]:
     """Documents of all lengths, some of them empty, as JSON Lines."""
-    chance = random.Random(5)
+    chance = random.Random(5)  # noqa: S311
     words = [word for line in CORPUS for word in line.split(" ")] + [
         "\n\n",
         "  ",
@@ -78,12 +78,14 @@ def texts(tmp_path):
     return documents
 
 
-def opened(tmp_path):
+def opened(tmp_path: Path) -> bd.Dataset:
     return bd.lines(tmp_path / "texts.jsonl", json="text")
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_tokens_are_those_of_the_library(tmp_path, tokenizer, texts, threads):
+def test_tokens_are_those_of_the_library(
+    tmp_path: Path, tokenizer: object, texts: list[str], threads: int
+) -> None:
     length = 48
     dataset = opened(tmp_path).tokenize(
         "text", tmp_path / "tokenizer.json", length, mask="attention_mask", pad_id=PAD
@@ -101,9 +103,9 @@ def test_tokens_are_those_of_the_library(tmp_path, tokenizer, texts, threads):
     assert mask.tolist() == [one.attention_mask for one in expected]
 
 
-def test_padding_is_the_tokenizers_own(tmp_path, texts):
+def test_padding_is_the_tokenizers_own(tmp_path: Path, texts: list[str]) -> None:
     tokenizer = byte_level()
-    tokenizer.enable_padding(pad_id=PAD, pad_token="<pad>")
+    tokenizer.enable_padding(pad_id=PAD, pad_token="<pad>")  # noqa: S106
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     # A folder with a tokenizer is as good as its file.
     batch = next(iter(bd.Loader(opened(tmp_path).tokenize("text", tmp_path, 4096), batch_size=300)))
@@ -113,7 +115,7 @@ def test_padding_is_the_tokenizers_own(tmp_path, texts):
     ]
 
 
-def test_a_field_is_given_twice(tmp_path, texts):
+def test_a_field_is_given_twice(tmp_path: Path, texts: list[str]) -> None:
     byte_level().save(str(tmp_path / "tokenizer.json"))
     dataset = (
         opened(tmp_path).copy("text", "short").tokenize("short", tmp_path, 4).tokenize("text", tmp_path, 16)
@@ -123,7 +125,9 @@ def test_a_field_is_given_twice(tmp_path, texts):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_what_is_packed_is_all_documents_one_after_another(tmp_path, tokenizer, texts, threads):
+def test_what_is_packed_is_all_documents_one_after_another(
+    tmp_path: Path, tokenizer: object, texts: list[str], threads: int
+) -> None:
     path = tmp_path / "tokens.bin"
     packed = bd.pack(opened(tmp_path), "text", tmp_path, path, end_id=END, threads=threads)
     documents = [[*tokenizer.encode(text, add_special_tokens=False).ids, END] for text in texts]
@@ -151,7 +155,7 @@ def test_what_is_packed_is_all_documents_one_after_another(tmp_path, tokenizer, 
     assert done == len(ids) // length * length
 
 
-def test_special_tokens_and_wide_ones(tmp_path, texts):
+def test_special_tokens_and_wide_ones(tmp_path: Path, texts: list[str]) -> None:
     tokenizer = word_piece()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     path = tmp_path / "tokens.bin"
@@ -165,11 +169,13 @@ def test_special_tokens_and_wide_ones(tmp_path, texts):
     assert batch["tokens"][0].tolist() == ids[:10]
 
 
-def test_a_long_document_is_packed_as_a_whole(tmp_path):
+def test_a_long_document_is_packed_as_a_whole(tmp_path: Path) -> None:
     tokenizer = byte_level()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     text = " ".join(
-        random.Random(1).choices("the loader reads its samples in threads 4096 Größe 日本".split(), k=200_000)
+        random.Random(1).choices(  # noqa: S311
+            ["the", "loader", "reads", "its", "samples", "in", "threads", "4096", "Größe", "日本"], k=200_000
+        )
     )
     (tmp_path / "texts.jsonl").write_text(json.dumps({"text": text}) + "\n")
     path = tmp_path / "tokens.bin"
@@ -177,7 +183,8 @@ def test_a_long_document_is_packed_as_a_whole(tmp_path):
     assert np.fromfile(path, "<u2").tolist() == tokenizer.encode(text).ids
 
 
-def test_progress_is_told_now_and_then(tmp_path, texts, capsys):
+@pytest.mark.usefixtures("texts")
+def test_progress_is_told_now_and_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     byte_level().save(str(tmp_path / "tokenizer.json"))
     told = []
     bd.pack(
@@ -190,30 +197,31 @@ def test_progress_is_told_now_and_then(tmp_path, texts, capsys):
     assert "packing: 300 of 300 documents (100%)" in capsys.readouterr().err
 
 
-def test_errors_name_the_sample_the_file_and_what_was_expected(tmp_path, texts):
+@pytest.mark.usefixtures("texts")
+def test_errors_name_the_sample_the_file_and_what_was_expected(tmp_path: Path) -> None:
     byte_level().save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(brimful.MachineError, match="nowhere.json cannot be read"):
+    with pytest.raises(brimful.MachineError, match=r"nowhere.json cannot be read"):
         opened(tmp_path).tokenize("text", tmp_path / "nowhere.json", 4)
     (tmp_path / "other.json").write_text("[]")
-    with pytest.raises(brimful.InputError, match="other.json: expected a tokenizer, found"):
+    with pytest.raises(brimful.InputError, match=r"other.json: expected a tokenizer, found"):
         opened(tmp_path).tokenize("text", tmp_path / "other.json", 4)
     with (tmp_path / "texts.jsonl").open("a") as file:
         file.write('{"text": 5}\n')
     path = tmp_path / "tokens.bin"
-    with pytest.raises(brimful.InputError, match="texts.jsonl, object 301 at byte"):
+    with pytest.raises(brimful.InputError, match=r"texts.jsonl, object 301 at byte"):
         bd.pack(opened(tmp_path), "text", tmp_path, path)
     assert not list(tmp_path.glob("tokens*"))
-    with pytest.raises(brimful.InputError, match="expected at least .* of memory") as raised:
+    with pytest.raises(brimful.InputError, match=r"expected at least .* of memory") as raised:
         bd.pack(opened(tmp_path), "text", tmp_path, path, memory="1MiB")
     assert "give `memory` at least" in raised.value.hints[0]
-    with pytest.raises(brimful.InputError, match="pack expected text, found int64 4"):
+    with pytest.raises(brimful.InputError, match=r"pack expected text, found int64 4"):
         bd.pack(opened(tmp_path).tokenize("text", tmp_path, 4), "text", tmp_path, path)
     path.write_bytes(b"\0\0" * 10)
-    with pytest.raises(brimful.MachineError, match="tokens.bin.documents cannot be read"):
+    with pytest.raises(brimful.MachineError, match=r"tokens.bin.documents cannot be read"):
         bd.tokens(path, 2, documents=True)
     (tmp_path / "tokens.bin.documents").write_bytes(b"x" * 100)
     with pytest.raises(
-        brimful.InputError, match="tokens.bin.documents: expected the documents of a file of tokens"
+        brimful.InputError, match=r"tokens.bin.documents: expected the documents of a file of tokens"
     ):
         bd.tokens(path, 2, documents=True)
 
@@ -229,7 +237,7 @@ print("ends", flush=True)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_packing_that_is_ended_leaves_nothing_under_its_name(tmp_path, how):
+def test_a_packing_that_is_ended_leaves_nothing_under_its_name(tmp_path: Path, how: str) -> None:
     byte_level().save(str(tmp_path / "tokenizer.json"))
     with (tmp_path / "long.txt").open("w") as file:
         file.writelines(f"line {at} of a long text that takes a while to encode\n" for at in range(600_000))
@@ -239,7 +247,7 @@ def test_a_packing_that_is_ended_leaves_nothing_under_its_name(tmp_path, how):
         [sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "begins\n"
-    while not (tmp_path / "tokens.bin.part").exists() or not os.path.getsize(tmp_path / "tokens.bin.part"):
+    while not (tmp_path / "tokens.bin.part").exists() or not (tmp_path / "tokens.bin.part").stat().st_size:
         time.sleep(0.005)
     began = time.monotonic()
     process.send_signal(how)
