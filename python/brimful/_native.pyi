@@ -6,7 +6,7 @@ from _typeshed import SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "share", "shared_from_handle", "size_bytes", "size_text"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "share", "shared_from_handle", "size_bytes", "size_text"]
 
 __version__: Final[str]
 """
@@ -47,6 +47,7 @@ class BatchArray:
 class Dataset:
     def __len__(self, /) -> int: ...
     def cast(self, /, field: str, dtype: str) -> Dataset: ...
+    def copy(self, /, field: str, to: str) -> Dataset: ...
     def crop(self, /, fields: SupportsGetItem[int, str], height: SupportsIndex, width: SupportsIndex, random: bool) -> Dataset: ...
     def decode(self, /, field: str, most_pixels: SupportsIndex) -> Dataset: ...
     def fields(self, /) -> list[tuple[str, str]]:
@@ -70,6 +71,7 @@ class Dataset:
         """
     def rename(self, /, field: str, to: str) -> Dataset: ...
     def resize(self, /, field: str, height: SupportsIndex, width: SupportsIndex, filter: str) -> Dataset: ...
+    def tokenize(self, /, field: str, tokenizer: str | PathLike[str], length: SupportsIndex, *, pad_id: SupportsIndex | None, special_tokens: bool, most_bytes: SupportsIndex | None, mask: str | None) -> Dataset: ...
     def transpose(self, /, field: str, axes: SupportsGetItem[int, SupportsIndex]) -> Dataset: ...
     def voxelize(self, /, field: str, size: SupportsIndex, dtype: str, channel: bool, surface: bool, rotations: SupportsIndex) -> Dataset: ...
 
@@ -118,6 +120,28 @@ class Loader:
         """
         Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle, and
         those of each stage.
+        """
+
+@final
+class Packing:
+    def __new__(cls, /, dataset: Dataset, field: str, tokenizer: str | PathLike[str], path: str | PathLike[str], *, dtype: str | None, end_id: SupportsIndex | None, special_tokens: bool, threads: SupportsIndex, memory: SupportsIndex) -> Packing: ...
+    def close(self, /) -> None:
+        """
+        Ends the threads; what is not whole is removed.
+        """
+    @property
+    def done(self, /) -> int:
+        """
+        Samples that are written.
+        """
+    @property
+    def total(self, /) -> int:
+        """
+        Samples of the dataset.
+        """
+    def wait(self, /) -> tuple[int, int, str] | None:
+        """
+        Documents, tokens and their type; nothing where it is not over yet, after a moment.
         """
 
 @final
@@ -271,9 +295,10 @@ def open_folder(root: str | PathLike[str], extensions: SupportsGetItem[int, str]
 def open_hdf5(path: str | PathLike[str], fields: SupportsGetItem[int, tuple[str, str]] | None, headroom: SupportsIndex | None) -> Dataset: ...
 def open_lines(paths: SupportsGetItem[int, str | PathLike[str]], json: str | None, headroom: SupportsIndex | None) -> Dataset: ...
 def open_npy(files: SupportsGetItem[int, tuple[str, str | PathLike[str]]], headroom: SupportsIndex | None) -> Dataset: ...
+def open_parquet(paths: SupportsGetItem[int, str | PathLike[str]], columns: SupportsGetItem[int, str] | None, cache: SupportsIndex, headroom: SupportsIndex | None) -> Dataset: ...
 def open_raw(field: str, path: str | PathLike[str], shape: SupportsGetItem[int, SupportsIndex], dtype: str, headroom: SupportsIndex | None) -> Dataset: ...
 def open_tar(paths: SupportsGetItem[int, str | PathLike[str]], extensions: SupportsGetItem[int, str], headroom: SupportsIndex | None) -> Dataset: ...
-def open_tokens(path: str | PathLike[str], length: SupportsIndex, dtype: str, as_int64: bool, headroom: SupportsIndex | None) -> Dataset: ...
+def open_tokens(path: str | PathLike[str], length: SupportsIndex, dtype: str | None, as_int64: bool, documents: bool, headroom: SupportsIndex | None) -> Dataset: ...
 
 def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, steps: SupportsIndex, beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, phantom: str | PathLike[str], progress: Any | None) -> tuple[str, str, str, str, str]:
     """
