@@ -13,7 +13,8 @@ from brimful import _native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from brimful.data import Dataset, Path
+    from brimful._data_arguments import Path
+    from brimful._dataset import Dataset
 
     Progress = Callable[[int, int], object]
 

@@ -1,0 +1,346 @@
+"""The loader; public as `brimful.data.Loader`."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from brimful import _data_arguments as given
+from brimful import _native
+from brimful._dataset import Dataset
+from brimful._errors import InputError
+from brimful._mapped import mapped
+from brimful._pressure import RunPressure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Loader", "Statistics"]
+
+_STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a loader has done so far, and where the time went."""
+
+    batches: int
+    samples: int
+    skipped: int
+    waited_seconds: float
+    worked_seconds: float
+    idle_seconds: float
+    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty
+    #: where samples are read straight into the batch: then reading is all of the work.
+    stages: dict[str, float]
+    #: Why samples were skipped, of the first twenty.
+    skipped_samples: tuple[str, ...] = ()
+
+
+class Loader:
+    """Loops over batches of a dataset, made ahead by native threads inside a byte budget.
+
+    The order depends on the seed and the epoch alone. Every loop that hands out a batch is a new epoch.
+    `state_dict` says how far the training has come; a loader that is given it goes on there, also with other
+    threads, ranks or batch size.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        dataset: Dataset,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        seed: int = 0,
+        memory: int | str = "512MiB",
+        threads: int | None = None,
+        prefetch: int = 4,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = False,
+        on_error: str = "raise",
+        output: str | None = None,
+        pin_memory: bool = False,
+    ) -> None:
+        """Check everything that can be checked before the first step.
+
+        Args:
+            dataset: What the functions of `brimful.data` give.
+            batch_size: Samples of a batch, on each rank.
+            shuffle: Take the samples in another order in every epoch.
+            seed: Of the order and of random ops.
+            memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not
+                count.
+            threads: As many as this process may use processors, unless the memory is too little for them.
+            prefetch: Batches ahead at the most, where the memory allows.
+            rank: Which of `world_size` processes this is.
+            world_size: Processes that train together; each gets its own part of every step. Where fewer
+                samples than processes are left at the end, some get no batch, for which DDP waits forever:
+                see `drop_last`.
+            drop_last: Leave out the samples at the end that do not fill a batch for every rank.
+            on_error: "raise", or "skip" to leave out samples that cannot be read, and count them.
+            output: "torch" or "numpy"; without it torch where it is installed.
+            pin_memory: Hand out batches in pinned memory, for a fast copy to a card.
+        """
+        if not isinstance(dataset, Dataset):
+            raise InputError(
+                f"expected a dataset of `brimful.data`, found {type(dataset).__name__}",
+                [
+                    "open files with `hdf5`, `arrow`, `npy`, `raw`, `tokens`, `folder` or `tar`",
+                    "torch's DataLoader takes a Dataset of your own; `brimful.share` keeps it in one copy",
+                ],
+            )
+        self._step_samples = given.whole("batch_size", batch_size, least=1) * given.whole(
+            "world_size", world_size, least=1
+        )
+        fewest = self._step_samples if drop_last else world_size
+        if len(dataset) < fewest:
+            raise InputError(
+                f"expected at least {fewest} samples, so that every rank gets one, found {dataset!r}"
+            )
+        if on_error not in {"raise", "skip"}:
+            raise InputError(f'expected `on_error` to be "raise" or "skip", found {on_error!r}')
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.seed = given.whole("seed", seed)
+        self.drop_last = drop_last
+        self.epoch = 0
+        self._shuffle = shuffle
+        self._position = 0
+        self._is_fresh = True
+        self._loaded_end: int | None = None
+        self._pin_memory = pin_memory and _can_pin(output)
+        self._array = _maker(output)
+        self._names = list(dataset.fields)
+        self._running: _native.Epoch | None = None
+        self._run_pressure = RunPressure()
+        self._pressure = 0.0
+        self._native = _native.Loader(
+            dataset._native,  # noqa: SLF001
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            memory=given.byte_count("memory", memory),
+            threads=_processors() if threads is None else given.whole("threads", threads, least=1),
+            prefetch=given.whole("prefetch", prefetch),
+            rank=given.whole("rank", rank),
+            world_size=world_size,
+            drop_last=drop_last,
+            skip_errors=on_error == "skip",
+        )
+
+    def __len__(self) -> int:
+        """Tell how many batches of this rank an epoch has."""
+        return self._native.batches(0)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Begin the next epoch, or go on where a loaded state says."""
+        # Nothing happens before the first batch is asked for: frameworks ask for an iterator more than once,
+        # and call `set_epoch` afterwards.
+        if not self._is_fresh:
+            self._begin(self.epoch + 1)
+        if self._running is not None:
+            self._running.close()
+        self._heed_pressure()
+        epoch = self.epoch
+        running = self._running = self._native.epoch(epoch, self._position)
+        batches = self._tensors(running)
+        for function in self.dataset._functions:  # noqa: SLF001
+            batches = mapped(batches, function, self.threads)
+        try:
+            for batch, position in batches:
+                self._begin(epoch, position)
+                self._is_fresh = False
+                yield batch
+            self._check_runs(running)
+            self._begin(epoch + 1)
+        finally:
+            running.close()
+
+    def _tensors(self, running: _native.Epoch) -> Iterator[tuple[dict[str, Any], int]]:
+        """Batches as tensors or arrays, each with the position of the epoch after it."""
+        while (found := running.next()) is not None:
+            self._check_runs(running)
+            self._heed_pressure()
+            arrays, position = found
+            if len(arrays[0]) == 0:
+                self._pass_over_empty()
+                continue
+            batch = {name: self._array(one) for name, one in zip(self._names, arrays, strict=True)}
+            if self._pin_memory:
+                batch = {name: one.pin_memory() for name, one in batch.items()}
+            yield batch, position
+
+    def _heed_pressure(self) -> None:
+        if (told := self._run_pressure.news()) is not None:
+            self._native.set_pressure(max(told, self._pressure))
+
+    def _check_runs(self, running: _native.Epoch) -> None:
+        if running is not self._running:
+            raise InputError(
+                "expected one loop over a loader at a time, found another one, which has ended this one",
+                ["make a second `Loader` for the inner loop"],
+            )
+
+    def _pass_over_empty(self) -> None:
+        # The mean over no sample is not a number, and would make all weights so.
+        if self._step_samples > self.batch_size:
+            raise InputError(
+                "expected a sample of this batch that can be read, found that all of them were skipped",
+                ["the other ranks wait for a batch: mend the data, or give `batch_size` more samples"],
+            )
+
+    def _begin(self, epoch: int, position: int = 0) -> None:
+        self.epoch, self._position, self._is_fresh, self._loaded_end = epoch, position, True, None
+
+    def _is_over(self, position: int) -> bool:
+        left = self._native.samples - position
+        return left == 0 or (self.drop_last and left < self._step_samples)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next loop be this epoch, as `DistributedSampler` has it.
+
+        Where a state of this epoch was loaded, the loop goes on from it; one that was over has no batches.
+        """
+        epoch = given.whole("epoch", epoch)
+        if self._loaded_end == epoch:
+            self._begin(epoch, self._native.samples)
+        elif not (self._is_fresh and epoch == self.epoch):
+            self._begin(epoch)
+
+    def state_dict(self) -> dict[str, int | bool]:
+        """Say how far the training has come: after the batch that was handed out last."""
+        samples = self._native.samples
+        return {
+            "version": _STATE_VERSION,
+            "epoch": self.epoch,
+            "position": samples if self._is_over(self._position) else self._position,
+            "seed": self.seed,
+            "shuffle": self._shuffle,
+            "samples": samples,
+        }
+
+    def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
+        """Go on from there: the next loop gives the samples of the epoch that were not handed out yet.
+
+        Where all of them were, the next loop is the next epoch.
+        """
+        if not isinstance(state, Mapping):
+            raise InputError(f"expected what `state_dict` gave, found {type(state).__name__}")
+        own = self.state_dict()
+        for name in ("version", "samples", "seed", "shuffle"):
+            if state.get(name) != own[name]:
+                raise InputError(
+                    f"expected a state with {name} {own[name]}, found {state.get(name)}",
+                    ["only threads, ranks and batches may differ from those that the state was made with"],
+                )
+        epoch, position = (given.whole(name, state.get(name, -1)) for name in ("epoch", "position"))
+        samples = self._native.samples
+        if position > samples:
+            raise InputError(f"expected a position up to {samples}, found {position}")
+        if position == samples:
+            self._begin(epoch + 1)
+            self._loaded_end = epoch
+        else:
+            self._begin(epoch, position)
+
+    def __reduce__(self) -> NoReturn:
+        """Say why it cannot be pickled or copied."""
+        raise InputError(
+            "expected what can be pickled, found a loader of `brimful.data`, with threads and open files",
+            [
+                "make it in the process that uses it, with its `rank` and `world_size`",
+                "a checkpoint keeps `loader.state_dict()`",
+            ],
+        )
+
+    @property
+    def sampler(self) -> Loader:
+        """The loader itself: here frameworks look for `set_epoch`."""
+        return self
+
+    @property
+    def batch_sampler(self) -> Loader:
+        """The loader itself: here frameworks look for `batch_size` and `sampler`."""
+        return self
+
+    @property
+    def position(self) -> int:
+        """Samples of the epoch that were handed out, over all ranks."""
+        return self._position
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that it holds now, besides batches that were handed out."""
+        return self._native.held_bytes
+
+    @property
+    def progress(self) -> float:
+        """How much of the epoch was handed out, from 0 to 1."""
+        samples = self._native.samples
+        return self._position / samples if samples else math.nan
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it has done so far, and where the time went."""
+        batches, samples, skipped, waited, worked, idle, stages = self._native.statistics
+        why = tuple(self._native.skipped)
+        return Statistics(batches, samples, skipped, waited, worked, idle, dict(stages), why)
+
+    @property
+    def threads(self) -> int:
+        """Threads that work for it."""
+        return self._native.budget[0]
+
+    def set_pressure(self, pressure: float) -> None:
+        """Say how short memory is, from 0 to 1: fewer batches are then made ahead, down to one.
+
+        Below `brimful run` the loader also asks its gauge, and the higher of the two counts.
+        """
+        self._pressure = pressure
+        self._native.set_pressure(pressure)
+
+    def __repr__(self) -> str:
+        """Return one line for a prompt."""
+        threads, batches, batch, _ = self._native.budget
+        return (
+            f"Loader({len(self)} batches of {self.batch_size}, {threads} threads, "
+            f"up to {batches} batches of {_native.size_text(batch)} ahead)"
+        )
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _can_pin(output: str | None) -> bool:
+    """Whether there is a card to pin memory for; torch's DataLoader says the same where there is none."""
+    if output == "numpy":
+        raise InputError('expected `output="torch"` with `pin_memory`, found "numpy"')
+    torch: Any = importlib.import_module("torch")
+    found = torch.accelerator if hasattr(torch, "accelerator") else torch.cuda
+    is_there = bool(found.is_available())
+    if not is_there:
+        warnings.warn("`pin_memory` does nothing: torch sees no card", stacklevel=3)
+    return is_there
+
+
+def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
+    """How a field is handed out: by torch, else by NumPy, else as it is."""
+    if output not in {None, "torch", "numpy"}:
+        raise InputError(f'expected `output` to be "torch" or "numpy", found {output!r}')
+    for name, function in (("torch", "from_dlpack"), ("numpy", "asarray")):
+        if output in {None, name}:
+            try:
+                maker: Callable[[_native.BatchArray], Any] = getattr(importlib.import_module(name), function)
+            except ImportError:
+                if output is not None:
+                    raise
+            else:
+                return maker
+    return lambda array: array
