@@ -33,22 +33,20 @@ def main() -> None:
     """Write the meshes in turns over the classes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--meshes", type=int, default=1600)
-    parser.add_argument("--test-meshes", type=int, default=0, help="further ones, in the folders `test`")
     parser.add_argument("--output", type=Path, default="meshes")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     random = np.random.default_rng(arguments.seed)
     u, v = np.meshgrid(np.linspace(0, 2 * np.pi, COLUMNS, False), np.linspace(0, 2 * np.pi, ROWS))  # noqa: FBT003
     faces = "".join(f"3 {a} {b} {c}\n" for a, b, c in make_faces().tolist())
-    for number in range(arguments.meshes + arguments.test_meshes):
+    for number in range(arguments.meshes):
         kind = ("sphere", "box", "torus")[number % 3]
         points = bend(kind, u, v, random.random(3)).reshape(-1, 3)
         vertices = "".join(f"{x:.5f} {y:.5f} {z:.5f}\n" for x, y, z in points.tolist())
-        split = "train" if number < arguments.meshes else "test"
-        path = arguments.output / kind / split / f"{kind}_{number:04}.off"
+        path = arguments.output / kind / "train" / f"{kind}_{number:04}.off"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"OFF\n{ROWS * COLUMNS} {2 * ROWS * COLUMNS} 0\n{vertices}{faces}")
-    print(f"{arguments.meshes + arguments.test_meshes} meshes in {arguments.output}")
+    print(f"{arguments.meshes} meshes in {arguments.output}")
 
 
 if __name__ == "__main__":

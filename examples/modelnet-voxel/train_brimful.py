@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import default_collate
 
 import brimful.data as bd
 
@@ -17,28 +18,36 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 MODELS = {"full": 32, "small": 16, "tiny": 8}  # channels of the first level
 
 
-def voxels(folder: Path, split: str, resolution: int) -> bd.Dataset:
-    """Return the meshes as voxel grids, made by threads when they are needed and kept nowhere."""
-    return bd.folder(folder, "off", split=split).voxelize("mesh", resolution)
+class Voxels:
+    """Every mesh as a voxel grid, made and turned by threads when it is needed; noise is added to a batch."""
 
+    def __init__(self, folder: Path, resolution: int, rotations: int, seed: int) -> None:
+        meshes = bd.folder(folder, "off", split="train").numbered()
+        grids = meshes.voxelize("mesh", resolution, channel=True, rotations=rotations)
+        self.samples = grids.map(self.with_noise)
+        self.seed = seed
+        self.epoch = 0
 
-def with_noise(grids: torch.Tensor, seed: int, epoch: int, end: int, *, turned: bool) -> list[torch.Tensor]:
-    """Return noisy grids, their times and the noise; `end` is the place of the batch in its epoch."""
-    samples = []
-    for grid, place in zip(grids, range(end - len(grids), end), strict=True):
-        random = chance(seed, epoch, place)
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def with_noise(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Return noisy grids, their times and the noise."""
+        return default_collate([*map(self.noisy, batch["mesh"], batch["number"].tolist())])
+
+    def noisy(self, grid: torch.Tensor, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the same of one sample."""
+        grid = 2 * grid - 1
+        random = chance(self.seed, self.epoch, index)
         time = torch.rand(1, generator=random)
-        noise = torch.randn((1, *grid.shape), generator=random)
+        noise = torch.randn(grid.shape, generator=random)
         angle = time * math.pi / 2
-        turns = torch.randint(4, (1,), generator=random).item() if turned else 0
-        clean = 2 * grid.rot90(turns, (0, 1))[None] - 1
-        samples.append((angle.cos() * clean + angle.sin() * noise, time, noise))
-    return [torch.stack(parts) for parts in zip(*samples, strict=True)]
+        return angle.cos() * grid + angle.sin() * noise, time, noise
 
 
-def chance(seed: int, epoch: int, place: int) -> torch.Generator:
-    """Return the source of randomness of one sample: the same in every batch and resumed run."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + place)
+def chance(seed: int, epoch: int, index: int) -> torch.Generator:
+    """Return the source of randomness of one sample: the same in every worker, batch and resumed run."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + index)
 
 
 class Block(nn.Module):
@@ -147,16 +156,16 @@ class Run:
 
 
 def make_loader(
-    dataset: bd.Dataset, batch_size: int, arguments: argparse.Namespace, **order: bool
+    dataset: bd.Dataset, batch_size: int, arguments: argparse.Namespace, *, shuffle: bool
 ) -> bd.Loader:
-    """Return a loader over all meshes, which never holds more than it is given."""
+    """Return a loader over these samples, which never holds more than it is given."""
     return bd.Loader(
         dataset,
         batch_size=batch_size,
+        shuffle=shuffle,
         seed=arguments.seed,
         memory=arguments.memory,
         pin_memory=arguments.pin_memory,
-        **order,
     )
 
 
@@ -168,14 +177,13 @@ def loss_sum(model: nn.Module, batch: list[torch.Tensor], precision: str) -> tor
     return (predicted.float() - noise).square().mean(dim=(1, 2, 3, 4)).sum()
 
 
-def train_epoch(run: Run, arguments: argparse.Namespace) -> None:
+def train_epoch(run: Run, dataset: Voxels, n_train: int, arguments: argparse.Namespace) -> None:
     """Train on what is left of the epoch."""
     run.loader.set_epoch(run.epoch)
-    n_train = len(run.loader.dataset)
+    dataset.epoch = run.epoch
     effective_batch = arguments.batch_size * arguments.accumulate
     n_done, loss = 0, 0.0
-    for grids in run.loader:
-        batch = with_noise(grids["mesh"], arguments.seed, run.epoch, run.loader.position, turned=True)
+    for batch in run.loader:
         # The last effective batch of an epoch may be smaller; its samples count the same.
         n_group = min(effective_batch, n_train - run.samples)
         part = loss_sum(run.model, batch, arguments.precision) / n_group
@@ -202,14 +210,13 @@ def log(run: Run, loss: float, samples: int) -> None:
 
 
 @torch.no_grad()
-def evaluate(run: Run, loader: bd.Loader, arguments: argparse.Namespace) -> None:
+def evaluate(run: Run, dataset: Voxels, n_train: int, arguments: argparse.Namespace) -> None:
     """Tell the loss on the samples that are held out."""
+    dataset.epoch = -1  # the same noise in each evaluation
+    held_out = dataset.samples[n_train:]
     run.model.eval()
-    loss = 0.0
-    for grids in loader:
-        # The same noise in each evaluation.
-        batch = with_noise(grids["mesh"], arguments.seed, -1, loader.position, turned=False)
-        loss += loss_sum(run.model, batch, arguments.precision).item() / len(loader.dataset)
+    loader = make_loader(held_out, arguments.eval_batch_size, arguments, shuffle=False)
+    loss = sum(loss_sum(run.model, batch, arguments.precision).item() for batch in loader) / len(held_out)
     run.model.train()
     print(f"epoch {run.epoch} step {run.step} evaluation {loss:.9f}", flush=True)
 
@@ -222,6 +229,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--resolution", type=int, default=32, help="voxels along one side, eight times any number"
     )
+    parser.add_argument("--rotations", type=int, default=12, help="ways to turn a mesh")
     parser.add_argument("--model", choices=MODELS, default="full")
     parser.add_argument("--activation-checkpointing", action="store_true")
     parser.add_argument("--batch-size", type=int, default=16, help="samples at a time")
@@ -244,22 +252,20 @@ def main() -> None:
     arguments = parse_arguments()
     arguments.output.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(arguments.seed)
-    dataset = voxels(arguments.data, "train", arguments.resolution)
-    held_out = voxels(arguments.data, "test", arguments.resolution)
-    training = make_loader(dataset, arguments.batch_size, arguments, shuffle=True)
-    evaluation = make_loader(held_out, arguments.eval_batch_size, arguments)
-    n_train = len(dataset)
+    dataset = Voxels(arguments.data, arguments.resolution, arguments.rotations, arguments.seed)
+    n_train = len(dataset) - min(6, len(dataset) // 4)
     steps = arguments.epochs * math.ceil(n_train / (arguments.batch_size * arguments.accumulate))
     arguments.max_steps = min(steps, arguments.max_steps or steps)
     model = UNet(MODELS[arguments.model], checkpointing=arguments.activation_checkpointing)
+    training = make_loader(dataset.samples[:n_train], arguments.batch_size, arguments, shuffle=True)
     run = Run(model.to(DEVICE), training, arguments, arguments.max_steps)
     if arguments.resume:
         run.resume(arguments.resume)
     while run.epoch < arguments.epochs:
         if run.step < arguments.max_steps and run.samples < n_train:
-            train_epoch(run, arguments)
+            train_epoch(run, dataset, n_train, arguments)
             run.save()
-        evaluate(run, evaluation, arguments)
+        evaluate(run, dataset, n_train, arguments)
         if run.step >= arguments.max_steps:
             break
         run.epoch, run.samples = run.epoch + 1, 0

@@ -1,7 +1,6 @@
 """Write made-up images with depths, in the shape of NYU Depth V2, to one HDF5 file."""
 
 import argparse
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -31,29 +30,21 @@ def make_samples(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.nd
     return images.astype(np.uint8), (10 - 9 * nearness[:, 0]).astype(np.float32)
 
 
-def write(random: np.random.Generator, n: int, path: Path) -> None:
-    """Write a file slice by slice, so that it never is in memory as a whole."""
-    with h5py.File(path, "w") as file:
-        images = file.create_dataset("images", (n, 3, HEIGHT, WIDTH), "uint8")
-        depths = file.create_dataset("depths", (n, HEIGHT, WIDTH), "float32")
-        for start in range(0, n, SLICE):
-            stop = min(start + SLICE, n)
-            images[start:stop], depths[start:stop] = make_samples(random, stop - start)
-    print(f"{n} samples in {path}")
-
-
 def main() -> None:
-    """Write the file, and one beside it with what is held out."""
+    """Write the file slice by slice, so that it never is in memory as a whole."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=1449)
-    parser.add_argument("--held-out", type=int, default=0, help="further samples, in a file of their own")
-    parser.add_argument("--output", type=Path, default="nyu.h5")
+    parser.add_argument("--output", default="nyu.h5")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     random = np.random.default_rng(arguments.seed)
-    write(random, arguments.samples, arguments.output)
-    if arguments.held_out:
-        write(random, arguments.held_out, arguments.output.with_stem(f"{arguments.output.stem}-held-out"))
+    with h5py.File(arguments.output, "w") as file:
+        images = file.create_dataset("images", (arguments.samples, 3, HEIGHT, WIDTH), "uint8")
+        depths = file.create_dataset("depths", (arguments.samples, HEIGHT, WIDTH), "float32")
+        for start in range(0, arguments.samples, SLICE):
+            stop = min(start + SLICE, arguments.samples)
+            images[start:stop], depths[start:stop] = make_samples(random, stop - start)
+    print(f"{arguments.samples} samples in {arguments.output}")
 
 
 if __name__ == "__main__":

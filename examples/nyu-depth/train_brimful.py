@@ -22,17 +22,9 @@ def depth_images(path: Path, resolution: int) -> bd.Dataset:
     return data.resize("image", size).normalize("image", mean=0, std=1).resize("depth", size)
 
 
-def flip_some(batch: dict[str, torch.Tensor], seed: int, epoch: int, end: int) -> None:
-    """Turn some samples around, image and depth alike; `end` is the place of the batch in its epoch."""
-    for row, place in enumerate(range(end - len(batch["image"]), end)):
-        if torch.rand(1, generator=chance(seed, epoch, place)) < 0.5:  # noqa: PLR2004
-            for field in batch.values():
-                field[row] = field[row].flip(-1)
-
-
-def chance(seed: int, epoch: int, place: int) -> torch.Generator:
-    """Return the source of randomness of one sample: the same in every batch and resumed run."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + place)
+def pairs(batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the images of a batch and the logarithms of their depths."""
+    return batch["image"], batch["depth"][:, None].log()
 
 
 class Block(nn.Sequential):
@@ -126,40 +118,39 @@ class Run:
 
 
 def make_loader(
-    dataset: bd.Dataset, batch_size: int, arguments: argparse.Namespace, **order: bool
+    dataset: bd.Dataset, batch_size: int, arguments: argparse.Namespace, *, shuffle: bool
 ) -> bd.Loader:
-    """Return a loader over all samples, which never holds more than it is given."""
+    """Return a loader over these samples, which never holds more than it is given."""
     return bd.Loader(
         dataset,
         batch_size=batch_size,
+        shuffle=shuffle,
         seed=arguments.seed,
         memory=arguments.memory,
         pin_memory=arguments.pin_memory,
-        **order,
     )
 
 
-def loss_sum(model: nn.Module, batch: dict[str, torch.Tensor], precision: str) -> torch.Tensor:
+def loss_sum(model: nn.Module, batch: list[torch.Tensor], precision: str) -> torch.Tensor:
     """Return the squared error of the log depths, a mean over pixels, a sum over samples."""
-    images, depths = (batch[name].to(DEVICE, non_blocking=True) for name in ("image", "depth"))
+    images, depths = (part.to(DEVICE, non_blocking=True) for part in batch)
     with torch.autocast(DEVICE, PRECISIONS[precision], enabled=precision != "fp32"):
         predicted = model(images)
-    return (predicted.float() - depths[:, None].log()).square().mean(dim=(1, 2, 3)).sum()
+    return (predicted.float() - depths).square().mean(dim=(1, 2, 3)).sum()
 
 
-def train_epoch(run: Run, arguments: argparse.Namespace) -> None:
+def train_epoch(run: Run, loader: bd.Loader, arguments: argparse.Namespace) -> None:
     """Train on what is left of the epoch."""
-    run.loader.set_epoch(run.epoch)
-    n_train = len(run.loader.dataset)
+    loader.set_epoch(run.epoch)
+    n_train = len(loader.dataset)
     effective_batch = arguments.batch_size * arguments.accumulate
     n_done, loss = 0, 0.0
-    for batch in run.loader:
-        flip_some(batch, arguments.seed, run.epoch, run.loader.position)
+    for batch in loader:
         # The last effective batch of an epoch may be smaller; its samples count the same.
         n_group = min(effective_batch, n_train - run.samples)
         part = loss_sum(run.model, batch, arguments.precision) / n_group
         run.scaler.scale(part).backward()
-        n_done += len(batch["image"])
+        n_done += len(batch[0])
         loss += part.item()
         if n_done < n_group:
             continue
@@ -194,7 +185,6 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default="nyu.h5")
-    parser.add_argument("--held-out", type=Path, default="nyu-held-out.h5", help="to evaluate on")
     parser.add_argument("--output", type=Path, default="outputs")
     parser.add_argument("--resolution", type=int, default=128, help="height of an image in pixels")
     parser.add_argument("--batch-size", type=int, default=32, help="samples at a time")
@@ -218,18 +208,19 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(arguments.seed)
     dataset = depth_images(arguments.data, arguments.resolution)
-    held_out = depth_images(arguments.held_out, arguments.resolution)
-    n_train = len(dataset)
+    n_train = len(dataset) - min(32, len(dataset) // 4)
     steps = arguments.epochs * math.ceil(n_train / (arguments.batch_size * arguments.accumulate))
     arguments.max_steps = min(steps, arguments.max_steps or steps)
-    training = make_loader(dataset, arguments.batch_size, arguments, shuffle=True)
-    evaluation = make_loader(held_out, arguments.eval_batch_size, arguments)
+    flipped = dataset[:n_train].flip(["image", "depth"])
+    training = make_loader(flipped.map(pairs), arguments.batch_size, arguments, shuffle=True)
+    held_out = dataset[n_train:].map(pairs)
+    evaluation = make_loader(held_out, arguments.eval_batch_size, arguments, shuffle=False)
     run = Run(DepthNet().to(DEVICE), training, arguments, arguments.max_steps)
     if arguments.resume:
         run.resume(arguments.resume)
     while run.epoch < arguments.epochs:
         if run.step < arguments.max_steps and run.samples < n_train:
-            train_epoch(run, arguments)
+            train_epoch(run, training, arguments)
             run.save()
         evaluate(run, evaluation, arguments)
         if run.step >= arguments.max_steps:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-from array import array
 from collections import Counter
 from pathlib import Path
 
@@ -21,66 +20,63 @@ UNKNOWN, END, SPECIAL = 0, 1, 2
 NEAR = 16  # words seen without a gap
 
 
-def write_examples(arguments: argparse.Namespace) -> tuple[Path, Path]:
-    """Write the examples as numbers of two bytes, once; return the file to train on and the one held out."""
-    form = f"{arguments.vocabulary}-{arguments.sequence_length}-{arguments.examples or 'all'}"
-    name = f"{arguments.data.stem}-{form}"
-    training, held_out, part = (
-        arguments.data.with_name(f"{name}.{end}") for end in ("train", "test", "part")
-    )
-    if training.exists():
-        return training, held_out
-    with arguments.data.open() as file:
-        counts = Counter(word for line in file for word in line.split())
-    common = sorted(word for word, _ in counts.most_common(arguments.vocabulary - SPECIAL))
-    vocabulary = {word: number for number, word in enumerate(common)}
-    length, n_examples = arguments.sequence_length, 0
-    tokens = array("H")
-    with arguments.data.open() as file, part.open("wb") as output:
-        for line in file:
-            tokens.extend(vocabulary.get(word, UNKNOWN - SPECIAL) + SPECIAL for word in line.split())
-            tokens.append(END)
-            while len(tokens) > length and n_examples != arguments.examples:
-                tokens[: length + 1].tofile(output)
-                del tokens[:length]
-                n_examples += 1
-            if n_examples == arguments.examples:
-                break
-    with part.open("rb+") as output:
-        end = (n_examples - min(128, n_examples // 4)) * (length + 1) * tokens.itemsize
-        output.seek(end)
-        held_out.write_bytes(output.read())
-        output.truncate(end)
-    return part.rename(training), held_out
+class Corpus:
+    """The corpus as numbers in a file, one row for each example, and none of them a Python object."""
 
-
-class Negatives:
-    """Words from anywhere in the corpus, so that frequent ones come often, as in word2vec."""
-
-    def __init__(self, path: Path, arguments: argparse.Namespace) -> None:
-        self.length, self.n_negatives, self.seed = (
-            arguments.sequence_length,
-            arguments.negatives,
-            arguments.seed,
-        )
-        # A map of the file: pages that every process of the machine shares, and that hold no Python objects.
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.length = arguments.sequence_length
+        self.n_negatives = arguments.negatives
+        self.seed = arguments.seed
+        self.epoch = 0
+        form = f"{arguments.vocabulary}-{self.length}-{arguments.examples or 'all'}"
+        path = arguments.data.with_name(f"{arguments.data.stem}-{form}.tokens")
+        if not path.exists():
+            self.write(path, arguments)
+        # A map of the file: pages that every process of the machine shares.
         self.examples = np.memmap(path, np.uint16, "r").reshape(-1, self.length + 1)
+        rows = bd.tokens(path, self.length + 1, dtype="uint16", as_int64=True)
+        self.samples = rows.numbered().map(self.with_negatives)
 
-    def of(self, batch: dict[str, torch.Tensor], epoch: int, end: int) -> torch.Tensor:
-        """Return those of a batch; `end` is its place in the epoch."""
-        return torch.stack([self.of_place(epoch, place) for place in range(end - len(batch["tokens"]), end)])
+    def write(self, path: Path, arguments: argparse.Namespace) -> None:
+        """Write the file, under another name first: what is cut off is not taken for all of it."""
+        with arguments.data.open() as file:
+            counts = Counter(word for line in file for word in line.split())
+        common = sorted(word for word, _ in counts.most_common(arguments.vocabulary - SPECIAL))
+        vocabulary = {word: number for number, word in enumerate(common)}
+        n_examples = 0
+        tokens: list[int] = []
+        part = path.with_suffix(".part")
+        with arguments.data.open() as file, part.open("wb") as output:
+            for line in file:
+                tokens += [vocabulary.get(word, UNKNOWN - SPECIAL) + SPECIAL for word in line.split()]
+                tokens.append(END)
+                while len(tokens) > self.length and n_examples != arguments.examples:
+                    output.write(np.array(tokens[: self.length + 1], np.uint16).data)
+                    tokens = tokens[self.length :]
+                    n_examples += 1
+                if n_examples == arguments.examples:
+                    break
+        part.rename(path)
 
-    def of_place(self, epoch: int, place: int) -> torch.Tensor:
-        """Return those of one sample."""
-        random = chance(self.seed, epoch, place)
-        rows = torch.randint(len(self.examples), (self.n_negatives,), generator=random).numpy()
-        places = torch.randint(self.length, (self.n_negatives,), generator=random).numpy()
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def with_negatives(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Return the words of a batch, and words that are wrong."""
+        return [batch["tokens"], torch.stack([self.negatives(index) for index in batch["number"].tolist()])]
+
+    def negatives(self, index: int) -> torch.Tensor:
+        """Return words that are wrong for one sample."""
+        random = chance(self.seed, self.epoch, index)
+        rows = torch.randint(len(self.examples), (self.n_negatives,), generator=random).tolist()
+        places = torch.randint(self.length, (self.n_negatives,), generator=random).tolist()
+        # Words from anywhere in the corpus, so that frequent ones come often, as in word2vec.
         return torch.from_numpy(self.examples[rows, places].astype(np.int64))
 
 
-def chance(seed: int, epoch: int, place: int) -> torch.Generator:
-    """Return the source of randomness of one sample: the same in every batch and resumed run."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + place)
+def chance(seed: int, epoch: int, index: int) -> torch.Generator:
+    """Return the source of randomness of one sample: the same in every worker, batch and resumed run."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + epoch) * 1_000_003 + index)
 
 
 class Block(nn.Module):
@@ -178,15 +174,17 @@ class Run:
         print(f"resumed at step {self.step}, epoch {self.epoch}, {self.samples} samples into it", flush=True)
 
 
-def make_loader(path: Path, batch_size: int, arguments: argparse.Namespace, **order: bool) -> bd.Loader:
-    """Return a loader over all examples of a file, which never holds more than it is given."""
+def make_loader(
+    dataset: bd.Dataset, batch_size: int, arguments: argparse.Namespace, *, shuffle: bool
+) -> bd.Loader:
+    """Return a loader over these samples, which never holds more than it is given."""
     return bd.Loader(
-        bd.tokens(path, arguments.sequence_length + 1, dtype="uint16", as_int64=True),
+        dataset,
         batch_size=batch_size,
+        shuffle=shuffle,
         seed=arguments.seed,
         memory=arguments.memory,
         pin_memory=arguments.pin_memory,
-        **order,
     )
 
 
@@ -203,19 +201,18 @@ def loss_sum(model: nn.Module, batch: list[torch.Tensor], precision: str) -> tor
     return (scores.logsumexp(dim=2) - scores[:, :, 0]).mean(dim=1).sum()
 
 
-def train_epoch(run: Run, negatives: Negatives, arguments: argparse.Namespace) -> None:
+def train_epoch(run: Run, dataset: Corpus, n_train: int, arguments: argparse.Namespace) -> None:
     """Train on what is left of the epoch."""
     run.loader.set_epoch(run.epoch)
-    n_train = len(run.loader.dataset)
+    dataset.epoch = run.epoch
     effective_batch = arguments.batch_size * arguments.accumulate
     n_done, loss = 0, 0.0
     for batch in run.loader:
         # The last effective batch of an epoch may be smaller; its samples count the same.
         n_group = min(effective_batch, n_train - run.samples)
-        words = [batch["tokens"], negatives.of(batch, run.epoch, run.loader.position)]
-        part = loss_sum(run.model, words, arguments.precision) / n_group
+        part = loss_sum(run.model, batch, arguments.precision) / n_group
         run.scaler.scale(part).backward()
-        n_done += len(batch["tokens"])
+        n_done += len(batch[0])
         loss += part.item()
         if n_done < n_group:
             continue
@@ -237,14 +234,13 @@ def log(run: Run, loss: float, samples: int) -> None:
 
 
 @torch.no_grad()
-def evaluate(run: Run, loader: bd.Loader, negatives: Negatives, arguments: argparse.Namespace) -> None:
+def evaluate(run: Run, dataset: Corpus, n_train: int, arguments: argparse.Namespace) -> None:
     """Tell the loss on the samples that are held out."""
+    dataset.epoch = -1  # the same negatives in each evaluation
+    held_out = dataset.samples[n_train:]
     run.model.eval()
-    loss = 0.0
-    for batch in loader:
-        # The same negatives in each evaluation.
-        words = [batch["tokens"], negatives.of(batch, -1, loader.position)]
-        loss += loss_sum(run.model, words, arguments.precision).item() / len(loader.dataset)
+    loader = make_loader(held_out, arguments.eval_batch_size, arguments, shuffle=False)
+    loss = sum(loss_sum(run.model, batch, arguments.precision).item() for batch in loader) / len(held_out)
     run.model.train()
     print(f"epoch {run.epoch} step {run.step} evaluation {loss:.9f}", flush=True)
 
@@ -279,22 +275,20 @@ def main() -> None:
     arguments = parse_arguments()
     arguments.output.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(arguments.seed)
-    path, held_out = write_examples(arguments)
-    training = make_loader(path, arguments.batch_size, arguments, shuffle=True)
-    evaluation = make_loader(held_out, arguments.eval_batch_size, arguments)
-    negatives = Negatives(path, arguments)
-    n_train = len(training.dataset)
+    dataset = Corpus(arguments)
+    n_train = len(dataset) - min(128, len(dataset) // 4)
     steps = arguments.epochs * math.ceil(n_train / (arguments.batch_size * arguments.accumulate))
     arguments.max_steps = min(steps, arguments.max_steps or steps)
     model = SparseTransformer(arguments.vocabulary, arguments.sequence_length, *MODELS[arguments.model])
+    training = make_loader(dataset.samples[:n_train], arguments.batch_size, arguments, shuffle=True)
     run = Run(model.to(DEVICE), training, arguments, arguments.max_steps)
     if arguments.resume:
         run.resume(arguments.resume)
     while run.epoch < arguments.epochs:
         if run.step < arguments.max_steps and run.samples < n_train:
-            train_epoch(run, negatives, arguments)
+            train_epoch(run, dataset, n_train, arguments)
             run.save()
-        evaluate(run, evaluation, negatives, arguments)
+        evaluate(run, dataset, n_train, arguments)
         if run.step >= arguments.max_steps:
             break
         run.epoch, run.samples = run.epoch + 1, 0

@@ -54,7 +54,7 @@ def nyu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("h5py", reason="h5py is not installed")
     folder = tmp_path_factory.mktemp("nyu")
     data = folder / "nyu.h5"
-    run(module_of("nyu-depth", "make_data"), "--samples", 12, "--held-out", 4, "--output", data)
+    run(module_of("nyu-depth", "make_data"), "--samples", 12, "--output", data)
     return folder
 
 
@@ -74,79 +74,79 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def meshes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("meshes")
     maker = module_of("modelnet-voxel", "make_data")
-    run(maker, "--meshes", 9, "--test-meshes", 3, "--output", folder / "meshes")
+    run(maker, "--meshes", 12, "--output", folder / "meshes")
     return folder
-
-
-def field(loader: bd.Loader, name: str) -> torch.Tensor:
-    """Return a field of all samples."""
-    return torch.cat([batch[name] for batch in loader])
 
 
 def test_images_and_depths_are_those_of_the_naive_script(nyu: Path) -> None:
     naive = module_of("nyu-depth", "train")
     ours = module_of("nyu-depth", "train_brimful")
     dataset = naive.DepthImages(nyu / "nyu.h5", 64, 0)
-    images, depths = zip(*(dataset[None, index] for index in range(len(dataset))), strict=True)
-    loader = bd.Loader(ours.depth_images(nyu / "nyu.h5", 64), batch_size=5)
-    image, depth = field(loader, "image"), field(loader, "depth")
-    levels = (image - torch.stack(images)).abs().max() * 255
-    assert levels <= 1
-    torch.testing.assert_close(depth[:, None].log(), torch.stack(depths), rtol=0, atol=1e-4)
-    model = naive.DepthNet()
-    theirs = naive.loss_sum(model, [torch.stack(images), torch.stack(depths)], "fp32")
-    torch.testing.assert_close(
-        ours.loss_sum(model, {"image": image, "depth": depth}, "fp32"), theirs, rtol=1e-3, atol=0
-    )
-
-
-def test_images_are_flipped_with_their_depths(nyu: Path) -> None:
-    ours = module_of("nyu-depth", "train_brimful")
-    (batch,) = bd.Loader(ours.depth_images(nyu / "nyu.h5", 32), batch_size=12)
-    before = {name: part.clone() for name, part in batch.items()}
-    ours.flip_some(batch, seed=0, epoch=0, end=12)
-    turned = [not torch.equal(batch["depth"][row], before["depth"][row]) for row in range(12)]
+    images, depths = map(torch.stack, zip(*(dataset[None, index] for index in range(12)), strict=True))
+    plain = ours.depth_images(nyu / "nyu.h5", 64)
+    ((image, depth),) = bd.Loader(plain.map(ours.pairs), batch_size=12)
+    assert (image - images).abs().max() * 255 <= 1
+    torch.testing.assert_close(depth, depths, rtol=0, atol=1e-4)
+    ((flipped, flipped_depth),) = bd.Loader(plain.flip(["image", "depth"]).map(ours.pairs), batch_size=12)
+    turned = [not torch.equal(flipped[row], image[row]) for row in range(12)]
     assert 0 < sum(turned) < 12
-    for name, part in batch.items():
-        for row, is_turned in enumerate(turned):
-            assert torch.equal(part[row], before[name][row].flip(-1) if is_turned else before[name][row])
+    for row, is_turned in enumerate(turned):
+        assert torch.equal(flipped[row], image[row].flip(-1) if is_turned else image[row])
+        assert torch.equal(flipped_depth[row], depth[row].flip(-1) if is_turned else depth[row])
 
 
-def test_tokens_are_those_of_the_naive_script(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_and_their_negatives_are_those_of_the_naive_script(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     naive = module_of("wikitext-sparse", "train")
     ours = module_of("wikitext-sparse", "train_brimful")
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["train", "--data", str(corpus / "corpus.txt"), "--vocabulary", "300", "--sequence-length", "16"],
-    )
-    expected = torch.tensor(naive.Corpus(naive.parse_arguments()).examples)
-    arguments = ours.parse_arguments()
-    paths = ours.write_examples(arguments)
-    rows = [field(ours.make_loader(path, 7, arguments), "tokens") for path in paths]
-    assert torch.equal(torch.cat(rows), expected)
-    assert len(rows[1]) == min(128, len(expected) // 4)
-    shuffled = field(ours.make_loader(paths[0], 7, arguments, shuffle=True), "tokens")
-    assert sorted(shuffled.tolist()) == sorted(rows[0].tolist())
-    assert not torch.equal(shuffled, rows[0])
-    assert ours.write_examples(arguments) == paths
+    data = ["--data", str(corpus / "corpus.txt"), "--vocabulary", "300", "--sequence-length", "16"]
+    for few in ([], ["--examples", "50"]):
+        monkeypatch.setattr(sys, "argv", ["train", *data, *few, "--negatives", "9"])
+        expected = naive.Corpus(naive.parse_arguments())
+        found = ours.Corpus(ours.parse_arguments())
+        expected.epoch = found.epoch = -1
+        assert len(found) == len(expected)
+        # Those that are held out, and all others in another order.
+        batches = [*bd.Loader(found.samples[40:], batch_size=7)]
+        words, negatives = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        for row, (its_words, its_negatives) in enumerate(zip(words, negatives, strict=True)):
+            assert torch.equal(its_words, expected[40 + row][0])
+            assert torch.equal(its_negatives, expected[40 + row][1])
+        shuffled = torch.cat([batch[0] for batch in bd.Loader(found.samples, batch_size=7, shuffle=True)])
+        assert sorted(shuffled.tolist()) == sorted(expected.examples)
+        assert shuffled.tolist() != expected.examples
 
 
 def test_voxels_and_their_noise_are_those_of_the_naive_script(meshes: Path) -> None:
     naive = module_of("modelnet-voxel", "train")
     ours = module_of("modelnet-voxel", "train_brimful")
-    dataset = naive.Voxels(meshes / "meshes", resolution=24, rotations=1, seed=3)
-    dataset.epoch = -1
-    loader = bd.Loader(ours.voxels(meshes / "meshes", "train", 24), batch_size=4)
-    at = 0
-    for batch in loader:
-        noisy = ours.with_noise(batch["mesh"], 3, -1, loader.position, turned=False)
-        for row in range(len(batch["mesh"])):
-            assert torch.equal(batch["mesh"][row], torch.from_numpy(dataset.grids[at]))
-            for part, expected in zip(noisy, dataset[at], strict=True):
-                assert torch.equal(part[row], expected)
-            at += 1
-    assert at == len(dataset) == 9
+    expected = naive.Voxels(meshes / "meshes", resolution=24, rotations=1, seed=3)
+    found = ours.Voxels(meshes / "meshes", resolution=24, rotations=1, seed=3)
+    expected.epoch = found.epoch = -1
+    assert len(found) == len(expected) == 12
+    ((*parts,),) = bd.Loader(found.samples[4:], batch_size=8)
+    for row, sample in enumerate(zip(*parts, strict=True)):
+        for part, other in zip(sample, expected[4 + row], strict=True):
+            assert torch.equal(part, other)
+
+
+def test_meshes_are_turned_as_in_the_naive_script(meshes: Path) -> None:
+    naive = module_of("modelnet-voxel", "train")
+    ours = module_of("modelnet-voxel", "train_brimful")
+    turns = naive.Voxels(meshes / "meshes", resolution=24, rotations=12, seed=0).grids
+    found = ours.Voxels(meshes / "meshes", resolution=24, rotations=12, seed=0)
+    loader = bd.Loader(found.samples, batch_size=12)
+    numbers = set()
+    for _ in range(2):
+        ((noisy, times, noise),) = loader
+        angles = times[:, :, None, None, None] * torch.pi / 2
+        grids = ((noisy - angles.sin() * noise) / angles.cos() > 0).numpy()
+        for mesh, grid in enumerate(grids[:, 0]):
+            same = [turn for turn in range(12) if (grid == turns[12 * mesh + turn]).all()]
+            assert same, mesh
+            numbers.add(same[0])
+    assert len(numbers) > 2
 
 
 class KilledError(Exception):
@@ -188,8 +188,8 @@ def comes_back(project: str, *arguments: object, folder: Path, batch_size: int) 
 
 
 def test_depth_comes_back(nyu: Path, tmp_path: Path) -> None:
-    data = ("--data", nyu / "nyu.h5", "--held-out", nyu / "nyu-held-out.h5", "--resolution", 32)
-    # Three steps an epoch: saved in the middle of one.
+    data = ("--data", nyu / "nyu.h5", "--resolution", 32)
+    # Nine samples to train on and three steps an epoch: saved in the middle of one.
     comes_back("nyu-depth", *data, "--epochs", 3, folder=tmp_path, batch_size=4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import struct
 import zlib
@@ -44,6 +45,35 @@ def make_data(folder: Path) -> None:
         (folder / "meshes" / kind / "train/1.off").write_text("OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 1\n3 0 1 2\n")
         (folder / "photos" / kind).mkdir(parents=True)
         (folder / "photos" / kind / "1.png").write_bytes(png(50 * number))
+    make_text(folder)
+    if is_there("pyarrow"):
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"label": list(range(50))}), folder / "rows.parquet")
+
+
+def make_text(folder: Path) -> None:
+    """Write documents and a tokenizer of words."""
+    words = {word: number for number, word in enumerate(["[END]", "[UNK]", "full", "to", "the", "brim"])}
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    lines = (json.dumps({"text": "full to the brim " * number}) + "\n" for number in range(60))
+    (folder / "texts.jsonl").write_text("".join(lines))
+
+
+def is_there(name: str) -> bool:
+    """Whether a package is installed."""
+    return importlib.util.find_spec(name) is not None
 
 
 class LanguageModel(torch.nn.Module):
@@ -75,7 +105,8 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     try:
         text = GUIDE.read_text()
         for block in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-            if "import Trainer" in block[1] and importlib.util.find_spec("transformers") is None:
+            needed = re.findall(r"^(?:import|from) (pyarrow|transformers)", block[1], re.MULTILINE)
+            if not all(map(is_there, needed)):
                 continue
             line = text[: block.start(1)].count("\n")
             before = len(steps)
