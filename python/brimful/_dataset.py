@@ -115,7 +115,10 @@ class Dataset:
         return self._with(self._native.normalize(field, given.numbers(mean), given.numbers(std), scale))
 
     def cast(self, field: str, dtype: str) -> Dataset:
-        """Change the type of the elements, such as to "float32"; what does not fit is cut to the nearest."""
+        """Change the type of the elements, such as to "float32"; what does not fit is cut to the nearest.
+
+        A text with a number in it, as labels in tar files are, becomes that number ("int64" or "float32").
+        """
         return self._with(self._native.cast(field, given.dtype_name(dtype)))
 
     def voxelize(  # noqa: PLR0913

@@ -1,5 +1,6 @@
 """`brimful.data` as a training uses it: order, resuming, errors, frameworks, and what must never hang."""
 
+import io
 import itertools
 import json
 import os
@@ -7,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tarfile
 import textwrap
 import threading
 import time
@@ -378,3 +380,17 @@ def test_skipped_samples_are_named(tmp_path: Path) -> None:
     statistics = loader.statistics
     assert statistics.skipped == 1
     assert "b.off" in statistics.skipped_samples[0]
+
+
+def test_labels_of_a_tar_file_become_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w") as shard:
+        for number in range(5):
+            for name, content in ((f"{number}.cls", str(number)), (f"{number}.score", f"{number / 4}")):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(content)
+                shard.addfile(entry, io.BytesIO(content.encode()))
+    data = bd.tar(path, "cls", "score").cast("cls", "int64").cast("score", "float32")
+    (batch,) = bd.Loader(data, batch_size=5, memory="1MiB")
+    assert batch["cls"].tolist() == list(range(5))
+    assert batch["score"].tolist() == [0, 0.25, 0.5, 0.75, 1]

@@ -6,6 +6,7 @@ mod decode;
 mod flip;
 mod layout;
 mod normalize;
+mod parse;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ pub use self::decode::DecodeImage;
 pub use self::flip::Flip;
 pub use self::layout::Layout;
 pub use self::normalize::Normalize;
+pub use self::parse::Parse;
 pub use self::resize::Resize;
 pub use self::tokenize::{Gives, Tokenize};
 pub use self::transpose::Transpose;

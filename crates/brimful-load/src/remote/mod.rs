@@ -9,7 +9,7 @@
 //!   large read ─────────────────────────────────────────▶ request of exactly its bytes
 //! ```
 //!
-//! Read first: [`Object`], then `windows.rs`.
+//! Read first: `Object`, then `windows.rs`.
 
 mod address;
 mod complaint;

@@ -12,8 +12,8 @@ use brimful::units::Bytes;
 use brimful_load::kernels::Occupied;
 use brimful_load::kernels::filter::Filter;
 use brimful_load::ops::{
-    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Place, Resize, Tokenize, Transpose,
-    Voxelize,
+    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Parse, Place, Resize, Tokenize,
+    Transpose, Voxelize,
 };
 use brimful_load::pipeline::PipelineError;
 use brimful_load::sources::{
@@ -190,7 +190,12 @@ impl NativeDataset {
 
     fn cast(&self, py: Python<'_>, field: &str, dtype: &str) -> PyResult<NativeDataset> {
         let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-        self.with(py, field, |_, _| Ok(Arc::new(Cast::new(dtype))))
+        self.with(py, field, |_, kind| {
+            Ok(match kind {
+                Kind::Encoded(_) => Arc::new(Parse::new(dtype)),
+                Kind::Array(_) | Kind::Ragged { .. } => Arc::new(Cast::new(dtype)),
+            })
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
