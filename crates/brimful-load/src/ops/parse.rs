@@ -127,7 +127,7 @@ mod tests {
         );
         assert!(refused(b"").ends_with("found \"\""));
         assert!(refused(b"99999999999999999999").contains("expected a number"));
-        assert!(refused(&[b'1'; 100_000]).len() < 200);
+        assert!(refused(&vec![b'1'; 100_000]).len() < 200);
         assert!(refused(&[0xff, 0]).ends_with("found \"\\xff\\x00\""));
     }
 
