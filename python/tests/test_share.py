@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -263,10 +264,15 @@ def test_nothing_heavy_is_imported() -> None:
     assert heavy == "[]"
 
 
-def _answer(shared: Any, results: Any) -> None:  # noqa: ANN401
+# In a module of its own: a process that is not forked has to import it, and cannot import a test.
+ANSWERS = """
+import pickle
+
+def answer(shared, results):
     # Handed on once more, from here.
-    again = pickle.loads(pickle.dumps(shared["texts"]))  # noqa: S301
+    again = pickle.loads(pickle.dumps(shared["texts"]))
     results.put((shared["texts"][500], again[-1], shared["sizes"].tolist()[:2], len(shared)))
+"""
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
@@ -275,11 +281,14 @@ def test_other_processes_read_the_same_copy(
     method: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "answers_of_a_child.py").write_text(ANSWERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    answer = importlib.import_module("answers_of_a_child").answer
     texts = [f"text {number}" for number in range(1000)]
     shared = brimful.share({"texts": texts, "sizes": [(1, 2), (3, 4)]}, where=where)
     context: Any = multiprocessing.get_context(method)
     results = context.Queue()
-    child = context.Process(target=_answer, args=(shared, results))
+    child = context.Process(target=answer, args=(shared, results))
     child.start()
     assert results.get(timeout=60) == ("text 500", "text 999", [(1, 2), (3, 4)], 2)
     child.join(60)

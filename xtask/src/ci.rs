@@ -38,11 +38,21 @@ const STEPS: &[Step] = &[
     ("allocator against torch", differential_sample),
 ];
 
-/// Runs every step; the first failure ends it.
-pub(crate) fn all_steps() -> Result<()> {
+/// Runs every step, or those from a named one on; the first failure ends it.
+pub(crate) fn steps_from(first: Option<&str>) -> Result<()> {
+    let skipped = match first {
+        Some(first) => STEPS
+            .iter()
+            .position(|(name, _)| *name == first)
+            .with_context(|| {
+                let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+                format!("there is no step {first:?}; there are {}", known.join(", "))
+            })?,
+        None => 0,
+    };
     let start = Instant::now();
     let mut times = Vec::new();
-    for (name, step) in STEPS {
+    for (name, step) in &STEPS[skipped..] {
         println!("\n=== {name}");
         let began = Instant::now();
         step().with_context(|| format!("step failed: {name}"))?;

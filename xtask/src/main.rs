@@ -44,7 +44,11 @@ enum Task {
         phantom: Option<PathBuf>,
     },
     /// Run everything that CI runs, step by step
-    Ci,
+    Ci {
+        /// Begin with this step, such as `wheel`, after a failure there was mended
+        #[arg(long, value_name = "STEP")]
+        from: Option<String>,
+    },
     /// Build the wheel: the Python package and the native program
     Wheel {
         /// Where to put it
@@ -129,7 +133,7 @@ fn main() -> anyhow::Result<()> {
             python,
             phantom,
         }),
-        Task::Ci => ci::all_steps(),
+        Task::Ci { from } => ci::steps_from(from.as_deref()),
         Task::Wheel { out } => {
             let wheel = wheel::build(&out)?;
             println!("{}", wheel.display());
