@@ -6,10 +6,14 @@ import ctypes
 import importlib.metadata
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+
+# Processes that are not forked import what they run by its name.
+sys.path.insert(0, str(Path(__file__).parent))
 
 TOTAL = 15_634_661_376  # a T4 as torch sees it
 NAMES = Path(__file__).parents[2] / "crates/brimful-phantom/sonames.txt"
@@ -46,3 +50,9 @@ LIBRARY = load_phantom()
 def phantom() -> str:
     """Return the library that makes the phantom the GPU of a process it is preloaded into."""
     return LIBRARY
+
+
+@pytest.fixture
+def children_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes that a test starts import torch without its CUDA libraries: the phantom is there."""
+    monkeypatch.setenv("LD_PRELOAD", LIBRARY)

@@ -223,6 +223,7 @@ def test_a_fork_may_begin_a_loop_of_its_own(numbers: Path) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
+@pytest.mark.usefixtures("children_with_torch")
 def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
     fifo_like = tmp_path / "wait.py"
     fifo_like.write_text(
@@ -242,6 +243,8 @@ def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # In the background of a shell it is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout.readline() == "begun\n"
     time.sleep(1)

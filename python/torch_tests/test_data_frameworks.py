@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import socket
 import subprocess
@@ -256,6 +257,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.usefixtures("children_with_torch")
 def test_ranks_of_ddp_share_every_epoch(tmp_path: Path) -> None:
     path = tmp_path / "numbers.npy"
     np.save(path, np.arange(SAMPLES + 1, dtype=np.int64))
@@ -268,7 +270,7 @@ def test_ranks_of_ddp_share_every_epoch(tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, script, path],
             env={
-                "PATH": "/usr/bin:/bin",
+                **os.environ,
                 "PYTHONPATH": ":".join(sys.path),
                 "CUDA_VISIBLE_DEVICES": "",
                 "MASTER_ADDR": "127.0.0.1",

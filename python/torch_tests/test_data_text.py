@@ -244,7 +244,12 @@ def test_a_packing_that_is_ended_leaves_nothing_under_its_name(tmp_path: Path, h
     script = tmp_path / "packing.py"
     script.write_text(textwrap.dedent(PACKING))
     process = subprocess.Popen(
-        [sys.executable, script, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, script, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # In the background of a shell it is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     assert process.stdout.readline() == "begins\n"
     while not (tmp_path / "tokens.bin.part").exists() or not (tmp_path / "tokens.bin.part").stat().st_size:
