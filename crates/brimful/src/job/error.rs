@@ -65,6 +65,7 @@ pub enum Mistake {
     /// No micro-batch that is listed divides the effective batch.
     NotADivisor {
         effective_batch: u64,
+        found: Vec<String>,
     },
     /// `accumulation` among the knobs.
     AccumulationIsDerived,
@@ -189,9 +190,13 @@ impl fmt::Display for Mistake {
             Mistake::NoPlaceForAccumulation => f.write_str(
                 "`micro_batch` may change: expected a place for `{accumulation}` in the command, found none",
             ),
-            Mistake::NotADivisor { effective_batch } => write!(
+            Mistake::NotADivisor {
+                effective_batch,
+                found,
+            } => write!(
                 f,
-                "`micro_batch`: expected a divisor of the effective batch {effective_batch}, found none"
+                "`micro_batch`: expected a divisor of the effective batch {effective_batch}, found {}",
+                listed(found)
             ),
             Mistake::AccumulationIsDerived => f.write_str(
                 "`accumulation` is no knob: it follows from `effective_batch` and `micro_batch`",
@@ -229,12 +234,14 @@ impl Mistake {
             Mistake::Unknown {
                 what, close, known, ..
             } => near(close, || format!("known {what}s: {}", listed(known))),
-            Mistake::UnknownPlace { close, known, .. } => near(close, || {
-                format!(
+            // Either may be the one that is misspelt.
+            Mistake::UnknownPlace { close, known, .. } => vec![match close.first() {
+                Some(name) => format!("there is `{name}`: a place is spelt as its knob or value is"),
+                None => format!(
                     "places here: {}; a brace that is meant is written twice: {{{{",
                     listed(known)
-                )
-            }),
+                ),
+            }],
             Mistake::UnknownMode { close, known, .. } => near(close, || match known.as_slice() {
                 [] => "the job has no modes; one is a table such as [modes.debug]".into(),
                 known => format!("modes: {}", listed(known)),

@@ -78,7 +78,11 @@ impl JobFile {
             self.override_with(given, &mut job)
                 .map_err(JobError::nowhere)?;
         }
-        self.check(&job, mode)?;
+        self.check(&job, mode).map_err(|error| {
+            // The file was sound by itself when it was read: no line of it is to blame.
+            let line = error.line.filter(|_| overrides.is_empty());
+            JobError { line, ..error }
+        })?;
         Ok(job)
     }
 

@@ -141,7 +141,13 @@ pub(super) fn batches(job: &Job, placed: &BTreeSet<String>) -> Result<(), Mistak
     };
     let usable = job.micro_batches(1);
     if usable.is_empty() {
-        return Err(Mistake::NotADivisor { effective_batch });
+        return Err(Mistake::NotADivisor {
+            effective_batch,
+            found: match &knob.choices {
+                Choices::Listed(values) => values.iter().map(ToString::to_string).collect(),
+                Choices::Auto => Vec::new(),
+            },
+        });
     }
     let never_accumulates = usable.iter().all(|&batch| batch == effective_batch);
     let placed = placed.contains(knobs::ACCUMULATION) || placed.contains(EFFECTIVE_BATCH_PLACE);

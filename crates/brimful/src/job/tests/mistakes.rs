@@ -182,7 +182,8 @@ fn places_are_known() {
     };
     assert_eq!(
         command("{worker}"),
-        "line 2: expected a place for a knob or a mode's value, found `{worker}` | did you mean `workers`?"
+        "line 2: expected a place for a knob or a mode's value, found `{worker}` | there is `workers`: a place is \
+         spelt as its knob or value is"
     );
     assert_eq!(
         command("{zzz}"),
@@ -225,7 +226,8 @@ fn modes_are_checked_when_the_file_is_read() {
     );
     check_with(
         "[modes.debug]\nextra = [\"{wokers}\"]",
-        "line 6: expected a place for a knob or a mode's value, found `{wokers}` | did you mean `workers`?",
+        "line 6: expected a place for a knob or a mode's value, found `{wokers}` | there is `workers`: a place is \
+         spelt as its knob or value is",
     );
     let unknown = |mode: &str| {
         let error = file(SKETCH).job(Some(mode), &[]).unwrap_err();
@@ -266,7 +268,11 @@ fn overrides_are_checked() {
     assert!(
         refused("effective_batch=0").contains("a whole number from 1 to 1000000000, found `0`")
     );
-    assert!(refused("micro_batch=3").contains("a divisor of the effective batch 128"));
+    assert_eq!(
+        refused("micro_batch=3,7"),
+        "`micro_batch`: expected a divisor of the effective batch 128, found 3, 7 | \
+         list divisors, or write micro_batch = \"auto\""
+    );
     assert!(refused("max_steps=1,2").contains("one value"));
 }
 
