@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,11 +75,13 @@ class Loader:
             seed: Of the order and of random ops.
             memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not
                 count.
-            threads: As many as this process may use processors, unless the memory is too little for them.
+            threads: As many as this process may use processors; twice as many where data is read from a disk
+                past the page cache, at least 16 for an object store, since they wait. Fewer where the memory
+                is too little for them.
             prefetch: Batches ahead at the most, where the memory allows.
             rank: Which of `world_size` processes this is.
-            world_size: Processes that train together; each gets its own part of every step. Where fewer
-                samples than processes are left at the end, some get no batch, for which DDP waits forever:
+            world_size: Processes that train together; each gets its own part of every step, and as many
+                batches as the others. Batches of one sample are the exception, for which DDP waits forever:
                 see `drop_last`.
             drop_last: Leave out the samples at the end that do not fill a batch for every rank.
             on_error: "raise", or "skip" to leave out samples that cannot be read, and count them.
@@ -126,7 +127,7 @@ class Loader:
             shuffle=shuffle,
             seed=self.seed,
             memory=given.byte_count("memory", memory),
-            threads=_processors() if threads is None else given.whole("threads", threads, least=1),
+            threads=None if threads is None else given.whole("threads", threads, least=1),
             prefetch=given.whole("prefetch", prefetch),
             rank=given.whole("rank", rank),
             world_size=world_size,
@@ -314,10 +315,6 @@ class Loader:
         )
 
 
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def _can_pin(output: str | None) -> bool:
     """Whether there is a card to pin memory for; torch's DataLoader says the same where there is none."""
     if output == "numpy":
@@ -338,9 +335,12 @@ def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
         if output in {None, name}:
             try:
                 maker: Callable[[_native.BatchArray], Any] = getattr(importlib.import_module(name), function)
-            except ImportError:
+            except ImportError as error:
                 if output is not None:
-                    raise
+                    raise InputError(
+                        f'expected {name} for `output="{name}"`, found that it cannot be imported ({error})',
+                        [f"install {name}", "leave `output` out: torch if it is there, else NumPy"],
+                    ) from error
             else:
                 return maker
     return lambda array: array

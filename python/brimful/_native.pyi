@@ -88,7 +88,7 @@ class Epoch:
 
 @final
 class Loader:
-    def __new__(cls, /, dataset: Dataset, *, batch_size: SupportsIndex, shuffle: bool, seed: SupportsIndex, memory: SupportsIndex, threads: SupportsIndex, prefetch: SupportsIndex, rank: SupportsIndex, world_size: SupportsIndex, drop_last: bool, skip_errors: bool) -> Loader: ...
+    def __new__(cls, /, dataset: Dataset, *, batch_size: SupportsIndex, shuffle: bool, seed: SupportsIndex, memory: SupportsIndex, threads: SupportsIndex | None, prefetch: SupportsIndex, rank: SupportsIndex, world_size: SupportsIndex, drop_last: bool, skip_errors: bool) -> Loader: ...
     def batches(self, /, position: SupportsIndex) -> int:
         """
         Batches of this rank from a position to the end of an epoch.
@@ -124,7 +124,7 @@ class Loader:
 
 @final
 class Packing:
-    def __new__(cls, /, dataset: Dataset, field: str, tokenizer: str | PathLike[str], path: str | PathLike[str], *, dtype: str | None, end_id: SupportsIndex | None, special_tokens: bool, threads: SupportsIndex, memory: SupportsIndex) -> Packing: ...
+    def __new__(cls, /, dataset: Dataset, field: str, tokenizer: str | PathLike[str], path: str | PathLike[str], *, dtype: str | None, end_id: SupportsIndex | None, special_tokens: bool, threads: SupportsIndex | None, memory: SupportsIndex) -> Packing: ...
     def close(self, /) -> None:
         """
         Ends the threads; what is not whole is removed.

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from brimful import _data_arguments as given
 from brimful import _native
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def pack(  # noqa: PLR0913
         dtype=dtype,
         end_id=end_id,
         special_tokens=special_tokens,
-        threads=threads or len(os.sched_getaffinity(0)),
-        memory=_native.size_bytes(memory) if isinstance(memory, str) else memory,
+        threads=None if threads is None else given.whole("threads", threads, least=1),
+        memory=given.byte_count("memory", memory),
     )
     report = _reporter(progress=progress)
     last = time.monotonic()

@@ -341,11 +341,15 @@ def _holders(inode: str) -> list[str]:
 
 
 HOLDER = """
-    import brimful, multiprocessing, sys, time
+    import brimful, multiprocessing, os, time
+
+    def say(line):
+        # In one piece: both processes write to one pipe.
+        os.write(1, line.encode() + b"\\n")
 
     def hold(shared):
         assert shared[-1] == "x" * 1000
-        print("ready", flush=True)
+        say("ready")
         time.sleep(600)
 
     if __name__ == "__main__":
@@ -354,7 +358,7 @@ HOLDER = """
         child.start()
         maps = open("/proc/self/maps").read().splitlines()
         inode = next(line.split()[4] for line in maps if "brimful-share" in line)
-        print(child.pid, inode, flush=True)
+        say(f"{child.pid} {inode}")
         time.sleep(600)
 """
 

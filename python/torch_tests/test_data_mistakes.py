@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,10 @@ WRONG: list[tuple[Callable[[bd.Dataset], object], str]] = [
     (lambda data: loader_of(data, memory="lots"), "expected a size such as `16GiB`"),
     (lambda data: loader_of(data, seed=2**64), "expected `seed` to be a whole number"),
     (lambda data: loader_of(data, pin_memory=True, output="numpy"), 'expected `output="torch"`'),
+    (
+        lambda data: bd.pack(data, "x", "", "", threads=0),
+        "expected `threads` to be a whole number of at least 1",
+    ),
     (lambda data: loader_of(data, batch_size=32, drop_last=True), "expected at least 32 samples"),
     (lambda _: loader_of([1, 2]), "expected a dataset of `brimful.data`, found list"),
     (lambda data: loader_of(data).set_epoch(-1), "expected `epoch` to be a whole number of at least 0"),
@@ -61,6 +66,14 @@ def test_mistakes_are_told_in_the_words_of_the_user(data: bd.Dataset, number: in
     do, message = WRONG[number]
     with pytest.raises(brimful.InputError, match=re.escape(message)):
         do(data)
+
+
+def test_output_of_what_is_not_there_is_told(data: bd.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(brimful.InputError, match=re.escape('expected torch for `output="torch"`')) as raised:
+        loader_of(data, output="torch")
+    assert raised.value.hints[0] == "install torch"
+    assert isinstance(next(iter(loader_of(data)))["x"], np.ndarray)
 
 
 def test_types_may_be_those_of_numpy_and_torch(data: bd.Dataset) -> None:

@@ -36,3 +36,8 @@ pub use pipeline::Pipeline;
 pub use reading::{Access, Choice, Reader, choose, choose_among};
 pub use source::Source;
 pub use value::{Piece, Value};
+
+/// Processors that a control group or a mask leaves to this process.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

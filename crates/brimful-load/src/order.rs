@@ -137,7 +137,7 @@ pub struct Split {
 /// What all ranks together take of an epoch in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The positions that are ours; empty where too few are left for every rank.
+    /// The positions that are ours; empty where too few are left for every rank: at a resume, or with batches of one.
     pub ours: Range<u64>,
     /// Where the next step begins.
     pub next: u64,
@@ -146,35 +146,46 @@ pub struct Step {
 impl Split {
     /// The step that begins at `position`; nothing where the epoch is over.
     ///
-    /// Everybody takes a batch, rank after rank. At the end, what is left is split as evenly as it goes.
+    /// Everybody takes a batch, rank after rank. At the end, what is left is split as evenly as it goes; where that would
+    /// leave a rank without a sample while the others wait for it, the step before leaves it one.
     pub fn step(&self, position: u64, len: u64) -> Option<Step> {
         let left = len.checked_sub(position).filter(|&left| left > 0)?;
-        let whole = self.batch_size.saturating_mul(self.world_size);
-        if left >= whole {
-            let start = position + self.rank * self.batch_size;
-            return Some(Step {
-                ours: start..start + self.batch_size,
-                next: position + whole,
-            });
-        }
-        if self.drop_last {
-            return None;
-        }
-        let (each, over) = (left / self.world_size, left % self.world_size);
+        let whole = self.whole();
+        let taken = if left < whole {
+            if self.drop_last {
+                return None;
+            }
+            left
+        } else if self.leaves_some(left - whole) {
+            left - self.world_size
+        } else {
+            whole
+        };
+        let (each, over) = (taken / self.world_size, taken % self.world_size);
         let start = position + self.rank * each + self.rank.min(over);
         Some(Step {
             ours: start..start + each + u64::from(self.rank < over),
-            next: len,
+            next: position + taken,
         })
     }
 
     /// Batches of this rank from `position` to the end of an epoch of `len` samples.
     pub fn batches(&self, position: u64, len: u64) -> u64 {
         let left = len.saturating_sub(position);
-        let whole = self.batch_size.saturating_mul(self.world_size).max(1);
-        let rest = left % whole;
-        let has_rest = !self.drop_last && rest > self.rank.min(self.world_size - 1);
-        left / whole + u64::from(has_rest)
+        let (steps, rest) = (left / self.whole(), left % self.whole());
+        let is_shared_out = steps > 0 && self.leaves_some(rest);
+        let has_rest = !self.drop_last && (rest > self.rank || is_shared_out);
+        steps + u64::from(has_rest)
+    }
+
+    /// Samples of a step of all ranks.
+    fn whole(&self) -> u64 {
+        self.batch_size.saturating_mul(self.world_size).max(1)
+    }
+
+    /// Whether the step before must leave some of its samples, where so many are left for the last one.
+    fn leaves_some(&self, rest: u64) -> bool {
+        !self.drop_last && self.batch_size > 1 && (1..self.world_size).contains(&rest)
     }
 }
 

@@ -519,7 +519,7 @@ mod tests {
             shuffle_seed: None,
             seed: 0,
             memory: Bytes::from_mib(512),
-            threads: 2,
+            threads: Some(2),
             prefetch: 2,
             rank: 0,
             world_size: 1,

@@ -62,10 +62,6 @@ impl Piece {
         else {
             unreachable!("made so above");
         };
-        if whole > buffer.capacity() {
-            // What it held is of no use: it goes before there is more, so that the two never add up.
-            *buffer = Buffer::default();
-        }
         buffer.set_len(whole);
         (*own_start, *own_len) = (start, len);
         buffer

@@ -1,15 +1,15 @@
 //! What decoding takes of memory, measured with the worst files that the formats allow: never more than was said before
 //! the first image, and next to nothing for an image that is refused.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod counting;
+
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use brimful_load::ops::DecodeImage;
 use brimful_load::{Encoding, Kind, Op, OpError, Out, SampleKey, Scratch, Value};
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
+use counting::{Counting, HELD, PEAK};
 
 /// What is held is counted for all threads, so that one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -19,26 +19,9 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: all is handed on to the system's allocator; counting changes nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+static COUNTING: Counting = Counting {
+    taken: |layout| layout.size(),
+};
 
 const OP: DecodeImage = DecodeImage {
     most_pixels: 1 << 20,

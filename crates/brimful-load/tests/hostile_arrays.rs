@@ -1,15 +1,18 @@
 //! Broken files: every truncation of every fixture, and thousands of flipped bytes. Each is an error or is read; no
 //! panic, and no memory that the size of the file does not explain.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use brimful::units::Bytes;
 use brimful_load::sources::{ArrowFile, Lines, Npy, TarField, Tars, TokenForm, Tokens};
 use brimful_load::{Source, SourceError, Value};
+
+use counting::{Counting, PEAK};
 
 /// Most memory that may be held at once, all tests of this file together. The fixtures have a few kilobytes, a scan of
 /// lines takes a megabyte.
@@ -18,30 +21,10 @@ const MOST: usize = 24 << 20;
 /// How often each fixture is broken at random.
 const ROUNDS: usize = 2000;
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: all is handed on to the system's allocator; counting changes nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+static COUNTING: Counting = Counting {
+    taken: |layout| layout.size(),
+};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/load")).join(name)

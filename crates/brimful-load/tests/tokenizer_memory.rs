@@ -1,38 +1,20 @@
 //! Tokenizers that were broken, and texts that take the most memory: errors, no panic, and never more than is said.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
+use std::alloc::Layout;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use brimful_load::text::{Tokenizer, Words};
+
+use counting::{Counting, HELD, PEAK};
 
 /// How often each tokenizer is broken at random.
 const ROUNDS: usize = 400;
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-struct Counting;
-
-#[expect(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: all is handed on to the system's allocator; counting changes nothing of it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(taken(layout), Ordering::Relaxed) + taken(layout);
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(taken(layout), Ordering::Relaxed);
-        // SAFETY: as promised to us.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+static COUNTING: Counting = Counting { taken };
 
 /// What glibc takes for it: small pieces come in steps of 16 bytes, with 8 of its own, and never less than 32.
 fn taken(layout: Layout) -> usize {

@@ -2,12 +2,17 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::array::Form;
 use crate::buffer::{Buffer, PAGE};
 use crate::pipeline::SampleError;
+
+/// A training lets go of its batch just after it has taken the next one. Waiting that long for its memory keeps the
+/// number of buffers as it is; fresh ones cost more, and more memory.
+const WAIT: Duration = Duration::from_millis(1);
 
 /// One finished batch.
 #[derive(Debug)]
@@ -61,6 +66,12 @@ pub(super) struct Pool {
     most: AtomicU64,
     /// Bytes that wait or are in work.
     held: AtomicU64,
+    /// Buffers in somebody else's hands.
+    lent: AtomicU64,
+    /// One of them came back.
+    returned: Condvar,
+    /// Somebody waited in vain since the last one came back: batches are kept.
+    is_kept: AtomicBool,
 }
 
 impl Pool {
@@ -87,32 +98,54 @@ impl Pool {
         }
     }
 
-    /// A buffer of that length; what it holds is anything.
-    fn take(&self, len: usize) -> Buffer {
+    /// A buffer of that length; what it holds is anything. `is_due` says that one is about to come back.
+    fn take(&self, len: usize, is_due: bool) -> Buffer {
+        let is_it = |buffer: &Buffer| buffer.len() == len;
         let mut free = self.lock();
-        if let Some(at) = free.iter().position(|buffer| buffer.len() == len) {
+        if is_due && !self.is_kept.load(Ordering::Relaxed) {
+            let waited = self
+                .returned
+                .wait_timeout_while(free, WAIT, |free| !free.iter().any(is_it))
+                .unwrap_or_else(PoisonError::into_inner);
+            free = waited.0;
+            self.is_kept.store(waited.1.timed_out(), Ordering::Relaxed);
+        }
+        if let Some(at) = free.iter().position(is_it) {
             return free.swap_remove(at);
         }
-        self.make_room(&mut free, len.next_multiple_of(PAGE) as u64);
+        let bytes = len.next_multiple_of(PAGE) as u64;
+        self.make_room(&mut free, bytes);
+        // Before the lock is gone: else one that comes back meanwhile is held beyond the bound.
+        self.held.fetch_add(bytes, Ordering::Relaxed);
         drop(free);
         let buffer = Buffer::zeroed(len);
-        self.held
-            .fetch_add(buffer.capacity() as u64, Ordering::Relaxed);
+        debug_assert_eq!(buffer.capacity() as u64, bytes);
         buffer
+    }
+
+    /// What was in work and is not needed waits to be used again.
+    fn give_up(&self, buffer: Buffer) {
+        let mut free = self.lock();
+        free.push(buffer);
+        self.make_room(&mut free, 0);
     }
 
     /// What is handed out is not held any more.
     fn lend(&self, buffer: &Buffer) {
         self.held
             .fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+        self.lent.fetch_add(1, Ordering::Relaxed);
     }
 
     fn put_back(&self, buffer: Buffer) {
         let mut free = self.lock();
+        self.lent.fetch_sub(1, Ordering::Relaxed);
+        self.is_kept.store(false, Ordering::Relaxed);
         let bytes = buffer.capacity() as u64;
         if self.held().saturating_add(bytes) <= self.most.load(Ordering::Relaxed) {
             self.held.fetch_add(bytes, Ordering::Relaxed);
             free.push(buffer);
+            self.returned.notify_all();
         }
     }
 }
@@ -126,6 +159,7 @@ pub(super) struct Work {
     /// Slots that are not done.
     left: AtomicU64,
     outcome: Mutex<Outcome>,
+    pool: Arc<Pool>,
 }
 
 /// One field in the making.
@@ -161,14 +195,16 @@ impl fmt::Debug for Work {
 }
 
 impl Work {
-    pub(super) fn new(pool: &Pool, forms: &[Form], positions: Range<u64>, next: u64) -> Work {
+    pub(super) fn new(pool: &Arc<Pool>, forms: &[Form], positions: Range<u64>, next: u64) -> Work {
         let samples = positions.end - positions.start;
         let count = usize::try_from(samples).unwrap_or(usize::MAX);
+        // Two batches in the training's hands are the old one and the new one.
+        let is_due = pool.lent.load(Ordering::Relaxed) > forms.len() as u64;
         Work {
             fields: forms
                 .iter()
                 .map(|form| {
-                    let mut buffer = pool.take(form.bytes().saturating_mul(count));
+                    let mut buffer = pool.take(form.bytes().saturating_mul(count), is_due);
                     Column {
                         each: form.bytes(),
                         start: buffer.bytes_mut().as_mut_ptr(),
@@ -180,6 +216,7 @@ impl Work {
             next,
             left: AtomicU64::new(samples),
             outcome: Mutex::default(),
+            pool: Arc::clone(pool),
         }
     }
 
@@ -239,16 +276,17 @@ impl Work {
     }
 
     /// The batch, or the failure of one of its samples. Only when it is done.
-    pub(super) fn finished(self, pool: &Arc<Pool>, forms: &[Form]) -> Result<Batch, SampleError> {
+    pub(super) fn finished(mut self, forms: &[Form]) -> Result<Batch, SampleError> {
         let outcome = self
             .outcome
-            .into_inner()
+            .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        let buffers = self.fields.into_iter().map(|column| {
-            pool.lend(&column.buffer);
+        let outcome = std::mem::take(outcome);
+        let buffers = self.fields.drain(..).map(|column| {
+            self.pool.lend(&column.buffer);
             let memory = Lent {
                 buffer: column.buffer,
-                pool: Arc::clone(pool),
+                pool: Arc::clone(&self.pool),
             };
             (column.each, memory)
         });
@@ -278,6 +316,14 @@ impl Work {
     }
 }
 
+impl Drop for Work {
+    fn drop(&mut self) {
+        for column in self.fields.drain(..) {
+            self.pool.give_up(column.buffer);
+        }
+    }
+}
+
 /// Moves samples down over those that were left out.
 fn close_up(bytes: &mut [u8], each: usize, count: u64, skipped: &[u64]) {
     if skipped.is_empty() {
@@ -291,5 +337,40 @@ fn close_up(bytes: &mut [u8], each: usize, count: u64, skipped: &[u64]) {
         let from = usize::try_from(from).expect("fits into memory") * each;
         bytes.copy_within(from..from + each, to);
         to += each;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(pool: &Arc<Pool>, buffer: Buffer) -> Lent {
+        pool.lend(&buffer);
+        Lent {
+            buffer,
+            pool: Arc::clone(pool),
+        }
+    }
+
+    #[test]
+    fn memory_that_is_due_is_waited_for_until_it_is_seen_to_be_kept() {
+        let pool = Arc::new(Pool::default());
+        pool.hold_at_most(PAGE as u64);
+        let old = lent(&pool, pool.take(PAGE, false));
+        let new = lent(&pool, pool.take(PAGE, false));
+
+        let address = old.bytes().as_ptr().addr();
+        drop(old);
+        let next = lent(&pool, pool.take(PAGE, true));
+        assert_eq!(next.bytes().as_ptr().addr(), address, "used again");
+
+        let kept = [next, new, lent(&pool, pool.take(PAGE, true))];
+        assert!(
+            pool.is_kept.load(Ordering::Relaxed),
+            "nobody waits a second time"
+        );
+        drop(kept);
+        assert!(!pool.is_kept.load(Ordering::Relaxed));
+        assert_eq!(pool.held(), PAGE as u64, "no more than is allowed");
     }
 }

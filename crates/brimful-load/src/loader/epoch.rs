@@ -121,12 +121,14 @@ impl Epoch {
                 .0;
         }
         let work = queue.batches.pop_front().expect("it is done");
-        drop(queue);
-        add_time(&inner.shared.counters.waited_ns, began.elapsed());
-        inner.room.notify_all();
         // Threads say that a part is done and let go of it under one lock.
         let work = Arc::into_inner(work).expect("nobody else has it");
-        match work.finished(&inner.shared.pool, &inner.shared.forms) {
+        // Under the lock too: the next batch begins when it is known that this one is handed out.
+        let finished = work.finished(&inner.shared.forms);
+        drop(queue);
+        inner.room.notify_all();
+        add_time(&inner.shared.counters.waited_ns, began.elapsed());
+        match finished {
             Ok(batch) => {
                 add(&inner.shared.counters.batches, 1);
                 add(&inner.shared.counters.samples, batch.samples);

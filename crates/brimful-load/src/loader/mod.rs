@@ -52,7 +52,8 @@ pub struct Settings {
     pub seed: u64,
     /// All that it may hold: what threads read and make, and batches that were not handed out yet.
     pub memory: Bytes,
-    pub threads: usize,
+    /// Nothing for as many as keep the processors busy.
+    pub threads: Option<usize>,
     /// Batches ahead at the most, where the memory allows.
     pub prefetch: u64,
     pub rank: u64,
@@ -114,7 +115,14 @@ impl Loader {
         settings.check()?;
         let forms = pipeline.forms()?;
         let kept = pipeline.source().kept_bytes();
-        let budget = Budget::new(&forms, pipeline.bytes_per_thread(), kept, &settings)?;
+        let budget = Budget::new(
+            &forms,
+            pipeline.bytes_per_thread(),
+            kept,
+            &settings,
+            pipeline.source().choice().access,
+            crate::processors(),
+        )?;
         Ok(Loader {
             shared: Arc::new(Shared {
                 pool: Arc::new(Pool::default()),
@@ -233,7 +241,7 @@ impl Settings {
         if self.batch_size == 0 {
             return wrong("batch_size", "at least 1", 0);
         }
-        if self.threads == 0 {
+        if self.threads == Some(0) {
             return wrong("threads", "at least 1", 0);
         }
         if self.world_size == 0 {

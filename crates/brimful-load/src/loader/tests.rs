@@ -125,7 +125,7 @@ fn settings() -> Settings {
         shuffle_seed: Some(3),
         seed: 3,
         memory: Bytes::from_mib(1),
-        threads: 3,
+        threads: Some(3),
         prefetch: 3,
         rank: 0,
         world_size: 1,
@@ -173,7 +173,7 @@ fn every_sample_comes_once_and_in_the_same_order_with_any_number_of_threads() {
         let loader = loader(
             Counting::new(1003),
             Settings {
-                threads,
+                threads: Some(threads),
                 ..settings()
             },
         );
@@ -202,7 +202,7 @@ fn what_is_drawn_depends_on_the_key_alone() {
         let loader = Loader::new(
             pipeline,
             Settings {
-                threads,
+                threads: Some(threads),
                 batch_size: if threads == 1 { 8 } else { 13 },
                 ..settings()
             },
@@ -234,18 +234,22 @@ proptest! {
         let mut seen = Vec::new();
         for (at, &(world_size, batch_size, threads)) in worlds.iter().enumerate() {
             let is_last = at + 1 == worlds.len();
-            let mut next = len;
+            let mut next = position;
             for rank in 0..world_size {
                 let loader = loader(
                     Counting::new(len),
-                    Settings { batch_size, threads, rank, world_size, ..settings() },
+                    Settings { batch_size, threads: Some(threads), rank, world_size, ..settings() },
                 );
                 let mut all = batches(&loader, 1, position);
                 if !is_last {
-                    // All ranks stop after the same step; some may have had no batch in the last one.
+                    // All ranks stop after the same step, and go on where the first one says: it has a batch in each,
+                    // others may have none in the last.
                     all.truncate(stop_after);
-                    let whole = batch_size * world_size;
-                    next = (position + whole * stop_after as u64).min(len);
+                    if rank == 0 {
+                        next = all.last().map_or(position, |one| one.1);
+                    } else if all.len() == stop_after && stop_after > 0 {
+                        prop_assert_eq!(all.last().unwrap().1, next);
+                    }
                 }
                 seen.extend(all.into_iter().flat_map(|one| one.0));
             }
@@ -369,6 +373,12 @@ fn leaving_early_ends_the_threads() {
         let _ = epoch.next(Duration::ZERO).unwrap();
     }
     assert_eq!(loader.shared.counters.hands(), 0);
+    let budget = loader.budget();
+    assert!(
+        loader.held().get() <= budget.batches * budget.batch.get(),
+        "what was in the making is not counted forever: {}",
+        loader.held()
+    );
 }
 
 #[test]
@@ -413,7 +423,7 @@ fn what_cannot_be_is_said_before_the_first_step() {
             ..settings()
         },
         Settings {
-            threads: 0,
+            threads: Some(0),
             ..settings()
         },
         Settings {

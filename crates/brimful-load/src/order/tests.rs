@@ -34,6 +34,10 @@ proptest! {
             }
             position = next;
         }
+        let fewest = if batch_size > 1 { world_size } else { u64::MAX };
+        if len - begin >= fewest {
+            prop_assert!(counts.iter().all(|count| *count == counts[0]), "nobody waits for another: {:?}", counts);
+        }
         for (split, count) in ranks.iter().zip(counts) {
             prop_assert_eq!(split.batches(begin, len), count);
         }

@@ -41,7 +41,8 @@ pub struct Settings {
     pub end_id: Option<u32>,
     /// Whether the tokenizer's special tokens are put around every document.
     pub special_tokens: bool,
-    pub threads: usize,
+    /// Nothing for one per processor.
+    pub threads: Option<usize>,
     /// All that it may hold.
     pub memory: Bytes,
 }
@@ -186,7 +187,7 @@ impl Settings {
     }
 
     fn threads_within(&self, largest_sample: u64) -> Result<usize, PackError> {
-        if self.threads == 0 {
+        if self.threads == Some(0) {
             return Err(PackError::Setting {
                 name: "threads",
                 expected: "at least 1".to_owned(),
@@ -205,6 +206,6 @@ impl Settings {
             });
         }
         let most = usize::try_from(self.memory.get() / needed.max(1)).unwrap_or(usize::MAX);
-        Ok(self.threads.min(most))
+        Ok(self.threads.unwrap_or_else(crate::processors).min(most))
     }
 }

@@ -80,7 +80,7 @@ fn settings(threads: usize) -> Settings {
         stored: None,
         end_id: Some(0),
         special_tokens: false,
-        threads,
+        threads: Some(threads),
         memory: Bytes::from_gib(1),
     }
 }
@@ -134,7 +134,7 @@ fn check(texts: &[String], settings_of: &Settings, tokenizer: &Arc<Tokenizer>, b
     let mut files = Vec::new();
     for threads in [1, 2, 5] {
         let settings = Settings {
-            threads,
+            threads: Some(threads),
             ..settings_of.clone()
         };
         let packed = packed(&pipeline, tokenizer, &path, &settings).unwrap();
@@ -301,7 +301,7 @@ fn settings_that_cannot_be_are_refused() {
             .to_string()
     };
     let found = refused(Settings {
-        threads: 0,
+        threads: Some(0),
         ..settings(1)
     });
     assert_eq!(found, "threads must be at least 1, found 0");

@@ -233,7 +233,7 @@ fn loader(server: &Server, memory: u64, on_error: OnError) -> Loader {
         shuffle_seed: Some(1),
         seed: 1,
         memory: Bytes(memory),
-        threads: 3,
+        threads: Some(3),
         prefetch: 2,
         rank: 0,
         world_size: 1,

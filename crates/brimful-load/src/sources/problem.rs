@@ -77,6 +77,18 @@ fn file_bytes(path: &Path) -> Result<u64, SourceError> {
     }
 }
 
+/// Where a footer of `len` bytes begins that ends at `end`. Longer ones than `longest` are not read.
+pub(crate) fn footer_start(end: u64, len: u64, longest: u64) -> Result<u64, Problem> {
+    let start = end.checked_sub(len).filter(|_| len <= longest);
+    start.ok_or_else(|| {
+        let most = end.min(longest);
+        Problem::malformed(
+            format!("a footer of at most {most} bytes"),
+            format!("{len}"),
+        )
+    })
+}
+
 /// The name of a file without its folders, for messages.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()

@@ -60,3 +60,26 @@ pub(crate) fn check_access(source: &dyn Source, headroom: Option<Bytes>) {
     };
     assert_eq!(source.choice().access, expected);
 }
+
+/// Columns without nulls of the table that the fixtures of Arrow and Parquet hold.
+pub(crate) const WHOLE: [&str; 15] = [
+    "id",
+    "half",
+    "even",
+    "box",
+    "grid",
+    "mask",
+    "hash",
+    "ids",
+    "wide_ids",
+    "raw",
+    "wide_raw",
+    "text",
+    "wide_text",
+    "tensor",
+    "table",
+];
+
+pub(crate) fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}

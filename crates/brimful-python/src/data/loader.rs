@@ -38,7 +38,7 @@ impl NativeLoader {
         shuffle: bool,
         seed: u64,
         memory: u64,
-        threads: usize,
+        threads: Option<usize>,
         prefetch: u64,
         rank: u64,
         world_size: u64,

@@ -42,7 +42,7 @@ impl NativePacking {
         dtype: Option<&str>,
         end_id: Option<u32>,
         special_tokens: bool,
-        threads: usize,
+        threads: Option<usize>,
         memory: u64,
     ) -> PyResult<NativePacking> {
         let pipeline = dataset.pipeline().clone();

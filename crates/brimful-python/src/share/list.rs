@@ -104,7 +104,9 @@ impl SharedList {
 
     #[inline]
     fn item<'py>(&self, py: Python<'py>, idx: usize) -> PyResult<Bound<'py, PyAny>> {
-        to_python(py, &self.held, self.raw(py, idx)?, 0)
+        let item = self.raw(py, idx)?;
+        prefetch(item);
+        to_python(py, &self.held, item, 0)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use arrow_ipc::{Footer, Message, root_as_footer, root_as_message};
 
 use crate::reading::Reader;
-use crate::sources::problem::Problem;
+use crate::sources::problem::{Problem, footer_start};
 use crate::value::Piece;
 
 /// What a file of the file format begins and ends with.
@@ -85,16 +85,7 @@ impl<'a> Messages<'a> {
             ));
         }
         let len = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-        let start = last_start
-            .checked_sub(len)
-            .filter(|_| len <= LONGEST)
-            .ok_or_else(|| {
-                let most = last_start.min(LONGEST);
-                Problem::malformed(
-                    format!("a footer of at most {most} bytes"),
-                    format!("{len}"),
-                )
-            })?;
+        let start = footer_start(last_start, len, LONGEST)?;
         self.describe(start, len)?;
         let footer = root_as_footer(&self.description).map_err(|_| broken("footer", start))?;
         Ok((footer, start))

@@ -8,30 +8,9 @@ use half::f16;
 use super::*;
 use crate::array::DType;
 use crate::sources::arrow::message::Messages;
-use crate::sources::testing::{HEADROOMS, all_bytes, check_access, check_threads, fixture, sample};
-
-/// Columns of the fixture without nulls.
-const WHOLE: [&str; 15] = [
-    "id",
-    "half",
-    "even",
-    "box",
-    "grid",
-    "mask",
-    "hash",
-    "ids",
-    "wide_ids",
-    "raw",
-    "wide_raw",
-    "text",
-    "wide_text",
-    "tensor",
-    "table",
-];
-
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
+use crate::sources::testing::{
+    HEADROOMS, WHOLE, all_bytes, check_access, check_threads, fixture, names, sample,
+};
 
 fn kinds(source: &ArrowFile) -> Vec<String> {
     source

@@ -12,7 +12,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
 
 use crate::reading::Reader;
 use crate::sources::parquet::thrift::{Met, walk};
-use crate::sources::problem::Problem;
+use crate::sources::problem::{Problem, footer_start};
 use crate::value::Piece;
 
 /// Ends a file, after the length of the footer.
@@ -145,16 +145,7 @@ fn footer_bytes(reader: &Reader) -> Result<Vec<u8>, Problem> {
         ));
     }
     let len = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-    let start = last_start
-        .checked_sub(len)
-        .filter(|_| len <= LONGEST)
-        .ok_or_else(|| {
-            let most = last_start.min(LONGEST);
-            Problem::malformed(
-                format!("a footer of at most {most} bytes"),
-                format!("{len}"),
-            )
-        })?;
+    let start = footer_start(last_start, len, LONGEST)?;
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     reader.read_to(start, &mut bytes, &mut Piece::default())?;
     Ok(bytes)

@@ -11,32 +11,11 @@ use crate::ops::mixed;
 use crate::sources::ArrowFile;
 use crate::sources::parquet::cache::Key;
 use crate::sources::parquet::pages::Pages;
-use crate::sources::testing::{HEADROOMS, all_bytes, check_access, check_threads, fixture, sample};
+use crate::sources::testing::{
+    HEADROOMS, WHOLE, all_bytes, check_access, check_threads, fixture, names, sample,
+};
 
 const MIB: u64 = 1 << 20;
-
-/// Columns of the fixture without nulls.
-const WHOLE: [&str; 15] = [
-    "id",
-    "half",
-    "even",
-    "box",
-    "grid",
-    "mask",
-    "hash",
-    "ids",
-    "wide_ids",
-    "raw",
-    "wide_raw",
-    "text",
-    "wide_text",
-    "tensor",
-    "table",
-];
-
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
 
 fn opened(path: PathBuf, columns: &[&str], cache: u64) -> Result<Parquet, SourceError> {
     Parquet::open(&[path], Some(&names(columns)), Bytes(cache), None)
