@@ -20,7 +20,12 @@ fuzz_target!(|data: &[u8]| {
     with_a_head.extend_from_slice(data);
     for bytes in [data, &with_a_head] {
         if let Ok(record) = Record::read(bytes) {
-            verdicts.extend(record.attempts.iter().map(|attempt| explain(&attempt.evidence())));
+            verdicts.extend(
+                record
+                    .attempts
+                    .iter()
+                    .map(|attempt| explain(&attempt.evidence())),
+            );
             for attempt in &record.attempts {
                 let _ = Observed::of(attempt).steps_per_second();
             }

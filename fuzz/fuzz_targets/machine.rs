@@ -43,15 +43,26 @@ fuzz_target!(|data: &[u8]| {
         write(ROOT.path(), path, parts.next().unwrap_or_default());
     }
     let variable = String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
-    let env: Environment = ["CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE"]
-        .into_iter()
-        .map(|name| (name.to_owned(), variable.clone()))
-        .chain([("PATH".to_owned(), "/x/bin".to_owned())])
-        .collect();
+    let env: Environment = [
+        "CUDA_VISIBLE_DEVICES",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "SLURM_JOB_ID",
+        "SLURM_MEM_PER_NODE",
+    ]
+    .into_iter()
+    .map(|name| (name.to_owned(), variable.clone()))
+    .chain([("PATH".to_owned(), "/x/bin".to_owned())])
+    .collect();
     let machine = probe(&Surroundings::recorded(ROOT.path(), env));
     let page = text::probe(&machine, &text::Page::plain(80));
-    assert!(!page.contains('\u{1b}'), "no escape of the machine's reaches the terminal");
+    assert!(
+        !page.contains('\u{1b}'),
+        "no escape of the machine's reaches the terminal"
+    );
     let card = html::probe(&machine).expect("a card");
-    assert!(!card.contains("<script"), "no markup of the machine's reaches a notebook");
+    assert!(
+        !card.contains("<script"),
+        "no markup of the machine's reaches a notebook"
+    );
     json::to_text(&json::ProbeDocument::of(&machine)).expect("a document");
 });

@@ -58,7 +58,10 @@ fn each(data: &[u8], list: List, steps: &mut usize) {
             walk(data, item, steps);
         }
     }
-    assert!(list.get(data, list.len()).is_err(), "nothing behind the end");
+    assert!(
+        list.get(data, list.len()).is_err(),
+        "nothing behind the end"
+    );
 }
 
 fn look_up(data: &[u8], dict: &Dict) {

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Once};
 
 use brimful::units::Bytes;
 use brimful_load::{Source, SourceError, Value};
@@ -68,6 +68,13 @@ pub fn peak_of(run: impl FnOnce()) -> usize {
     PEAK.load(Ordering::Relaxed).saturating_sub(before)
 }
 
+static QUIET: Once = Once::new();
+
+/// Code that is not ours may panic, where ours makes an error of it and goes on; any other panic still ends the run.
+pub fn others_may_panic() {
+    QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+}
+
 static MEMORY: LazyLock<File> = LazyLock::new(|| {
     let folder = if std::path::Path::new("/dev/shm").is_dir() {
         "/dev/shm".into()
@@ -89,7 +96,8 @@ pub fn read(open: impl FnOnce() -> Result<Box<dyn Source>, SourceError>) {
     let mut promised = 0;
     let peak = peak_of(|| match open() {
         Ok(source) => {
-            promised = usize::try_from(source.largest_sample()).expect("64 bits");
+            let both = source.largest_sample().saturating_add(source.kept_bytes());
+            promised = usize::try_from(both).expect("64 bits");
             read_some(source.as_ref());
         }
         Err(error) => assert!(error.to_string().len() < 20_000, "a message, not a page"),
