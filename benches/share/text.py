@@ -12,6 +12,7 @@ order in one process, plain and shared in turns. Needs torch, and the right to m
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 
-METHODS = ("fork", "forkserver", "spawn")
+METHODS = ("fork", "forkserver", "preload", "spawn")  # "preload": a forkserver that has imported torch
 KINDS = ("none", "plain", "shared", "disk")
 
 
@@ -67,6 +68,9 @@ def train(kind, method, arguments):
     from torch.utils.data import DataLoader
 
     workers = arguments.workers
+    if method == "preload":
+        multiprocessing.set_forkserver_preload(["torch"])
+        method = "forkserver"
     data = Texts(made(kind, arguments.megabytes))
     print("ready", flush=True)
     loader = DataLoader(
@@ -158,7 +162,7 @@ def memory(arguments):
     rows, floors = [], {}
     for kind in arguments.kinds:
         alone = net_alone = None
-        for method, workers in [("fork", 0), *((method, arguments.workers) for method in METHODS)]:
+        for method, workers in [("fork", 0), *((method, arguments.workers) for method in arguments.methods)]:
             row = measure(arguments, kind, workers, method)
             together = row["anon_bytes"] + row["shmem_bytes"]
             floor = floors.setdefault((method, workers), together) if kind == "none" else None
@@ -237,6 +241,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
     parser.add_argument("--only", choices=("memory", "access"))
     parser.add_argument("--json", type=pathlib.Path, help="write the figures there too")
     parser.add_argument("--train", nargs=2, metavar=("KIND", "METHOD"), help=argparse.SUPPRESS)

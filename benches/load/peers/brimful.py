@@ -6,7 +6,7 @@ import brimful.data as bd
 
 PACKAGES = ("brimful",)
 
-MEMORY = "128MiB"
+MEMORY = "64MiB"  # room for one batch of images ahead
 
 
 def batches(folder, batch_size, threads):
@@ -24,13 +24,13 @@ def batches_arrow(folder, batch_size, threads):
 def text(folder, batch_size, threads):
     """Blocks of one long array; an embedding takes 64-bit numbers, as the other loaders give them."""
     dataset = bd.tokens(folder / "text/tokens.bin", length=512, dtype="uint16", as_int64=True)
-    return load(dataset, batch_size, threads, "16MiB")
+    return load(dataset, batch_size, threads, "4MiB")
 
 
 def meshes(folder, batch_size, threads):
     """OFF files, parsed and filled."""
     dataset = bd.folder(folder / "meshes", "off").voxelize("mesh", 32).rename("mesh", "voxels")
-    return load(dataset, batch_size, threads)
+    return load(dataset, batch_size, threads, "256MiB")  # a mesh may have four million vertices
 
 
 def load(dataset, batch_size, threads, memory=MEMORY):
