@@ -13,6 +13,7 @@
 pub mod array;
 pub mod buffer;
 pub mod error;
+mod foreign;
 pub mod kernels;
 pub mod loader;
 pub mod ops;

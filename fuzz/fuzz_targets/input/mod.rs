@@ -6,8 +6,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Once};
 
 use brimful::units::Bytes;
 use brimful_load::{Source, SourceError, Value};
@@ -66,13 +66,6 @@ pub fn peak_of(run: impl FnOnce()) -> usize {
     PEAK.store(before, Ordering::Relaxed);
     run();
     PEAK.load(Ordering::Relaxed).saturating_sub(before)
-}
-
-static QUIET: Once = Once::new();
-
-/// Code that is not ours may panic, where ours makes an error of it and goes on; any other panic still ends the run.
-pub fn others_may_panic() {
-    QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
 }
 
 static MEMORY: LazyLock<File> = LazyLock::new(|| {

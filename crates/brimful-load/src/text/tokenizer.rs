@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +12,7 @@ use tokenizers::{
 };
 
 use crate::error::SourceError;
+use crate::foreign::foreign;
 use crate::sources::Problem;
 use crate::text::bounded::{Bounded, too_long_content};
 use crate::text::words::Words;
@@ -79,12 +79,12 @@ impl Tokenizer {
             ));
         }
         // The library checks less than it should; a panic of its is an error of the file.
-        let parsed = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&bytes))
-            .map_err(|_| Problem::malformed("a tokenizer", "one that contradicts itself"))?;
+        let contradiction = || Problem::malformed("a tokenizer", "one that contradicts itself");
+        let parsed =
+            foreign(|| tokenizers::Tokenizer::from_bytes(&bytes)).ok_or_else(contradiction)?;
         drop(bytes);
         let inner = parsed.map_err(|error| Problem::malformed("a tokenizer", error.to_string()))?;
-        catch_unwind(AssertUnwindSafe(|| Tokenizer::of(inner, path)))
-            .map_err(|_| Problem::malformed("a tokenizer", "one that contradicts itself"))?
+        foreign(|| Tokenizer::of(inner, path)).ok_or_else(contradiction)?
     }
 
     fn of(mut inner: tokenizers::Tokenizer, path: &Path) -> Result<Tokenizer, Problem> {
@@ -161,8 +161,7 @@ impl Tokenizer {
         ids: &mut Vec<u32>,
     ) -> Result<(), NotEncoded> {
         // What a file says wrong of its vocabulary shows only here, as a panic of the library.
-        catch_unwind(AssertUnwindSafe(|| self.encode(text, most, words, ids)))
-            .unwrap_or(Err(NotEncoded::Contradiction))
+        foreign(|| self.encode(text, most, words, ids)).unwrap_or(Err(NotEncoded::Contradiction))
     }
 
     fn encode(

@@ -8,10 +8,10 @@ mod tests;
 mod webp;
 
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::array::{DType, Encoding, Kind};
 use crate::error::OpError;
+use crate::foreign::foreign;
 use crate::ops::{Op, Out, Room, SampleKey, Scratch};
 use crate::value::Value;
 
@@ -142,7 +142,7 @@ impl Op for DecodeImage {
         let bytes = input.bytes();
         // The decoders are not ours, and the file is hostile: should one of them give up, it is about this file only.
         // What it was writing to is written anew before anybody reads it.
-        let decoded = catch_unwind(AssertUnwindSafe(|| match Format::of(bytes) {
+        let decoded = foreign(|| match Format::of(bytes) {
             Some(Format::Jpeg) => self.jpeg(bytes, &mut out),
             Some(Format::Png) => self.png(bytes, &mut out),
             Some(Format::WebP) => self.webp(bytes, &mut out),
@@ -153,8 +153,8 @@ impl Op for DecodeImage {
                     bytes[..bytes.len().min(12)].escape_ascii()
                 ),
             )),
-        }));
-        decoded.unwrap_or_else(|_| {
+        });
+        decoded.unwrap_or_else(|| {
             Err(malformed(
                 "a sound image",
                 "one at which the decoder gave up",

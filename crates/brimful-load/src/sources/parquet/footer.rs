@@ -1,7 +1,6 @@
 //! What a file says of its row groups and columns, checked before it is believed.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_schema::Schema;
@@ -10,6 +9,7 @@ use parquet::basic::{Compression, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
 
+use crate::foreign::foreign;
 use crate::reading::Reader;
 use crate::sources::parquet::thrift::{Met, walk};
 use crate::sources::problem::{Problem, footer_start};
@@ -237,17 +237,17 @@ fn count(number: i64) -> Option<u64> {
 /// Runs code of the crate `parquet`, which has assertions that bytes of a file can break (a negative offset of a column,
 /// levels beyond those of the schema). What it was making is thrown away, so nothing half made is left.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Problem> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(made)) => Ok(made),
-        Ok(Err(ParquetError::NYI(what))) => Err(Problem::unsupported(
+    match foreign(work) {
+        Some(Ok(made)) => Ok(made),
+        Some(Err(ParquetError::NYI(what))) => Err(Problem::unsupported(
             what,
             "write the file with another encoding or compression",
         )),
-        Ok(Err(error)) => Err(Problem::malformed(
+        Some(Err(error)) => Err(Problem::malformed(
             "a sound Parquet file",
             error.to_string(),
         )),
-        Err(_) => Err(Problem::malformed(
+        None => Err(Problem::malformed(
             "a sound Parquet file",
             "bytes that are none",
         )),
