@@ -253,6 +253,26 @@ def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in said
 
 
+def test_a_daemon_thread_in_a_loop_does_not_hinder_the_end(numbers: Path, tmp_path: Path) -> None:
+    script = tmp_path / "end.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, threading, brimful.data as bd
+        loader = bd.Loader(bd.npy({"x": sys.argv[1]}), batch_size=1, memory="1MiB", output="numpy")
+        has_begun = threading.Event()
+        def loop():
+            while True:
+                for batch in loader:
+                    has_begun.set()
+        threading.Thread(target=loop, daemon=True).start()
+        has_begun.wait()
+        """)
+    )
+    # Before 3.14, Python ends such a thread by unwinding it, through whatever it is in.
+    for _ in range(3):
+        assert subprocess.run([sys.executable, script, numbers], timeout=60, check=False).returncode == 0
+
+
 def test_images_are_resized_as_torch_does(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (6, 3, 64, 48), dtype=np.uint8)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::shell::{cache, root, run};
+use crate::shell::{cache, program, read, root, run};
 use crate::tools::{PythonEnvironment, python_tools};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -43,7 +43,9 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
         .arg("--target-dir")
         .arg(&target_dir)
         .arg("--out")
-        .arg(out))?;
+        .arg(out)
+        .arg("--")
+        .arg(format!("-Clink-arg={}", unwinder()?.display())))?;
     let wheel = wheels_in(out).pop().context("maturin wrote no wheel")?;
     let size = fs::metadata(&wheel)?.len();
     ensure!(
@@ -87,6 +89,20 @@ fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf
         }
     }
     Ok(program)
+}
+
+/// The system's unwinder, in place of the one that zig would link into the extension. Python before 3.14 ends a daemon
+/// thread by having the system unwind it, and asks the extension for its frames in the system's own form: with another
+/// unwinder inside, every such end was a segmentation fault.
+fn unwinder() -> Result<PathBuf> {
+    const NAME: &str = "libgcc_s.so.1";
+    let path = read(&mut program("cc", &[&format!("-print-file-name={NAME}")]))?;
+    let path = PathBuf::from(path.trim());
+    ensure!(
+        path.is_absolute(),
+        "expected {NAME} beside the C compiler, found none: install GCC's library (Debian: libgcc-s1)"
+    );
+    Ok(path)
 }
 
 /// What maturin puts beside the package: `scripts/` goes to `bin`, `data/` to the environment's root.
