@@ -15,8 +15,6 @@ SCALARS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"
 # Arrays up to this size become `bytes` on their way; larger ones are written as they are.
 SMALL_BYTES = 1 << 16
 
-_dtypes: dict[str, Any] = {}
-
 
 def taken_apart(value: object) -> tuple[object, ...] | None:
     """Return what is written of an array, a tensor or a NumPy scalar, and None for anything else.
@@ -111,15 +109,14 @@ def map_file(fd: int, length: int) -> FileMap:
     return FileMap(mmap.mmap(fd, length, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE))
 
 
-def open_array(file_map: FileMap, name: str, shape: tuple[int, ...], offset: int, _n_bytes: int) -> object:
-    """Return a NumPy array over the shared copy."""
+def dtype(written: str | int) -> object:
+    """Return NumPy's type that is written as a name, or as a code for scalars."""
     np = _library("numpy")
-    dtype = _dtypes.get(name)
-    if dtype is None:
-        import ast
+    if isinstance(written, int):
+        return np.dtype(SCALARS[written]).newbyteorder("<")
+    import ast
 
-        dtype = _dtypes[name] = np.lib.format.descr_to_dtype(ast.literal_eval(name))
-    return np.ndarray(shape, dtype, file_map.readable, offset)
+    return np.lib.format.descr_to_dtype(ast.literal_eval(written))
 
 
 def open_tensor(file_map: FileMap, name: str, shape: tuple[int, ...], offset: int, n_bytes: int) -> object:
@@ -130,12 +127,6 @@ def open_tensor(file_map: FileMap, name: str, shape: tuple[int, ...], offset: in
         return torch.empty(shape, dtype=dtype)
     count = n_bytes // dtype.itemsize
     return torch.frombuffer(file_map.writable, dtype=dtype, count=count, offset=offset).view(shape)
-
-
-def open_scalar(code: int, data: bytes) -> object:
-    """Return a NumPy scalar."""
-    np = _library("numpy")
-    return np.frombuffer(data, np.dtype(SCALARS[code]).newbyteorder("<"), 1)[0]
 
 
 def _library(name: str) -> Any:  # noqa: ANN401

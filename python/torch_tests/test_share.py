@@ -206,3 +206,28 @@ def test_arrays_that_cannot_be_shared_are_named(value: object, expected: str) ->
         brimful.share([0, {"x": value}])
     assert caught.value.message.endswith("at [1]['x']")
     assert caught.value.hints
+
+
+def test_daemon_threads_that_read_do_not_hinder_the_end() -> None:
+    code = """
+    import threading
+    import numpy as np
+    import brimful
+
+    data = brimful.share([{"box": np.arange(4), "label": np.float32(3), "name": "a"} for _ in range(100)])
+    has_begun = threading.Event()
+
+    def read():
+        while True:
+            for record in data:
+                record["box"], record["label"], dict(record.items())
+                has_begun.set()
+
+    for _ in range(3):
+        threading.Thread(target=read, daemon=True).start()
+    has_begun.wait()
+    """
+    # Before 3.14, Python ends such a thread by unwinding it, through whatever it is in.
+    for _ in range(4):
+        program = [sys.executable, "-c", textwrap.dedent(code)]
+        assert subprocess.run(program, timeout=60, check=False).returncode == 0

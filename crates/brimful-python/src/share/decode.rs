@@ -1,10 +1,14 @@
 //! From the copy to Python: plain values are made anew, lists and dicts are views, arrays are windows.
+//!
+//! Functions written in Python are called once, not for each item: they take longer than all the rest, and Python before
+//! 3.14 may end a daemon thread inside of one by unwinding it, which Rust above it does not survive.
 
 use std::sync::Arc;
 
 use brimful_load::share::{ArrayNode, Damaged, Dict, Item, List, MAX_DEPTH};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::share::dict::SharedDict;
@@ -126,14 +130,37 @@ pub(crate) fn array<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let node = ArrayNode::read(held.bytes(), at).map_err(|error| damaged(py, error))?;
     let shape = PyTuple::new(py, &node.shape)?;
-    let open = if is_tensor {
-        intern!(py, "open_tensor")
-    } else {
-        intern!(py, "open_array")
-    };
-    arrays(py)?
-        .getattr(open)?
-        .call1((held.map(py)?, node.dtype, shape, node.data, node.n_bytes))
+    let map = held.map(py)?;
+    if is_tensor {
+        return arrays(py)?.getattr(intern!(py, "open_tensor"))?.call1((
+            map,
+            node.dtype,
+            shape,
+            node.data,
+            node.n_bytes,
+        ));
+    }
+    let dtype = dtype(py, PyString::new(py, node.dtype).into_any())?;
+    let readable = map.getattr(intern!(py, "readable"))?;
+    ndarray(py)?.call1((shape, dtype, readable, node.data))
+}
+
+/// NumPy's type, whose call is `(shape, dtype, buffer, offset)`.
+fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static NDARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    NDARRAY.import(py, "numpy", "ndarray")
+}
+
+/// NumPy's type of items, by the name or the code that is written in the copy.
+fn dtype<'py>(py: Python<'py>, written: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    if let Some(dtype) = known.get_item(&written)? {
+        return Ok(dtype);
+    }
+    let dtype = arrays(py)?.getattr("dtype")?.call1((&written,))?;
+    known.set_item(written, &dtype)?;
+    Ok(dtype)
 }
 
 fn rare<'py>(py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -144,9 +171,12 @@ fn rare<'py>(py: Python<'py>, item: Item<'_>) -> PyResult<Bound<'py, PyAny>> {
         Item::LooseStr(text) => {
             PyBytes::new(py, text).call_method1("decode", ("utf-8", "surrogatepass"))
         }
-        Item::Scalar(code, bytes) => arrays(py)?
-            .getattr("open_scalar")?
-            .call1((code, PyBytes::new(py, &bytes))),
+        Item::Scalar(code, bytes) => {
+            let dtype = dtype(py, PyInt::new(py, code).into_any())?;
+            let bytes = PyBytes::new(py, &bytes);
+            let none = PyTuple::empty(py);
+            ndarray(py)?.call1((&none, dtype, bytes))?.get_item(&none)
+        }
         other => unreachable!("{other:?} is made elsewhere"),
     }
 }

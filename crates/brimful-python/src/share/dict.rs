@@ -6,8 +6,9 @@ use brimful::units::Bytes;
 use brimful_load::share::{Damaged, Dict};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyKeyError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::share::decode::{plain_dict, to_python};
 use crate::share::held::{Held, damaged};
@@ -101,17 +102,17 @@ impl SharedDict {
 
     /// The keys, in the order in which they came.
     fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views(slf.py())?.getattr("SharedKeys")?.call1((slf,))
+        view(slf, intern!(slf.py(), "SharedKeys"))
     }
 
     /// The values, in the order in which their keys came.
     fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views(slf.py())?.getattr("SharedValues")?.call1((slf,))
+        view(slf, intern!(slf.py(), "SharedValues"))
     }
 
     /// Pairs of keys and values, in the order in which they came.
     fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views(slf.py())?.getattr("SharedItems")?.call1((slf,))
+        view(slf, intern!(slf.py(), "SharedItems"))
     }
 
     /// Walks through the values.
@@ -179,7 +180,14 @@ impl SharedDict {
     }
 }
 
-/// The Python file with the views of keys, values and items.
-fn views(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
-    py.import("brimful._share")
+/// One of the views of keys, values and items that are written in Python, made without its `__init__`: see `decode`.
+fn view<'py>(
+    dict: &Bound<'py, SharedDict>,
+    class: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = dict.py();
+    let class = py.import(intern!(py, "brimful._share"))?.getattr(class)?;
+    let view = class.call_method1(intern!(py, "__new__"), (&class,))?;
+    view.setattr(intern!(py, "_mapping"), dict)?;
+    Ok(view)
 }
