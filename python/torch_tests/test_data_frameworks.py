@@ -283,8 +283,8 @@ def test_ranks_of_ddp_share_every_epoch(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     try:
-        # By themselves, not by all_gather_object: a thread of gloo lets go of its tensors later, and where the interpreter
-        # has ended by then, that ends the process with SIGABRT (torch 2.13).
+        # By themselves, not by all_gather_object: a thread of gloo lets go of its tensors later, and where
+        # the interpreter has ended by then, that ends the process with SIGABRT (torch 2.13).
         said = [rank.communicate(timeout=90)[0] for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0]
     finally:
