@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -250,6 +251,30 @@ def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said
+
+
+def test_ctrl_c_is_heard_while_a_file_is_opened() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        silent.settimeout(60)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.npy"
+        code = "import sys, brimful.data as bd; bd.npy({'x': sys.argv[1]})"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, url],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+        try:
+            asked, _ = silent.accept()
+            with asked:
+                process.send_signal(signal.SIGINT)
+                # The store itself would be waited for half a minute.
+                _, said = process.communicate(timeout=15)
+        finally:
+            process.kill()
     assert "KeyboardInterrupt" in said
 
 

@@ -5,8 +5,12 @@
     reason = "what Python hands over is ours"
 )]
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use brimful::units::Bytes;
 use brimful_load::kernels::Occupied;
@@ -310,12 +314,42 @@ impl From<UnknownType> for Failure {
     }
 }
 
+/// How long Ctrl-C waits to be heard.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Opens in a thread of its own: some files are looked through for minutes, and Ctrl-C must be heard meanwhile. What was
+/// begun then goes on in the background, and nobody takes its result.
 fn opened<S: Source + 'static>(
     py: Python<'_>,
-    open: impl FnOnce() -> Result<S, SourceError> + Send,
+    open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
 ) -> PyResult<NativeDataset> {
-    let pipeline = call(py, || Ok(Pipeline::new(Arc::new(open()?))))?;
-    Ok(NativeDataset { pipeline })
+    let (done, opening) = mpsc::channel();
+    let opening = Mutex::new(opening);
+    let work = move || drop(done.send(catch_unwind(AssertUnwindSafe(open))));
+    let thread = std::thread::Builder::new().name("brimful-open".into());
+    call(py, || thread.spawn(work).map_err(no_thread))?;
+    loop {
+        let waited = call(py, || {
+            let opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
+            match opening.recv_timeout(PATIENCE) {
+                Ok(Ok(source)) => Ok(Some(Pipeline::new(Arc::new(source?)))),
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => unreachable!("it sends before it ends"),
+            }
+        })?;
+        if let Some(pipeline) = waited {
+            return Ok(NativeDataset { pipeline });
+        }
+        py.check_signals()?;
+    }
+}
+
+fn no_thread(cause: io::Error) -> Failure {
+    Failure::Machine {
+        message: format!("expected one thread more to open files in, found none: {cause}"),
+        hints: vec!["raise the limit of processes (ulimit -u, pids.max), or end others".into()],
+    }
 }
 
 #[pyfunction]
@@ -335,7 +369,7 @@ pub(crate) fn open_hdf5(
             axis: 0,
         })
         .collect();
-    opened(py, || Hdf5::open(&path, &wanted, headroom.map(Bytes)))
+    opened(py, move || Hdf5::open(&path, &wanted, headroom.map(Bytes)))
 }
 
 #[pyfunction]
@@ -346,7 +380,7 @@ pub(crate) fn open_arrow(
     columns: Option<Vec<String>>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, || {
+    opened(py, move || {
         ArrowFile::open(&paths, columns.as_deref(), headroom.map(Bytes))
     })
 }
@@ -360,7 +394,7 @@ pub(crate) fn open_parquet(
     cache: u64,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, || {
+    opened(py, move || {
         let headroom = headroom.map(Bytes);
         Parquet::open(&paths, columns.as_deref(), Bytes(cache), headroom)
     })
@@ -373,22 +407,22 @@ pub(crate) fn open_npy(
     files: Vec<(String, PathBuf)>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, || Npy::open(&files, headroom.map(Bytes)))
+    opened(py, move || Npy::open(&files, headroom.map(Bytes)))
 }
 
 #[pyfunction]
 #[pyo3(signature = (field, path, shape, dtype, headroom))]
 pub(crate) fn open_raw(
     py: Python<'_>,
-    field: &str,
+    field: String,
     path: PathBuf,
     shape: Vec<usize>,
     dtype: &str,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
     let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-    opened(py, || {
-        Npy::raw(field, &path, dtype, &shape, headroom.map(Bytes))
+    opened(py, move || {
+        Npy::raw(&field, &path, dtype, &shape, headroom.map(Bytes))
     })
 }
 
@@ -417,7 +451,7 @@ pub(crate) fn open_tokens(
         as_i64: as_int64,
     };
     let headroom = headroom.map(Bytes);
-    opened(py, || {
+    opened(py, move || {
         if documents {
             Tokens::open_with_documents(&path, form, headroom)
         } else {
@@ -434,7 +468,7 @@ pub(crate) fn open_lines(
     json: Option<String>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, || Lines::open(&paths, json, headroom.map(Bytes)))
+    opened(py, move || Lines::open(&paths, json, headroom.map(Bytes)))
 }
 
 #[pyfunction]
@@ -458,7 +492,7 @@ pub(crate) fn open_folder(
         headroom: headroom.map(Bytes),
         ..FolderOptions::default()
     };
-    let dataset = opened(py, || Folder::open(&root, &options))?;
+    let dataset = opened(py, move || Folder::open(&root, &options))?;
     // Files of a split have labels; they may not be wanted.
     if has_split && !labels {
         let names = dataset
@@ -484,7 +518,7 @@ pub(crate) fn open_tar(
         .iter()
         .map(|extension| TarField::named(extension))
         .collect();
-    opened(py, || Tars::open(&paths, &fields, headroom.map(Bytes)))
+    opened(py, move || Tars::open(&paths, &fields, headroom.map(Bytes)))
 }
 
 /// What to do about a pipeline that cannot be.
