@@ -291,6 +291,13 @@ impl Reader {
         }
     }
 
+    /// Gives up what small reads of an object have brought along, for others to have the room.
+    pub(crate) fn forget_windows(&self) {
+        if let Way::Remote(object) = &self.way {
+            object.forget_windows();
+        }
+    }
+
     /// The whole file, where it is mapped.
     pub fn mapped(&self) -> Option<&[u8]> {
         match &self.way {

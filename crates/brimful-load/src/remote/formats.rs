@@ -211,9 +211,18 @@ fn archives() {
     }
     let bytes = builder.into_inner().unwrap();
     let fields = ["txt", "bin"].map(TarField::named);
-    check_written(&bytes, "shard.tar", 8, |path| {
+    let (server, one) = check_written(&bytes, "shard.tar", 8, |path| {
         Tars::open(&[path], &fields, None).unwrap()
     });
+    server.asked();
+    let paths: Vec<_> = (0..20).map(|at| server.path(&at.to_string())).collect();
+    let many = Tars::open(&paths, &fields, None).unwrap();
+    let asked = server.asked().len();
+    assert!(asked <= 20 * 10, "{asked}");
+    assert_eq!(many.len(), 20 * one.len());
+    let expected = vec![all_bytes(&one); 20].concat();
+    assert_eq!(all_bytes(&many), expected);
+    assert!(many.place(one.len() * 19).contains("/19, 0000"));
 }
 
 #[test]

@@ -26,9 +26,11 @@ mod windows;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -55,6 +57,9 @@ const SMALL: usize = 64 << 10;
 
 /// Asked for when an object is opened, with its size: most headers are within.
 const FIRST: u64 = 64 << 10;
+
+/// Objects that are looked through at once when a dataset is opened.
+const AT_ONCE: usize = 8;
 
 /// Bytes of windows, of all objects together, that a process keeps.
 pub const KEPT: u64 = windows::KEPT;
@@ -123,6 +128,10 @@ impl Object {
             Ok(true) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    pub(crate) fn forget_windows(&self) {
+        WINDOWS.forget(self.number);
     }
 
     fn fetch(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -197,6 +206,48 @@ impl Object {
     }
 }
 
+/// Makes something of each path, in their order; or gives the failure of the first that has one.
+///
+/// Who looks through an object waits for answers most of the time, so that it is done with several at once. Files are
+/// taken one after the other.
+pub(crate) fn each<T: Send, E: Send>(
+    paths: &[PathBuf],
+    look: impl Fn(&Path) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let is_any_remote = paths.iter().any(|path| is_remote(path));
+    let others = if is_any_remote { AT_ONCE - 1 } else { 0 };
+    let next = AtomicUsize::new(0);
+    let has_failed = AtomicBool::new(false);
+    let work = || {
+        let mut own = Vec::new();
+        while !has_failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(number) else {
+                break;
+            };
+            let made = look(path);
+            has_failed.fetch_or(made.is_err(), Ordering::Relaxed);
+            own.push((number, made));
+        }
+        own
+    };
+    let mut made = thread::scope(|scope| {
+        let threads: Vec<_> = (1..paths.len())
+            .take(others)
+            // Where there can be no more threads, fewer will do.
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mut made = work();
+        for thread in threads {
+            made.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        made
+    });
+    // Those that nobody took come after all that somebody did.
+    made.sort_unstable_by_key(|&(number, _)| number);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
 impl fmt::Debug for Object {
     /// Without its store, in which credentials are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,7 +257,7 @@ impl fmt::Debug for Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        WINDOWS.forget(self.number);
+        self.forget_windows();
     }
 }
 

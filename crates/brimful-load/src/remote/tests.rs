@@ -83,7 +83,7 @@ fn large_reads_ask_for_exactly_their_bytes() {
 #[test]
 fn many_threads_read_at_once() {
     let (_server, reader, data) = opened(1 << 20);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for thread in 0..8_u64 {
             let (reader, data) = (&reader, &data);
             scope.spawn(move || {
@@ -243,4 +243,52 @@ fn the_choice_says_why() {
         choose_among([paths[0]], Bytes(10), None).access,
         Access::Mapped
     );
+}
+
+#[test]
+fn objects_are_looked_through_at_once_and_come_in_order() {
+    let paths: Vec<_> = (0..100)
+        .map(|number| PathBuf::from(format!("s3://data/{number}")))
+        .collect();
+    // Nobody is done with one of the first before all of them have begun.
+    let begun = std::sync::Barrier::new(AT_ONCE);
+    let made = each(&paths, |path| {
+        if paths[..AT_ONCE].iter().any(|first| first == path) {
+            begun.wait();
+        }
+        Ok::<_, ()>(path.to_owned())
+    });
+    assert_eq!(made.as_ref(), Ok(&paths));
+    assert_eq!(each(&[], |_| Err::<(), _>("none")), Ok(Vec::new()));
+}
+
+#[test]
+fn of_several_objects_that_fail_the_first_is_told() {
+    let paths: Vec<_> = (0..40)
+        .map(|number| PathBuf::from(format!("s3://data/{number}")))
+        .collect();
+    for _ in 0..50 {
+        let made = each(&paths, |path| match path.to_str() {
+            Some("s3://data/5") => {
+                thread::sleep(Duration::from_millis(1));
+                Err(5)
+            }
+            Some("s3://data/7") => Err(7),
+            _ => Ok(()),
+        });
+        assert_eq!(made, Err(5));
+    }
+}
+
+#[test]
+fn files_are_looked_through_one_after_the_other() {
+    let paths: Vec<_> = (0..20)
+        .map(|number| PathBuf::from(number.to_string()))
+        .collect();
+    let here = thread::current().id();
+    let made = each(&paths, |_| {
+        assert_eq!(thread::current().id(), here);
+        Ok::<_, ()>(())
+    });
+    assert_eq!(made, Ok(vec![(); 20]));
 }

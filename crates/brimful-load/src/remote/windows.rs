@@ -3,6 +3,7 @@
 //! A header is read in a dozen reads of a few bytes, an index in thousands. A request takes some 20 ms, in which a line
 //! brings hundreds of KiB; so a small read asks for 16 KiB, and where reads go on in turn for twice as much each time.
 //! A read somewhere else begins anew with 16 KiB: samples in a random order do not bring half of the object along.
+//! Where several objects are read in turn, each has so much less at a time that two windows of each are kept.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -118,7 +119,8 @@ impl Windows {
         let goes_on =
             |window: &&Arc<Window>| ours(window) && offset <= window.end() + window.len.max(GAP);
         let before = kept.iter().filter(goes_on).map(|window| window.len).max();
-        let wanted = before.map_or(SMALLEST, |before| (2 * before).min(LARGEST));
+        let largest = (KEPT / 2 / objects_with(&kept, object)).clamp(SMALLEST, LARGEST);
+        let wanted = before.map_or(SMALLEST, |before| (2 * before).min(largest));
         // At the end of the object, where a footer is, it reaches further back.
         let start = (offset - offset % PAGE as u64).min(object_len.saturating_sub(wanted));
         let len = wanted.max(end - start).min(object_len - start);
@@ -144,6 +146,15 @@ impl Window {
     fn end(&self) -> u64 {
         self.start + self.len
     }
+}
+
+/// How many objects have windows, with this one.
+fn objects_with(kept: &[Arc<Window>], object: u64) -> u64 {
+    let mut objects: Vec<u64> = kept.iter().map(|window| window.object).collect();
+    objects.push(object);
+    objects.sort_unstable();
+    objects.dedup();
+    objects.len() as u64
 }
 
 /// Gives up the least used windows until `len` bytes fit; not those that somebody is filling.
@@ -243,6 +254,27 @@ mod tests {
             windows.forget(object);
         }
         assert!(windows.lock().is_empty());
+    }
+
+    #[test]
+    fn objects_that_are_read_in_turn_share_the_room() {
+        let windows = Windows::new();
+        let asked = RefCell::new(Vec::new());
+        // Eight archives with a header every 100 KiB.
+        for header in 0..100 {
+            for object in 0..8 {
+                let fetch = |start: u64, bytes: &mut [u8]| {
+                    asked.borrow_mut().push((object, start, bytes.len() as u64));
+                    Ok(())
+                };
+                let read = windows.read(object, 10 * MIB, header * 102_400, &mut [0; 512], fetch);
+                assert!(read.unwrap());
+            }
+        }
+        let asked = asked.into_inner();
+        // 10 MiB in pieces of 512 KiB, after a few smaller ones.
+        assert!(asked.len() <= 8 * 26, "{}", asked.len());
+        assert!(asked.iter().all(|&(_, _, len)| len <= KEPT / 16));
     }
 
     #[test]

@@ -17,6 +17,13 @@ impl Names {
         self.ends.push(self.bytes.len() as u64);
     }
 
+    /// Puts the names of another list behind these.
+    pub(crate) fn append(&mut self, others: &Names) {
+        let start = self.bytes.len() as u64;
+        self.bytes.extend_from_slice(&others.bytes);
+        self.ends.extend(others.ends.iter().map(|end| start + end));
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.ends.len() as u64
     }
@@ -77,9 +84,14 @@ mod tests {
             names.push(parts);
         }
         names.shrink();
-        let all: Vec<_> = (0..4).map(|index| names.get(index)).collect();
-        assert_eq!(all, [Some(&b"a/b"[..]), Some(b""), Some(b"last"), None]);
-        assert_eq!(names.len(), 3);
+        names.append(&Names::default());
+        let mut others = Names::default();
+        others.push(&[b"very"]);
+        others.push(&[b"last"]);
+        names.append(&others);
+        let all: Vec<_> = (0..6).map_while(|index| names.get(index)).collect();
+        assert_eq!(all, [&b"a/b"[..], b"", b"last", b"very", b"last"]);
+        assert_eq!(names.len(), 5);
     }
 
     #[test]

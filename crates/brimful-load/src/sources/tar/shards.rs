@@ -1,5 +1,6 @@
 //! Several archives as one dataset.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use brimful::units::Bytes;
@@ -7,6 +8,7 @@ use brimful::units::Bytes;
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Access, Choice, Reader};
+use crate::remote;
 use crate::source::{Source, check_index};
 use crate::sources::names::{Names, encoding_of, shown};
 use crate::sources::problem::choice_of;
@@ -39,7 +41,7 @@ impl TarField {
 
 /// Archives in the order in which they were given, each sample in the order in which it lies there.
 ///
-/// Opening reads every header once. Names that begin with a dot, or are between double underscores, are no samples, as
+/// Opening reads every header once, of several archives at once where they are in a store. Names that begin with a dot, or are between double underscores, are no samples, as
 /// in WebDataset.
 #[derive(Debug)]
 pub struct Tars {
@@ -71,24 +73,19 @@ impl Tars {
         wanted: &[TarField],
         headroom: Option<Bytes>,
     ) -> Result<Tars, SourceError> {
-        let mut index = Index {
-            wanted,
-            keys: Names::default(),
-            places: Vec::new(),
-        };
         let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
+        let looked_through = remote::each(paths, |path| Index::of_shard(path, wanted))?;
+        let (mut keys, mut places) = (Names::default(), Vec::new());
         let mut shards = Vec::new();
-        for path in paths {
-            let unreadable = |cause| SourceError::Unreadable {
-                path: path.clone(),
-                cause,
-            };
-            let start = index.keys.len();
-            // Headers are small and follow each other, which direct reads are bad at.
-            let mut reader = Reader::open(path, Access::Read).map_err(unreadable)?;
-            index.add_shard(path, &reader)?;
+        for (path, (mut reader, index)) in paths.iter().zip(looked_through) {
+            let start = keys.len();
+            keys.append(&index.keys);
+            places.extend(index.places);
+            if keys.len() > MOST_SAMPLES {
+                return Err(too_many(path));
+            }
             if reader.access() != Access::Remote {
-                reader = choice.open(path).map_err(unreadable)?;
+                reader = choice.open(path).map_err(|cause| unreadable(path, cause))?;
             }
             shards.push(Shard { reader, start });
         }
@@ -99,7 +96,6 @@ impl Tars {
                 kind: Kind::Encoded(encoding_of(&field.extensions)),
             })
             .collect();
-        let Index { keys, places, .. } = index;
         let mut tars = Tars {
             shards,
             keys,
@@ -156,7 +152,7 @@ impl Source for Tars {
             return Ok(());
         };
         for (place, value) in places.iter().zip(values) {
-            let len = usize::try_from(place.len).map_err(std::io::Error::other)?;
+            let len = usize::try_from(place.len).map_err(io::Error::other)?;
             shard
                 .reader
                 .read(place.offset, len, value.set_encoded(len))?;
@@ -178,6 +174,7 @@ impl Source for Tars {
     }
 }
 
+/// The samples of one archive.
 struct Index<'a> {
     wanted: &'a [TarField],
     keys: Names,
@@ -190,8 +187,22 @@ struct Sample {
     places: Vec<Option<Place>>,
 }
 
-impl Index<'_> {
-    fn add_shard(&mut self, path: &Path, reader: &Reader) -> Result<(), SourceError> {
+impl<'a> Index<'a> {
+    fn of_shard(path: &Path, wanted: &'a [TarField]) -> Result<(Reader, Index<'a>), SourceError> {
+        // Headers are small and follow each other, which direct reads are bad at.
+        let reader = Reader::open(path, Access::Read).map_err(|cause| unreadable(path, cause))?;
+        let mut index = Index {
+            wanted,
+            keys: Names::default(),
+            places: Vec::new(),
+        };
+        index.read(path, &reader)?;
+        // Others that are looked through need the room.
+        reader.forget_windows();
+        Ok((reader, index))
+    }
+
+    fn read(&mut self, path: &Path, reader: &Reader) -> Result<(), SourceError> {
         let mut sample: Option<Sample> = None;
         for_each_member(path, reader, &mut |member| {
             let Some((key, extension)) = key_and_extension(&member.name) else {
@@ -266,11 +277,7 @@ impl Index<'_> {
             self.places.push(*place);
         }
         if self.keys.len() == MOST_SAMPLES {
-            return Err(malformed(
-                path,
-                format!("at most {MOST_SAMPLES} samples"),
-                "more".to_owned(),
-            ));
+            return Err(too_many(path));
         }
         self.keys.push(&[&sample.key]);
         Ok(())
@@ -292,6 +299,21 @@ fn key_and_extension(name: &[u8]) -> Option<(&[u8], &[u8])> {
         0 => None,
         dot => Some((&name[..base + dot], &name[base + dot + 1..])),
     }
+}
+
+fn unreadable(path: &Path, cause: io::Error) -> SourceError {
+    SourceError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+fn too_many(path: &Path) -> SourceError {
+    malformed(
+        path,
+        format!("at most {MOST_SAMPLES} samples"),
+        "more".to_owned(),
+    )
 }
 
 fn malformed(path: &Path, expected: String, found: String) -> SourceError {
