@@ -110,16 +110,11 @@ def _seconds_to_open(port: int, names: list[str]) -> float:
 def _brimful(port: int, _: Any, n_threads: int | None, most: int) -> int:
     import brimful.data as bd
 
-    data = bd.npy({"image": f"http://127.0.0.1:{port}/images.npy"})
+    data = bd.npy({"image": f"http://127.0.0.1:{port}/images.npy"})[:most]
     loader = bd.Loader(
         data, batch_size=BATCH, shuffle=True, memory="64MiB", threads=n_threads, output="numpy"
     )
-    done = 0
-    for batch in loader:
-        done += len(batch["image"])
-        if done >= most:
-            break
-    return done
+    return sum(len(batch["image"]) for batch in loader)
 
 
 def _python_threads(port: int, images: Any, n_threads: int | None, most: int) -> int:
@@ -144,7 +139,7 @@ def _python_threads(port: int, images: Any, n_threads: int | None, most: int) ->
         pending = []
         done = 0
         for first in range(0, most, BATCH):
-            indices = order[first : first + BATCH]
+            indices = order[first : min(first + BATCH, most)]
             batch = np.empty((len(indices), *SHAPE), dtype=np.uint8)
             pending.append((batch, [pool.submit(read, *pair) for pair in zip(indices, batch, strict=True)]))
             if len(pending) > 2:
@@ -164,6 +159,7 @@ def _serve(folder: Path, delay: float, told: Connection) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # as stores do; else the end of each answer waits for the client
 
         def do_HEAD(self) -> None:
             time.sleep(delay)
