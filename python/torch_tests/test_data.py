@@ -254,6 +254,17 @@ def test_ctrl_c_ends_a_loop_that_waits(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in said
 
 
+def test_a_missing_file_is_told_with_the_folder_it_was_looked_for_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(brimful.MachineError, match=f"hint: relative paths begin at {tmp_path}"):
+        bd.lines("nowhere.txt")
+    with pytest.raises(brimful.MachineError) as caught:
+        bd.lines(tmp_path / "nowhere.txt")
+    assert "hint" not in str(caught.value)
+
+
 def test_ctrl_c_is_heard_while_a_file_is_opened() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -540,13 +540,23 @@ impl From<PipelineError> for Failure {
     }
 }
 
+/// Where a file was looked for that is not there: a notebook or a job may run elsewhere than one thinks.
+fn hint_of_missing(path: &Path, cause: &io::Error) -> Option<String> {
+    let is_looked_for_here = path.is_relative() && !remote::is_remote(path);
+    if cause.kind() != io::ErrorKind::NotFound || !is_looked_for_here {
+        return None;
+    }
+    let here = std::env::current_dir().ok()?;
+    Some(format!("relative paths begin at {}", here.display()))
+}
+
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Failure {
         let message = with_causes(&error);
         match error {
-            SourceError::Unreadable { .. } => Failure::Machine {
+            SourceError::Unreadable { path, cause } => Failure::Machine {
                 message,
-                hints: Vec::new(),
+                hints: hint_of_missing(&path, &cause).into_iter().collect(),
             },
             SourceError::Unsupported { hint, .. } => Failure::Input {
                 message,
