@@ -1,8 +1,8 @@
 """A DataLoader whose workers only read a list of Python objects, all of it, before the first batch.
 
 Under fork the pages are shared until a reference count is written, which every read does: each worker ends
-with a copy. Dies of the container's limit; the kernel takes the largest process, which is the main one,
-without a word.
+with a copy. Dies of the container's limit; the kernel takes the largest process, which is the main one (what
+it takes after the fork is its own), without a word.
 """
 
 import torch
@@ -22,5 +22,7 @@ class Samples(Dataset):
         return torch.tensor(sum(len(word) for word in self.words) + index)
 
 
-for _ in DataLoader(Samples(), batch_size=8, num_workers=3):
+batches = iter(DataLoader(Samples(), batch_size=8, num_workers=3))
+gradients = bytearray(48 << 20)
+for _ in batches:
     pass

@@ -157,7 +157,8 @@ impl Tools {
                 .ok()
                 .map(|verdict| verdict.summary.clone());
             row.problems = judge::judge(fault, &seen);
-            if self.show {
+            // What happens once in a thousand runs is not seen again by asking: it has to be told at once.
+            if self.show || !row.problems.is_empty() {
                 writeln!(
                     std::io::stderr(),
                     "--- {}\n{}",
