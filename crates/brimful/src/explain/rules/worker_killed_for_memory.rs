@@ -44,11 +44,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     } else {
         format!("DataLoader worker {worker}")
     };
+    // The kernel may take a second victim, and then the exit code is that of a kill.
+    let main_pid = evidence.attempt.as_ref().map(|attempt| attempt.pid);
+    let who = if main_pid.is_some_and(|pid| signs.victims.contains(&pid)) {
+        format!("{who}, and then the main process, were")
+    } else {
+        format!("{who} was")
+    };
     Some(Verdict {
         cause: Cause::DataloaderWorkerKilledOom,
         confidence,
         detail: host_detail(signs, detail).into(),
-        summary: format!("{who} was killed because host memory ran out{figures}"),
+        summary: format!("{who} killed because host memory ran out{figures}"),
         evidence: proofs,
         remedies: host_remedies(evidence, signs),
         would_settle: if confidence == Confidence::Proved {
@@ -79,6 +86,21 @@ mod tests {
                 .iter()
                 .any(|remedy| remedy.text.contains("instead of 2")),
             "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn the_log_names_a_worker_and_then_the_main_process() {
+        let mut evidence = with_kills(ended(Outcome::Killed { signal: 9 }), Some(2));
+        evidence = with_workers(evidence, &[71, 72]);
+        evidence.end.as_mut().unwrap().kernel.log = [72, 40]
+            .map(|pid| format!("Memory cgroup out of memory: Killed process {pid} (python) total-vm:8000kB, anon-rss:7000kB"))
+            .into();
+        check(
+            &evidence,
+            Cause::DataloaderWorkerKilledOom,
+            "",
+            "worker 72, and then the main process, were killed because",
         );
     }
 
