@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
     let paths = [input::file_of(data)];
     for headroom in input::HEADROOMS {
         for field in [None, Some("text".to_owned())] {
-            input::read(|| Ok(Box::new(Lines::open(&paths, field, headroom)?)));
+            input::read(|| Ok(Box::new(Lines::open(&paths, field, &headroom.into())?)));
         }
     }
 });

@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let label = TarField::named("cls");
     for headroom in input::HEADROOMS {
         for wanted in [&[image.clone(), label.clone()][..], &[label.clone()], &[]] {
-            input::read(|| Ok(Box::new(Tars::open(&paths, wanted, headroom)?)));
+            input::read(|| Ok(Box::new(Tars::open(&paths, wanted, &headroom.into())?)));
         }
     }
 });

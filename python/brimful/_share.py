@@ -7,7 +7,8 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, Va
 from typing import Any
 
 from brimful import _native
-from brimful._errors import InputError
+from brimful._errors import InputError, MachineError
+from brimful._folders import cache_folder
 from brimful._native import SharedArray, SharedDict, SharedList
 
 # Collate functions and type checks ask for these.
@@ -69,10 +70,12 @@ def _folder(where: str | os.PathLike[str]) -> str | None:
     if where == "memory":
         return None
     if where == "disk":
-        cache = os.environ.get("XDG_CACHE_HOME", "")
-        # The standard asks to ignore relative ones.
-        root = cache if cache.startswith("/") else os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
-        return os.path.join(root, "brimful")  # noqa: PTH118
+        if (folder := cache_folder()) is not None:
+            return folder
+        raise MachineError(
+            "expected a home folder to keep the copy in, found none",
+            ["set XDG_CACHE_HOME to a folder, or name one as `where`"],
+        )
     if isinstance(where, os.PathLike) or (isinstance(where, str) and "/" in where):
         return os.fspath(where)
     raise InputError(

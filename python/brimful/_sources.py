@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from brimful import _data_arguments as given
 from brimful import _native
 from brimful._dataset import Dataset
+from brimful._folders import cache_folder
 from brimful._probe import probe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from brimful._data_arguments import Path
 
@@ -121,8 +123,14 @@ def tokens(  # noqa: PLR0913
 
 
 def lines(paths: Path | Sequence[Path], *, json: str | None = None, headroom: Headroom = None) -> Dataset:
-    """Open text files whose lines are samples; with `json`, this field of the object in each line."""
-    return Dataset(_native.open_lines(given.paths(paths), json, _headroom(headroom)))
+    """Open text files whose lines are samples; with `json`, this field of the object in each line.
+
+    The files are read once for where their lines begin. Of large ones that is kept in the cache folder
+    (`$XDG_CACHE_HOME/brimful/indexes` or `~/.cache/brimful/indexes`), so that the next start has it at once.
+    """
+    with _looking_through() as report:
+        found = _native.open_lines(given.paths(paths), json, _headroom(headroom), _indexes(), report)
+    return Dataset(found)
 
 
 def folder(
@@ -146,5 +154,48 @@ def folder(
 
 
 def tar(paths: Path | Sequence[Path], *extensions: str, headroom: Headroom = None) -> Dataset:
-    """Open tar files as WebDataset writes them: members that differ in the extension only are one sample."""
-    return Dataset(_native.open_tar(given.paths(paths), given.extensions(extensions), _headroom(headroom)))
+    """Open tar files as WebDataset writes them: members that differ in the extension only are one sample.
+
+    The files are looked through once for where their members lie, which is kept as for `lines`.
+    """
+    wanted = given.extensions(extensions)
+    with _looking_through() as report:
+        found = _native.open_tar(given.paths(paths), wanted, _headroom(headroom), _indexes(), report)
+    return Dataset(found)
+
+
+def _indexes() -> str | None:
+    """Return the folder of what was found by looking through files."""
+    cache = cache_folder()
+    return None if cache is None else os.path.join(cache, "indexes")  # noqa: PTH118
+
+
+@contextmanager
+def _looking_through() -> Iterator[Callable[[int, int, int, int], None]]:
+    """Show on standard error, where that is a terminal, how far the files are looked through."""
+    watched = sys.stderr is not None and sys.stderr.isatty()
+    drawn = False
+
+    def write(line: str) -> None:
+        # A terminal that is gone is no reason to end a training.
+        with suppress(OSError):
+            sys.stderr.write(f"\r{line}\x1b[K")
+            sys.stderr.flush()
+
+    def report(files_done: int, files: int, bytes_done: int, bytes_opened: int) -> None:
+        nonlocal drawn
+        if not watched:
+            return
+        drawn = True
+        passed = _native.size_text(bytes_done)
+        if files == 1:
+            line = f"looking through the file: {passed} of {_native.size_text(bytes_opened)}"
+        else:
+            line = f"looking through {files:,} files: {files_done:,} done, {passed}"
+        write(line)
+
+    try:
+        yield report
+    finally:
+        if drawn:
+            write("")

@@ -229,6 +229,15 @@ def test_a_wrong_place_is_told(tmp_path: Path) -> None:
         brimful.share([1], where=tmp_path / "file")
 
 
+def test_who_has_no_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    # What it gives for a user that the machine does not know.
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with pytest.raises(brimful.MachineError, match="expected a home folder") as caught:
+        brimful.share([1], where="disk")
+    assert "XDG_CACHE_HOME" in str(caught.value)
+
+
 def test_a_pickle_is_a_handle() -> None:
     shared = brimful.share([["x" * 1000] * 1000, {"a": list(range(1000))}])
     for part in (shared, shared[0], shared[0][10:20:3], shared[1], shared[1]["a"]):

@@ -441,6 +441,29 @@ def test_skipped_samples_are_named(tmp_path: Path) -> None:
     assert "b.off" in statistics.skipped_samples[0]
 
 
+def test_a_large_text_is_read_once_for_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    indexes = tmp_path / "cache/brimful/indexes"
+    file = tmp_path / "large.txt"
+    n = 100_000
+    with file.open("w") as texts:
+        texts.writelines(f'{{"text": "{number}", "more": "{"x" * 680}"}}\n' for number in range(n))
+    # What was changed a moment ago may be changed again.
+    assert len(bd.lines(file, json="text")) == n
+    assert not indexes.exists()
+    time.sleep(3.1)
+    assert len(bd.lines(file, json="text")) == n
+    (index,) = indexes.iterdir()
+    made = index.stat().st_ino
+    data = bd.lines(file, json="text").cast("text", "int64")
+    (batch,) = bd.Loader(data[n - 10 :], batch_size=10, memory="64MiB")
+    assert batch["text"].tolist() == list(range(n - 10, n))
+    with file.open("a") as more:
+        more.write('{"text": "one more"}\n')
+    assert len(bd.lines(file, json="text")) == n + 1
+    assert [index.stat().st_ino for index in indexes.iterdir()] == [made]
+
+
 def test_labels_of_a_tar_file_become_numbers(tmp_path: Path) -> None:
     path = tmp_path / "shard.tar"
     with tarfile.open(path, "w") as shard:

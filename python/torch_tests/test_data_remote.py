@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import multiprocessing
 import tarfile
@@ -56,7 +57,7 @@ class Bucket:
 
 
 @pytest.fixture(scope="session")
-def bucket() -> Iterator[Bucket]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
     store = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     store.start()
     host, port = store.get_host_and_port()
@@ -64,6 +65,7 @@ def bucket() -> Iterator[Bucket]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**ENVIRONMENT, "AWS_ENDPOINT": endpoint, "NO_PROXY": host}.items():
             patch.setenv(name, value)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield Bucket(endpoint)
     store.stop()
 
@@ -145,6 +147,33 @@ def test_lines(bucket: Bucket, tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("".join(f"line {number}\n" for number in range(1000)))
     assert len(bd.lines(bucket.put(file))) == len(bd.lines(file))
+
+
+def test_what_was_found_in_an_archive_is_kept_without_secrets(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "large.tar"
+    with tarfile.open(file, "w") as archive:
+        for number in range(300):
+            for name, content in ((f"{number}.txt", "x" * 5000), (f"{number}.cls", str(number))):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content.encode()))
+    url = bucket.put(file)
+    key = f"some folder/{file.name}"
+    signed = bucket.client.generate_presigned_url("get_object", Params={"Bucket": "data", "Key": key})
+    for address in [url, url, signed, signed]:
+        (batch,) = batches(bd.tar(address, "cls").cast("cls", "int64"), batch_size=300, shuffle=False)
+        assert batch["cls"].tolist() == list(range(300))
+    indexes = list((tmp_path / "cache/brimful/indexes").iterdir())
+    assert len(indexes) == 2
+    for index in indexes:
+        assert oct(index.parent.stat().st_mode)[-3:] == "700"
+        words = gzip.decompress(index.read_bytes())
+        assert b"large.tar" in words
+        assert b"Signature" not in words
+        assert SECRET.encode() not in words
 
 
 def test_an_address_that_is_signed_needs_no_credentials_and_is_not_shown(

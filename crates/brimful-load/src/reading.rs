@@ -1,10 +1,11 @@
 //! How the bytes of a file are read: mapped, read, read past the page cache, or asked for at an object store.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brimful::units::Bytes;
 use memmap2::Mmap;
@@ -95,6 +96,29 @@ pub struct Reader {
     path: PathBuf,
     len: u64,
     way: Way,
+    /// None of what is no file.
+    stamp: Option<Stamp>,
+}
+
+/// What tells a file from others, and from itself before it was changed.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    device: u64,
+    number: u64,
+    /// Seconds and billionths.
+    written: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            number: metadata.ino(),
+            written: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -116,10 +140,12 @@ impl Reader {
                 path: object.path().to_owned(),
                 len: object.len(),
                 way: Way::Remote(object),
+                stamp: None,
             });
         }
         let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let len = metadata.len();
         let way = match access {
             Access::Mapped if len > 0 => Way::Mapped(Arc::new(mapped(&file)?)),
             Access::Mapped | Access::Read | Access::Remote => Way::Read(file),
@@ -135,6 +161,7 @@ impl Reader {
             path: path.to_owned(),
             len,
             way,
+            stamp: Some(Stamp::of(&metadata)),
         })
     }
 
@@ -144,7 +171,8 @@ impl Reader {
             return Reader::open(path, access);
         }
         let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let len = metadata.len();
         let way = match set_direct(&file) {
             Ok(()) => Way::Direct(file),
             Err(_) => Way::Read(file),
@@ -153,6 +181,7 @@ impl Reader {
             path: path.to_owned(),
             len,
             way,
+            stamp: Some(Stamp::of(&metadata)),
         })
     }
 
@@ -162,6 +191,7 @@ impl Reader {
             path: path.to_owned(),
             len: bytes.len() as u64,
             way: Way::Memory(bytes),
+            stamp: None,
         }
     }
 
@@ -177,6 +207,41 @@ impl Reader {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Words that no other version of the file has. None where a store tells no version, and where the file was changed
+    /// less than `settled` ago: it could be changed again at what its clock takes for the same time.
+    pub(crate) fn version(&self, settled: Duration) -> Option<String> {
+        if let Way::Remote(object) = &self.way {
+            return object.version();
+        }
+        let stamp = self.stamp?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let latest = stamp.written.0.max(stamp.changed.0);
+        let age = i64::try_from(now.as_secs()).ok()?.checked_sub(latest)?;
+        if u64::try_from(age).ok()? <= settled.as_secs() {
+            return None;
+        }
+        let Stamp {
+            device,
+            number,
+            written,
+            changed,
+        } = stamp;
+        Some(format!(
+            "{device}:{number} {}.{:09} {}.{:09}",
+            written.0, written.1, changed.0, changed.1
+        ))
+    }
+
+    /// As if the file had been changed so much earlier.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, by: Duration) {
+        let seconds = i64::try_from(by.as_secs()).unwrap();
+        if let Some(stamp) = &mut self.stamp {
+            stamp.written.0 -= seconds;
+            stamp.changed.0 -= seconds;
+        }
     }
 
     /// How it is read in fact.

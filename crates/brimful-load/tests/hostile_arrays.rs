@@ -162,11 +162,11 @@ fn check_arrow(name: &str, columns: &[&str]) {
 #[test]
 fn broken_lines_are_errors() {
     check("lines.txt", |path, headroom| {
-        let source = Lines::open(&[path], None, headroom)?;
+        let source = Lines::open(&[path], None, &headroom.into())?;
         Ok(Box::new(source))
     });
     check("lines.jsonl", |path, headroom| {
-        let source = Lines::open(&[path], Some("text".to_owned()), headroom)?;
+        let source = Lines::open(&[path], Some("text".to_owned()), &headroom.into())?;
         Ok(Box::new(source))
     });
 }
@@ -180,7 +180,7 @@ fn broken_archives_are_errors() {
         };
         let wanted = [image, TarField::named("cls")];
         check(name, |path, headroom| {
-            let source = Tars::open(&[path], &wanted, headroom)?;
+            let source = Tars::open(&[path], &wanted, &headroom.into())?;
             Ok(Box::new(source))
         });
     }

@@ -184,6 +184,7 @@ fn hash(text: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::opening::Opening;
     use crate::ops::Cast;
     use crate::pipeline::{Hands, Pipeline, PipelineError};
     use crate::sources::Lines;
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn ids_and_mask_are_two_fields_of_one_text() {
-        let source = Lines::open(&[fixture("lines.txt")], None, None).unwrap();
+        let source = Lines::open(&[fixture("lines.txt")], None, &Opening::default()).unwrap();
         let pipeline = Pipeline::new(Arc::new(source));
         let mut mask = None;
         let both = pipeline

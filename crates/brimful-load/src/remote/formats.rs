@@ -11,7 +11,9 @@ use brimful::units::Bytes;
 use super::server::{Fault, Server};
 use crate::array::DType;
 use crate::error::SourceError;
+use crate::indexes::Indexes;
 use crate::loader::{Loader, Next, OnError, Settings};
+use crate::opening::Opening;
 use crate::pipeline::Pipeline;
 use crate::reading::Access;
 use crate::source::Source;
@@ -112,13 +114,13 @@ fn tokens() {
 #[test]
 fn lines() {
     check(&fixture("lines.txt"), |path| {
-        Lines::open(&[path], None, None).unwrap()
+        Lines::open(&[path], None, &Opening::default()).unwrap()
     });
     let text = ["a line", &"of much text".repeat(90), "\n"]
         .concat()
         .repeat(2000);
     check_written(text.as_bytes(), "long.txt", 2, |path| {
-        Lines::open(&[path], None, None).unwrap()
+        Lines::open(&[path], None, &Opening::default()).unwrap()
     });
 }
 
@@ -212,11 +214,11 @@ fn archives() {
     let bytes = builder.into_inner().unwrap();
     let fields = ["txt", "bin"].map(TarField::named);
     let (server, one) = check_written(&bytes, "shard.tar", 8, |path| {
-        Tars::open(&[path], &fields, None).unwrap()
+        Tars::open(&[path], &fields, &Opening::default()).unwrap()
     });
     server.asked();
     let paths: Vec<_> = (0..20).map(|at| server.path(&at.to_string())).collect();
-    let many = Tars::open(&paths, &fields, None).unwrap();
+    let many = Tars::open(&paths, &fields, &Opening::default()).unwrap();
     let asked = server.asked().len();
     assert!(asked <= 20 * 10, "{asked}");
     assert_eq!(many.len(), 20 * one.len());
@@ -274,4 +276,128 @@ fn a_sample_that_cannot_be_had_can_be_left_out() {
     let mut epoch = loader.epoch(0, 0);
     while let Next::Batch(_) = epoch.next(Duration::from_mins(1)).unwrap() {}
     assert_eq!(loader.statistics().skipped, 3);
+}
+
+/// Opens bytes at a server again and again with one folder of indexes: the second time takes one request, gives the same
+/// and leaves nothing half written; another version is looked through again, and so is what has a damaged index.
+fn check_kept<S: Source>(bytes: &[u8], name: &str, open: impl Fn(PathBuf, &Opening) -> S) {
+    let server = Server::start(bytes.to_vec());
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("indexes");
+    let opening = || Opening {
+        indexes: Some(Indexes::in_folder(folder.clone())),
+        ..Opening::default()
+    };
+    let requests = |name: &str| {
+        server.asked();
+        let opening = opening();
+        let source = open(server.path(name), &opening);
+        let passed = opening.progress.passed();
+        assert_eq!((passed.n_files, passed.n_files_done), (1, 1));
+        assert_eq!(passed.bytes, passed.bytes_done);
+        let asked = server.asked().len();
+        (asked, all_bytes(&source), source.largest_sample())
+    };
+    let indexes = || {
+        let entries = std::fs::read_dir(&folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .collect::<Vec<_>>()
+    };
+
+    let (first, expected, largest) = requests(name);
+    assert!(first > 1, "{first}");
+    assert_eq!(indexes().len(), 1);
+    let again = (1, expected.clone(), largest);
+    assert_eq!(requests(name), again);
+
+    // Another object, and another one of which the same is shown.
+    assert_eq!(requests("other").0, first);
+    assert_eq!(requests(&format!("{name}?id=2")).0, first);
+    assert_eq!(indexes().len(), 3);
+
+    let paths = indexes();
+    let whole: Vec<_> = paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect();
+    let damage = |change: &dyn Fn(&mut Vec<u8>)| {
+        for (path, whole) in paths.iter().zip(&whole) {
+            let mut bytes = whole.clone();
+            change(&mut bytes);
+            std::fs::write(path, bytes).unwrap();
+        }
+    };
+    damage(&|bytes| bytes.truncate(bytes.len() / 2));
+    assert_eq!(requests(name), (first, expected.clone(), largest));
+    assert_eq!(requests(name), again);
+    damage(&|bytes| bytes.truncate(bytes.len() - 1));
+    assert_eq!(requests(name), (first, expected.clone(), largest));
+    damage(&|bytes| {
+        let last = bytes.len() - 5;
+        bytes[last] ^= 1;
+    });
+    assert_eq!(requests(name), (first, expected.clone(), largest));
+    damage(&Vec::clear);
+    assert_eq!(requests(name), (first, expected, largest));
+
+    server.replace(bytes.to_vec(), "\"2\"");
+    assert_eq!(requests(name).0, first);
+    // A version that is only similar cannot be asked for.
+    server.replace(bytes.to_vec(), "W/\"2\"");
+    assert_eq!(requests(name).0, first);
+    assert_eq!(requests(name).0, first);
+    assert_eq!(indexes().len(), 4);
+
+    // Where nothing can be kept, all goes on.
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "a file").unwrap();
+    server.replace(bytes.to_vec(), "\"3\"");
+    assert_eq!(requests(name).0, first);
+    assert_eq!(requests(name).0, first);
+}
+
+#[test]
+fn the_members_of_an_archive_are_looked_for_once() {
+    let mut builder = tar::Builder::new(Vec::new());
+    for number in 0..500_usize {
+        let bytes = vec![b'x'; 3000 + number];
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        let name = format!("folder/{number:04}.bin");
+        let bytes = bytes.as_slice();
+        builder.append_data(&mut header, name, bytes).unwrap();
+    }
+    let fields = [TarField::named("bin")];
+    check_kept(
+        &builder.into_inner().unwrap(),
+        "shard.tar",
+        |path, opening| Tars::open(&[path], &fields, opening).unwrap(),
+    );
+}
+
+#[test]
+fn the_starts_of_lines_are_looked_for_once() {
+    let mut text = String::new();
+    for number in 0..40_000_usize {
+        text += &"{\"text\": \"long enough\"}".repeat(number % 30);
+        text += if number % 7 == 0 { "\r\n" } else { "\n" };
+    }
+    text += "the last one";
+    check_kept(text.as_bytes(), "lines.txt", |path, opening| {
+        Lines::open(&[path], None, opening).unwrap()
+    });
+
+    // With and without empty lines are two indexes.
+    let server = Server::start("\n{\"text\": \"a\"}\n\n".repeat(100_000).into_bytes());
+    let folder = tempfile::tempdir().unwrap();
+    let opening = Opening {
+        indexes: Some(Indexes::in_folder(folder.path().to_owned())),
+        ..Opening::default()
+    };
+    for _ in 0..2 {
+        let open = |field| Lines::open(&[server.path("x")], field, &opening).unwrap();
+        assert_eq!(open(None).len(), 300_000);
+        assert_eq!(open(Some("text".to_owned())).len(), 100_000);
+    }
 }

@@ -24,6 +24,7 @@ mod tests;
 mod windows;
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -78,6 +79,8 @@ pub(crate) struct Object {
     len: u64,
     /// What it was when it was opened, so that no two versions of it are mixed.
     version: Option<String>,
+    /// Tells it from others of which the same is shown.
+    hidden: Option<u64>,
     number: u64,
 }
 
@@ -95,6 +98,7 @@ impl Object {
             runtime,
             len: 0,
             version: None,
+            hidden: hidden(path),
             number: OPENED.fetch_add(1, Ordering::Relaxed),
         };
         let beginning = object.runtime.wait(object.beginning())??;
@@ -111,6 +115,15 @@ impl Object {
 
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Words that no other version of what has this path has, if its store tells versions.
+    pub(crate) fn version(&self) -> Option<String> {
+        let version = self.version.as_ref()?;
+        Some(match self.hidden {
+            Some(hidden) => format!("{version} {hidden:016x}"),
+            None => version.clone(),
+        })
     }
 
     /// Fills `out` with the bytes at `offset`, which are within the object.
@@ -204,6 +217,16 @@ impl Object {
         let found = self.store.get_opts(&self.key, options).await;
         found.map_err(|error| complaint(&error))
     }
+}
+
+/// A number for an address of which not all is shown: some servers tell objects apart by that.
+fn hidden(path: &Path) -> Option<u64> {
+    if shown(path) == path {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 /// Makes something of each path, in their order; or gives the failure of the first that has one.

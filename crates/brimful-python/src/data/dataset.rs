@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brimful::units::Bytes;
 use brimful_load::kernels::Occupied;
@@ -25,7 +25,9 @@ use brimful_load::sources::{
     Tokens, Wanted,
 };
 use brimful_load::text::Tokenizer;
-use brimful_load::{Access, DType, Kind, OpError, Pipeline, Source, SourceError, remote};
+use brimful_load::{
+    Access, DType, Indexes, Kind, OpError, Opening, Pipeline, Source, SourceError, remote,
+};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -317,11 +319,50 @@ impl From<UnknownType> for Failure {
 /// How long Ctrl-C waits to be heard.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// Between two reports of how far the opening is.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(500);
+
 /// Opens in a thread of its own: some files are looked through for minutes, and Ctrl-C must be heard meanwhile. What was
 /// begun then goes on in the background, and nobody takes its result.
 fn opened<S: Source + 'static>(
     py: Python<'_>,
     open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
+) -> PyResult<NativeDataset> {
+    opened_meanwhile(py, open, || Ok(()))
+}
+
+/// The same for what is looked through from end to end. `report` is called with the files that are done, all files, and
+/// the same of bytes.
+fn looked_through<S: Source + 'static>(
+    py: Python<'_>,
+    opening: Opening,
+    report: &Bound<'_, PyAny>,
+    open: impl FnOnce(&Opening) -> Result<S, SourceError> + Send + 'static,
+) -> PyResult<NativeDataset> {
+    let opening = Arc::new(opening);
+    let shared = Arc::clone(&opening);
+    let mut last = Instant::now();
+    opened_meanwhile(
+        py,
+        move || open(&shared),
+        || {
+            if last.elapsed() < BETWEEN_REPORTS {
+                return Ok(());
+            }
+            last = Instant::now();
+            let passed = opening.progress.passed();
+            let files = (passed.n_files_done, passed.n_files);
+            let bytes = (passed.bytes_done.get(), passed.bytes.get());
+            report.call1((files.0, files.1, bytes.0, bytes.1))?;
+            Ok(())
+        },
+    )
+}
+
+fn opened_meanwhile<S: Source + 'static>(
+    py: Python<'_>,
+    open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
+    mut meanwhile: impl FnMut() -> PyResult<()>,
 ) -> PyResult<NativeDataset> {
     let (done, opening) = mpsc::channel();
     let opening = Mutex::new(opening);
@@ -342,6 +383,15 @@ fn opened<S: Source + 'static>(
             return Ok(NativeDataset { pipeline });
         }
         py.check_signals()?;
+        meanwhile()?;
+    }
+}
+
+fn opening(headroom: Option<u64>, indexes: Option<PathBuf>) -> Opening {
+    Opening {
+        headroom: headroom.map(Bytes),
+        indexes: indexes.map(Indexes::in_folder),
+        ..Opening::default()
     }
 }
 
@@ -461,14 +511,19 @@ pub(crate) fn open_tokens(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, json, headroom))]
+#[pyo3(signature = (paths, json, headroom, indexes, report))]
 pub(crate) fn open_lines(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     json: Option<String>,
     headroom: Option<u64>,
+    indexes: Option<PathBuf>,
+    report: &Bound<'_, PyAny>,
 ) -> PyResult<NativeDataset> {
-    opened(py, move || Lines::open(&paths, json, headroom.map(Bytes)))
+    let opening = opening(headroom, indexes);
+    looked_through(py, opening, report, move |opening| {
+        Lines::open(&paths, json, opening)
+    })
 }
 
 #[pyfunction]
@@ -507,18 +562,23 @@ pub(crate) fn open_folder(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, extensions, headroom))]
+#[pyo3(signature = (paths, extensions, headroom, indexes, report))]
 pub(crate) fn open_tar(
     py: Python<'_>,
     paths: Vec<PathBuf>,
     extensions: Vec<String>,
     headroom: Option<u64>,
+    indexes: Option<PathBuf>,
+    report: &Bound<'_, PyAny>,
 ) -> PyResult<NativeDataset> {
     let fields: Vec<TarField> = extensions
         .iter()
         .map(|extension| TarField::named(extension))
         .collect();
-    opened(py, move || Tars::open(&paths, &fields, headroom.map(Bytes)))
+    let opening = opening(headroom, indexes);
+    looked_through(py, opening, report, move |opening| {
+        Tars::open(&paths, &fields, opening)
+    })
 }
 
 /// What to do about a pipeline that cannot be.

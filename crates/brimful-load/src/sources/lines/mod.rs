@@ -1,6 +1,6 @@
 //! Plain text and JSON Lines: one line is one sample.
 //!
-//! The files are scanned once when they are opened, for where their lines begin. A line is UTF-8; its end, `\n` or
+//! The files are scanned when they are opened for the first time, for where their lines begin. A line is UTF-8; its end, `\n` or
 //! `\r\n`, does not belong to it.
 
 mod json;
@@ -16,6 +16,7 @@ use brimful::units::Bytes;
 use crate::array::{Encoding, Field, Kind};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::opening::Opening;
 use crate::reading::{Choice, Reader};
 use crate::source::{Source, check_index};
 use crate::sources::lines::starts::{Empty, LineStarts};
@@ -47,9 +48,11 @@ impl Lines {
     pub fn open(
         paths: &[PathBuf],
         json_field: Option<String>,
-        headroom: Option<Bytes>,
+        opening: &Opening,
     ) -> Result<Lines, SourceError> {
+        let headroom = opening.headroom;
         let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
+        opening.progress.expect_files(paths.len());
         let empty = match json_field {
             Some(_) => Empty::Skipped,
             None => Empty::Kept,
@@ -62,7 +65,7 @@ impl Lines {
                 .open(path)
                 .map_err(Problem::from)
                 .and_then(|reader| {
-                    let starts = LineStarts::scan(&reader, empty, room)?;
+                    let starts = LineStarts::find(&reader, empty, room, opening)?;
                     Ok(TextFile {
                         reader,
                         starts,

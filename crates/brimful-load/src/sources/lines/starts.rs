@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::indexes::{Keeping, Kept, torn};
+use crate::opening::{FileProgress, Opening};
 use crate::reading::{Access, Reader};
 use crate::sources::problem::Problem;
 use crate::value::Piece;
@@ -37,14 +39,57 @@ pub(super) enum Empty {
     Skipped,
 }
 
+impl Empty {
+    /// What an index is called that was made so.
+    fn kind(self) -> &'static str {
+        match self {
+            Empty::Kept => "lines",
+            Empty::Skipped => "lines that are not empty",
+        }
+    }
+}
+
 impl LineStarts {
-    /// Reads a file once. `room` are the bytes that the index may take.
-    pub(super) fn scan(reader: &Reader, empty: Empty, room: u64) -> Result<LineStarts, Problem> {
+    /// What was found the last time, or what is found by reading the file once. `room` are the bytes that it may take.
+    pub(super) fn find(
+        reader: &Reader,
+        empty: Empty,
+        room: u64,
+        opening: &Opening,
+    ) -> Result<LineStarts, Problem> {
+        let mut progress = opening.progress.file(reader.len());
+        let indexes = opening.indexes.as_ref();
+        if let Some(kept) = indexes.and_then(|indexes| indexes.find(empty.kind(), reader))
+            && let Ok(starts) = LineStarts::kept(kept, reader.len(), room)
+        {
+            return Ok(starts);
+        }
+        let mut keeping = indexes.and_then(|indexes| indexes.begin(empty.kind(), reader));
+        let starts = LineStarts::scan(reader, empty, room, &mut progress, keeping.as_mut())?;
+        if let Some(keeping) = keeping {
+            keeping.finish();
+        }
+        Ok(starts)
+    }
+
+    fn scan(
+        reader: &Reader,
+        empty: Empty,
+        room: u64,
+        progress: &mut FileProgress<'_>,
+        mut keeping: Option<&mut Keeping>,
+    ) -> Result<LineStarts, Problem> {
         let mut starts = LineStarts::default();
         let mut piece = Piece::default();
         let chunk = match reader.access() {
             Access::Remote => REMOTE_CHUNK,
             Access::Mapped | Access::Read | Access::Direct => CHUNK,
+        };
+        let mut take = |starts: &mut LineStarts, start: u64| {
+            if let Some(keeping) = &mut keeping {
+                keeping.entry(start - starts.last_start);
+            }
+            starts.push(start)
         };
         let (mut at, mut line_start, mut before) = (0_u64, 0_u64, 0_u8);
         while at < reader.len() {
@@ -63,7 +108,7 @@ impl LineStarts {
                     _ => false,
                 };
                 if !is_empty || empty == Empty::Kept {
-                    starts.push(line_start)?;
+                    take(&mut starts, line_start)?;
                 }
                 line_start = line_end;
             }
@@ -71,6 +116,7 @@ impl LineStarts {
             before = bytes.last().copied().unwrap_or_default();
             // A file without line ends is not scanned to its end.
             check_length(at - line_start, starts.len() + 1)?;
+            progress.is_at(at);
             if starts.held_bytes() > room {
                 return Err(Problem::unsupported(
                     format!("a text of more than {} lines in {room} bytes", starts.len()),
@@ -79,13 +125,36 @@ impl LineStarts {
             }
         }
         if line_start < reader.len() {
-            starts.push(line_start)?;
+            take(&mut starts, line_start)?;
         }
-        starts.end_line(reader.len())?;
-        starts.end = reader.len();
-        starts.groups.shrink_to_fit();
-        starts.within.shrink_to_fit();
+        starts.finish(reader.len())?;
         Ok(starts)
+    }
+
+    /// Reads an index that was kept. Any error means that it is not to be used.
+    fn kept(mut kept: Kept, len: u64, room: u64) -> Result<LineStarts, Problem> {
+        let mut starts = LineStarts::default();
+        while let Some(further) = kept.entry()? {
+            let start = starts.last_start.checked_add(further);
+            let start = start.filter(|&start| start < len).ok_or_else(torn)?;
+            if further == 0 && !starts.within.is_empty() {
+                return Err(torn().into());
+            }
+            starts.push(start)?;
+            if starts.held_bytes() > room {
+                return Err(torn().into());
+            }
+        }
+        starts.finish(len)?;
+        Ok(starts)
+    }
+
+    fn finish(&mut self, end: u64) -> Result<(), Problem> {
+        self.end_line(end)?;
+        self.end = end;
+        self.groups.shrink_to_fit();
+        self.within.shrink_to_fit();
+        Ok(())
     }
 
     pub(super) fn push(&mut self, start: u64) -> Result<(), Problem> {
@@ -146,4 +215,39 @@ fn check_length(len: u64, line: u64) -> Result<(), Problem> {
         format!("lines of at most {LONGEST} bytes"),
         format!("line {line} of {len} or more"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::indexes::written;
+
+    proptest! {
+        #[test]
+        fn an_index_that_lies_gives_lines_inside_of_the_file(
+            steps in prop::collection::vec(prop_oneof![0_u64..100, any::<u64>(), Just(LONGEST + 1)], 0..20),
+            len in 0_u64..5000,
+        ) {
+            let kept = written(|keeping| steps.iter().for_each(|&step| keeping.entry(step)));
+            if let Ok(starts) = LineStarts::kept(kept, len, u64::MAX) {
+                prop_assert_eq!(starts.len(), steps.len() as u64);
+                for line in 0..starts.len() {
+                    let (start, end) = starts.extent(line).unwrap();
+                    prop_assert!(start < end && end <= len && end - start <= starts.longest());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_beyond_the_room_is_not_taken() {
+        let of_lines = |room| {
+            let kept = written(|keeping| (0..1000).for_each(|_| keeping.entry(10)));
+            LineStarts::kept(kept, 1 << 20, room)
+        };
+        assert_eq!(of_lines(1 << 20).unwrap().len(), 1000);
+        assert!(of_lines(1000).is_err());
+    }
 }

@@ -17,7 +17,7 @@ fn texts(source: &Lines) -> Vec<String> {
 
 #[test]
 fn a_line_is_a_sample() {
-    let source = Lines::open(&[fixture("lines.txt")], None, None).unwrap();
+    let source = Lines::open(&[fixture("lines.txt")], None, &Opening::default()).unwrap();
     let expected = ["first", "zweite Zeile ü", "", "fourth, without an end"];
     assert_eq!(texts(&source), expected);
     assert_eq!(source.place(1), "lines.txt, line 2 at byte 6");
@@ -28,7 +28,12 @@ fn a_line_is_a_sample() {
 #[test]
 fn a_field_of_json_lines_is_a_sample() {
     let path = fixture("lines.jsonl");
-    let source = Lines::open(&[path.clone(), path], Some("text".to_owned()), None).unwrap();
+    let source = Lines::open(
+        &[path.clone(), path],
+        Some("text".to_owned()),
+        &Opening::default(),
+    )
+    .unwrap();
     assert_eq!(source.len(), 10);
     let text = |index| sample(&source, index)[0].bytes().to_vec();
     for first in [0, 5] {
@@ -51,7 +56,7 @@ fn a_field_of_json_lines_is_a_sample() {
 fn a_line_that_is_not_utf_8_is_an_error_of_its_own() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), b"good\nb\xffad\ngood\n").unwrap();
-    let source = Lines::open(&[file.path().to_owned()], None, None).unwrap();
+    let source = Lines::open(&[file.path().to_owned()], None, &Opening::default()).unwrap();
     let mut values = [Value::default()];
     source.read(0, &mut values).unwrap();
     let error = source.read(1, &mut values).unwrap_err();
@@ -70,12 +75,12 @@ fn a_line_beyond_the_limit_is_named() {
     bytes.resize(bytes.len() + (16 << 20), b'x');
     bytes.extend(b"\nthird");
     fs::write(file.path(), &bytes).unwrap();
-    let error = Lines::open(&[file.path().to_owned()], None, None).unwrap_err();
+    let error = Lines::open(&[file.path().to_owned()], None, &Opening::default()).unwrap_err();
     let expected = "expected lines of at most 16777216 bytes, found line 2 of";
     assert!(error.to_string().contains(expected), "{error}");
     bytes.remove(7);
     fs::write(file.path(), &bytes).unwrap();
-    let source = Lines::open(&[file.path().to_owned()], None, None).unwrap();
+    let source = Lines::open(&[file.path().to_owned()], None, &Opening::default()).unwrap();
     assert_eq!(sample(&source, 1)[0].bytes().len(), (16 << 20) - 1);
 }
 
@@ -97,9 +102,9 @@ fn an_index_beyond_the_headroom_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "\n".repeat(3 << 20)).unwrap();
     let headroom = Some(Bytes::from_mib(4));
-    let error = Lines::open(&[file.path().to_owned()], None, headroom).unwrap_err();
+    let error = Lines::open(&[file.path().to_owned()], None, &headroom.into()).unwrap_err();
     assert!(matches!(error, SourceError::Unsupported { .. }), "{error}");
-    let source = Lines::open(&[file.path().to_owned()], None, None).unwrap();
+    let source = Lines::open(&[file.path().to_owned()], None, &Opening::default()).unwrap();
     assert_eq!(source.len(), 3 << 20);
     assert!(source.index_bytes() < 5 * source.len());
 }
@@ -121,7 +126,7 @@ proptest! {
         let path = folder.path().join("text");
         fs::write(&path, &text).unwrap();
         let headroom = direct.then(|| Bytes(text.len() as u64 - u64::from(!text.is_empty())));
-        let Ok(source) = Lines::open(&[path], None, headroom) else {
+        let Ok(source) = Lines::open(&[path], None, &headroom.into()) else {
             // Short lines whose index is as large as the text.
             prop_assume!(false);
             return Ok(());

@@ -5,9 +5,12 @@
 //! in the file as they are. A header with a wrong checksum and an archive without an end are errors, since a file that
 //! was cut at a bad place would lose samples in silence.
 
+use std::io;
 use std::path::Path;
 
 use crate::error::SourceError;
+use crate::indexes::{Keeping, Kept, torn};
+use crate::opening::FileProgress;
 use crate::reading::Reader;
 use crate::sources::names::shown;
 use crate::value::Piece;
@@ -29,6 +32,7 @@ pub(crate) struct Member {
 pub(crate) fn for_each_member(
     path: &Path,
     reader: &Reader,
+    progress: &mut FileProgress<'_>,
     each: &mut dyn FnMut(Member) -> Result<(), SourceError>,
 ) -> Result<(), SourceError> {
     let len = reader.len();
@@ -93,7 +97,41 @@ pub(crate) fn for_each_member(
             }
         }
         archive.at = end.next_multiple_of(BLOCK as u64);
+        progress.is_at(archive.at);
     }
+}
+
+/// Puts a member into an index; `before` is the end of the one before it.
+pub(crate) fn keep(keeping: &mut Keeping, member: &Member, before: u64) {
+    keeping.entry(member.offset - before);
+    keeping.number(member.len);
+    keeping.name(&member.name);
+}
+
+/// Calls `each` with every member of an index that was kept of an archive of `len` bytes.
+pub(crate) fn for_each_kept<E: From<io::Error>>(
+    mut kept: Kept,
+    len: u64,
+    each: &mut dyn FnMut(Member) -> Result<(), E>,
+) -> Result<(), E> {
+    let longest = usize::try_from(LONGEST_EXTENSION).unwrap_or(usize::MAX);
+    let mut before = 0_u64;
+    while let Some(further) = kept.entry()? {
+        let size = kept.number()?;
+        let offset = before.checked_add(further);
+        // There is a header before each: no more members than the archive has room for.
+        let offset = offset
+            .filter(|_| further >= BLOCK as u64)
+            .ok_or_else(torn)?;
+        let end = offset.checked_add(size);
+        before = end.filter(|&end| end <= len).ok_or_else(torn)?;
+        each(Member {
+            name: kept.name(longest)?.ok_or_else(torn)?,
+            offset,
+            len: size,
+        })?;
+    }
+    Ok(())
 }
 
 struct Archive<'a> {
@@ -281,6 +319,8 @@ mod tests {
     use tar::{Builder, EntryType, Header as TarHeader};
 
     use super::*;
+    use crate::indexes::written;
+    use crate::opening::Progress;
     use crate::reading::Access;
 
     fn members(bytes: &[u8]) -> Result<Vec<Member>, String> {
@@ -288,7 +328,9 @@ mod tests {
         std::fs::write(file.path(), bytes).unwrap();
         let reader = Reader::open(file.path(), Access::Read).unwrap();
         let mut members = Vec::new();
-        for_each_member(Path::new("x.tar"), &reader, &mut |member| {
+        let progress = Progress::default();
+        let mut progress = progress.file(reader.len());
+        for_each_member(Path::new("x.tar"), &reader, &mut progress, &mut |member| {
             members.push(member);
             Ok(())
         })
@@ -490,6 +532,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_index_that_lies_gives_members_inside_of_the_file(
+            steps in prop::collection::vec(
+                (prop_oneof![0_u64..2000, any::<u64>()], prop_oneof![0_u64..2000, any::<u64>()], ".{0,9}"), 0..20,
+            ),
+            len in 0_u64..20_000,
+        ) {
+            let kept = written(|keeping| {
+                for (further, size, name) in &steps {
+                    keeping.entry(*further);
+                    keeping.number(*size);
+                    keeping.name(name.as_bytes());
+                }
+            });
+            let (mut before, mut found) = (0, 0);
+            let passed = for_each_kept(kept, len, &mut |member| {
+                assert!(member.offset >= before + BLOCK as u64);
+                before = member.offset + member.len;
+                assert!(before <= len);
+                found += 1;
+                Ok::<_, io::Error>(())
+            });
+            prop_assert!(passed.is_err() || found == steps.len());
+        }
+
         #[test]
         fn damaged_archives_are_errors_or_members_inside_of_the_file(
             cut in 0_usize..7000, flips in prop::collection::vec((0_usize..7000, any::<u8>()), 0..4), mend: bool,

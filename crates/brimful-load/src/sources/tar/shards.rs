@@ -3,20 +3,22 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brimful::units::Bytes;
-
 use crate::array::{Field, Kind};
 use crate::error::{ReadError, SourceError};
+use crate::opening::Opening;
 use crate::reading::{Access, Choice, Reader};
 use crate::remote;
 use crate::source::{Source, check_index};
 use crate::sources::names::{Names, encoding_of, shown};
 use crate::sources::problem::choice_of;
-use crate::sources::tar::members::{Member, for_each_member};
+use crate::sources::tar::members::{Member, for_each_kept, for_each_member, keep};
 use crate::value::Value;
 
 /// Larger members are errors.
 const LARGEST_MEMBER: u64 = 1 << 30;
+
+/// What an index of members is called.
+const KIND: &str = "tar";
 
 /// More samples are taken for a mistake.
 const MOST_SAMPLES: u64 = 1 << 32;
@@ -41,8 +43,8 @@ impl TarField {
 
 /// Archives in the order in which they were given, each sample in the order in which it lies there.
 ///
-/// Opening reads every header once, of several archives at once where they are in a store. Names that begin with a dot, or are between double underscores, are no samples, as
-/// in WebDataset.
+/// Opening reads every header, of several archives at once where they are in a store, unless an index was kept of it.
+/// Names that begin with a dot, or are between double underscores, are no samples, as in WebDataset.
 #[derive(Debug)]
 pub struct Tars {
     shards: Vec<Shard>,
@@ -71,10 +73,11 @@ impl Tars {
     pub fn open(
         paths: &[PathBuf],
         wanted: &[TarField],
-        headroom: Option<Bytes>,
+        opening: &Opening,
     ) -> Result<Tars, SourceError> {
-        let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
-        let looked_through = remote::each(paths, |path| Index::of_shard(path, wanted))?;
+        let mut choice = choice_of(paths.iter().map(PathBuf::as_path), opening.headroom)?;
+        opening.progress.expect_files(paths.len());
+        let looked_through = remote::each(paths, |path| Index::of_shard(path, wanted, opening))?;
         let (mut keys, mut places) = (Names::default(), Vec::new());
         let mut shards = Vec::new();
         for (path, (mut reader, index)) in paths.iter().zip(looked_through) {
@@ -187,50 +190,119 @@ struct Sample {
     places: Vec<Option<Place>>,
 }
 
+/// Why the members of an archive came to no samples.
+enum Stop {
+    /// The index that was kept is of no use.
+    Torn,
+    /// The archive is.
+    Source(SourceError),
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Stop {
+        Stop::Torn
+    }
+}
+
+impl From<SourceError> for Stop {
+    fn from(error: SourceError) -> Stop {
+        Stop::Source(error)
+    }
+}
+
 impl<'a> Index<'a> {
-    fn of_shard(path: &Path, wanted: &'a [TarField]) -> Result<(Reader, Index<'a>), SourceError> {
+    fn of_shard(
+        path: &Path,
+        wanted: &'a [TarField],
+        opening: &Opening,
+    ) -> Result<(Reader, Index<'a>), SourceError> {
         // Headers are small and follow each other, which direct reads are bad at.
         let reader = Reader::open(path, Access::Read).map_err(|cause| unreadable(path, cause))?;
-        let mut index = Index {
+        let mut progress = opening.progress.file(reader.len());
+        let indexes = opening.indexes.as_ref();
+        if let Some(kept) = indexes.and_then(|indexes| indexes.find(KIND, &reader)) {
+            let mut samples = Samples::new(path, wanted);
+            let passed = for_each_kept(kept, reader.len(), &mut |member| {
+                Ok::<_, Stop>(samples.take(&member)?)
+            });
+            match passed.and_then(|()| Ok(samples.finish()?)) {
+                Ok(index) => return Ok((reader, index)),
+                Err(Stop::Source(error)) => return Err(error),
+                Err(Stop::Torn) => {}
+            }
+        }
+        let mut samples = Samples::new(path, wanted);
+        let mut keeping = indexes.and_then(|indexes| indexes.begin(KIND, &reader));
+        let mut before = 0;
+        for_each_member(path, &reader, &mut progress, &mut |member| {
+            if let Some(keeping) = &mut keeping {
+                keep(keeping, &member, before);
+            }
+            before = member.offset + member.len;
+            samples.take(&member)
+        })?;
+        if let Some(keeping) = keeping {
+            keeping.finish();
+        }
+        // Others that are looked through need the room.
+        reader.forget_windows();
+        Ok((reader, samples.finish()?))
+    }
+}
+
+/// Members on their way into an index.
+struct Samples<'p, 'a> {
+    path: &'p Path,
+    index: Index<'a>,
+    sample: Option<Sample>,
+}
+
+impl<'p, 'a> Samples<'p, 'a> {
+    fn new(path: &'p Path, wanted: &'a [TarField]) -> Samples<'p, 'a> {
+        let index = Index {
             wanted,
             keys: Names::default(),
             places: Vec::new(),
         };
-        index.read(path, &reader)?;
-        // Others that are looked through need the room.
-        reader.forget_windows();
-        Ok((reader, index))
-    }
-
-    fn read(&mut self, path: &Path, reader: &Reader) -> Result<(), SourceError> {
-        let mut sample: Option<Sample> = None;
-        for_each_member(path, reader, &mut |member| {
-            let Some((key, extension)) = key_and_extension(&member.name) else {
-                return Ok(());
-            };
-            if sample.as_ref().is_none_or(|sample| sample.key != key)
-                && let Some(whole) = sample.replace(Sample {
-                    key: key.to_vec(),
-                    places: vec![None; self.wanted.len()],
-                })
-            {
-                self.finish(path, &whole)?;
-            }
-            if let Some(sample) = &mut sample {
-                self.take(path, &member, extension, &mut sample.places)?;
-            }
-            Ok(())
-        })?;
-        match sample {
-            Some(sample) => self.finish(path, &sample),
-            None => Err(malformed(
-                path,
-                "members named KEY.EXTENSION".to_owned(),
-                "none".to_owned(),
-            )),
+        Samples {
+            path,
+            index,
+            sample: None,
         }
     }
 
+    /// Takes the next member.
+    fn take(&mut self, member: &Member) -> Result<(), SourceError> {
+        let Some((key, extension)) = key_and_extension(&member.name) else {
+            return Ok(());
+        };
+        if self.sample.as_ref().is_none_or(|sample| sample.key != key)
+            && let Some(whole) = self.sample.replace(Sample {
+                key: key.to_vec(),
+                places: vec![None; self.index.wanted.len()],
+            })
+        {
+            self.index.finish(self.path, &whole)?;
+        }
+        match &mut self.sample {
+            Some(sample) => self
+                .index
+                .take(self.path, member, extension, &mut sample.places),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Index<'a>, SourceError> {
+        let Some(last) = self.sample else {
+            let expected = "members named KEY.EXTENSION".to_owned();
+            return Err(malformed(self.path, expected, "none".to_owned()));
+        };
+        self.index.finish(self.path, &last)?;
+        Ok(self.index)
+    }
+}
+
+impl Index<'_> {
     fn take(
         &self,
         path: &Path,
@@ -328,6 +400,7 @@ fn malformed(path: &Path, expected: String, found: String) -> SourceError {
 mod tests {
     use std::fs::File;
 
+    use brimful::units::Bytes;
     use tar::{Builder, Header};
     use tempfile::TempDir;
 
@@ -384,7 +457,7 @@ mod tests {
             ),
         ];
         for (headroom, access) in [(None, Access::Mapped), (Some(Bytes(1)), Access::Direct)] {
-            let tars = Tars::open(&paths, &fields(), headroom).unwrap();
+            let tars = Tars::open(&paths, &fields(), &headroom.into()).unwrap();
             assert_eq!(tars.choice().access, access);
             assert_eq!(tars.len(), 3);
             let kinds: Vec<_> = tars
@@ -413,7 +486,8 @@ mod tests {
     fn check_refused(members: &[(&str, &[u8])], message: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = shard(&folder, "0.tar", members);
-        let error = Tars::open(std::slice::from_ref(&path), &fields(), None).unwrap_err();
+        let error =
+            Tars::open(std::slice::from_ref(&path), &fields(), &Opening::default()).unwrap_err();
         assert_eq!(error.to_string(), format!("{}: {message}", path.display()));
     }
 
@@ -446,7 +520,7 @@ mod tests {
     fn without_fields_there_is_no_sample_behind_the_last_either() {
         let folder = tempfile::tempdir().unwrap();
         let path = shard(&folder, "0.tar", &[("a.jpg", b"")]);
-        let tars = Tars::open(&[path], &[], None).unwrap();
+        let tars = Tars::open(&[path], &[], &Opening::default()).unwrap();
         tars.read(0, &mut []).unwrap();
         assert!(tars.read(1, &mut []).is_err());
         assert!(tars.read(u64::MAX, &mut []).is_err());

@@ -1,0 +1,428 @@
+//! What was found by looking through a file, kept for the next time that it is opened.
+//!
+//! Tar files and texts tell where their samples are only to those who pass all of them, and a training that comes back
+//! after a kill would pass them again. An index belongs to one version of a file: to the ETag of an object, or to the
+//! number, size and times of a file. None is needed: one that is missing, torn or of another version is made again, and
+//! where none can be written, nobody is told.
+//!
+//! ```text
+//!   indexes/3f09…c2.index    gzip of: the name of the version, entries (numbers and bytes of the format), 0
+//! ```
+
+use std::fs::{self, DirBuilder, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::reading::{Access, Reader};
+
+/// Changes with what an index says.
+const FORM: u32 = 1;
+
+/// Smaller ones are looked through in no time. An object costs requests, whatever its size.
+const SMALLEST_FILE: u64 = 64 << 20;
+const SMALLEST_OBJECT: u64 = 1 << 20;
+
+/// The largest index, before it is compressed.
+const LARGEST: u64 = 512 << 20;
+
+/// What the folder may hold; beyond it, those go that nobody has used for longest.
+const MOST_BYTES: u64 = 2 << 30;
+const MOST_FILES: usize = 20_000;
+
+/// What a killed process left half written goes after this.
+const OLD: Duration = Duration::from_hours(24);
+
+/// A file that changed this shortly before may change again, and its times stay the same.
+const SETTLED: Duration = Duration::from_secs(2);
+
+const END: u64 = 0;
+
+/// A folder of indexes.
+#[derive(Clone, Debug)]
+pub struct Indexes {
+    folder: PathBuf,
+}
+
+impl Indexes {
+    /// The folder is made when there is something to keep.
+    pub fn in_folder(folder: PathBuf) -> Indexes {
+        Indexes { folder }
+    }
+
+    /// The index of a file as it is now.
+    pub(crate) fn find(&self, kind: &str, reader: &Reader) -> Option<Kept> {
+        let version = version_of(kind, reader)?;
+        let file = File::open(self.path_of(&version)).ok()?;
+        // Used last now; where that cannot be noted, it goes a little earlier.
+        drop(file.set_modified(SystemTime::now()));
+        let decoder = GzDecoder::new(BufReader::new(file));
+        let mut kept = Kept {
+            bytes: BufReader::new(decoder.take(LARGEST)),
+        };
+        let name = kept.name(version.len()).ok()?;
+        (name? == version.as_bytes()).then_some(kept)
+    }
+
+    /// Begins an index for a file as it is now, if it is worth one.
+    pub(crate) fn begin(&self, kind: &str, reader: &Reader) -> Option<Keeping> {
+        static TIDIED: Once = Once::new();
+        static BEGUN: AtomicU64 = AtomicU64::new(0);
+        let version = version_of(kind, reader)?;
+        let path = self.path_of(&version);
+        let number = BEGUN.fetch_add(1, Ordering::Relaxed);
+        let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
+        let mut folder = DirBuilder::new();
+        folder.recursive(true).mode(0o700);
+        folder.create(&self.folder).ok()?;
+        TIDIED.call_once(|| self.tidy(MOST_BYTES, MOST_FILES));
+        let file = File::create_new(&part).ok()?;
+        let encoder = GzEncoder::new(file, Compression::fast());
+        let mut keeping = Keeping {
+            bytes: Some(BufWriter::new(encoder)),
+            n_bytes: 0,
+            part,
+            path,
+        };
+        keeping.name(version.as_bytes());
+        Some(keeping)
+    }
+
+    fn path_of(&self, version: &str) -> PathBuf {
+        let hash = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, version).hash(&mut hasher);
+            hasher.finish()
+        };
+        // Two that share a name would only take turns: the name of the version is within.
+        self.folder
+            .join(format!("{:016x}{:016x}.index", hash(0), hash(1)))
+    }
+
+    /// Makes room for more.
+    fn tidy(&self, most_bytes: u64, most_files: usize) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let now = SystemTime::now();
+        let mut found = Vec::new();
+        for entry in entries.filter_map(Result::ok) {
+            let (path, metadata) = (entry.path(), entry.metadata());
+            let Ok((metadata, used)) = metadata.and_then(|one| Ok((one.clone(), one.modified()?)))
+            else {
+                continue;
+            };
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("part") if now.duration_since(used).is_ok_and(|age| age > OLD) => {
+                    drop(fs::remove_file(path));
+                }
+                Some("index") if metadata.is_file() => found.push((used, metadata.len(), path)),
+                _ => {}
+            }
+        }
+        found.sort_unstable();
+        let mut bytes: u64 = found.iter().map(|(_, len, _)| len).sum();
+        let mut n_files = found.len();
+        for (_, len, path) in found {
+            if bytes <= most_bytes && n_files <= most_files {
+                break;
+            }
+            drop(fs::remove_file(path));
+            bytes -= len;
+            n_files -= 1;
+        }
+    }
+}
+
+/// One line that no other version of a file has. None for those that are not worth an index, or have no version.
+fn version_of(kind: &str, reader: &Reader) -> Option<String> {
+    let smallest = match reader.access() {
+        Access::Remote => SMALLEST_OBJECT,
+        Access::Mapped | Access::Read | Access::Direct => SMALLEST_FILE,
+    };
+    let len = reader.len();
+    if len < smallest {
+        return None;
+    }
+    let version = reader.version(SETTLED)?;
+    let path = reader.path().display();
+    Some(format!(
+        "brimful index {FORM} of {kind}, {len} bytes, version {version}, {path}"
+    ))
+}
+
+/// An index that is being read. Whatever is wrong with it, it is torn, and the file itself is asked.
+pub(crate) struct Kept {
+    bytes: BufReader<io::Take<GzDecoder<BufReader<File>>>>,
+}
+
+impl Kept {
+    /// A number that an entry begins with; none behind the last entry, when all of it was whole.
+    pub(crate) fn entry(&mut self) -> io::Result<Option<u64>> {
+        match self.number()? {
+            END => match self.bytes.read(&mut [0])? {
+                0 => Ok(None),
+                _ => Err(torn()),
+            },
+            number => Ok(Some(number - 1)),
+        }
+    }
+
+    /// Seven bits in each byte, the lowest first; the eighth tells that more follow.
+    pub(crate) fn number(&mut self) -> io::Result<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let mut byte = [0];
+            self.bytes.read_exact(&mut byte)?;
+            let bits = u64::from(byte[0] & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err(torn());
+            }
+            number |= bits << shift;
+            if byte[0] & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(torn())
+    }
+
+    /// Bytes with their number before them; none where there are more than `most`.
+    pub(crate) fn name(&mut self, most: usize) -> io::Result<Option<Vec<u8>>> {
+        let len = self.number()?;
+        let Some(len) = usize::try_from(len).ok().filter(|&len| len <= most) else {
+            return Ok(None);
+        };
+        let mut name = vec![0; len];
+        self.bytes.read_exact(&mut name)?;
+        Ok(Some(name))
+    }
+}
+
+pub(crate) fn torn() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// An index that is being written. Where that fails, or it is dropped before its end, there is none.
+pub(crate) struct Keeping {
+    bytes: Option<BufWriter<GzEncoder<File>>>,
+    n_bytes: u64,
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl Keeping {
+    pub(crate) fn entry(&mut self, number: u64) {
+        self.number(number.saturating_add(1));
+    }
+
+    pub(crate) fn number(&mut self, mut number: u64) {
+        let mut bytes = [0; 10];
+        let mut len = 0;
+        loop {
+            let more = number >> 7;
+            bytes[len] = (number & 0x7f) as u8 | if more > 0 { 0x80 } else { 0 };
+            len += 1;
+            number = more;
+            if more == 0 {
+                break;
+            }
+        }
+        self.write(&bytes[..len]);
+    }
+
+    pub(crate) fn name(&mut self, name: &[u8]) {
+        self.number(name.len() as u64);
+        self.write(name);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.n_bytes += bytes.len() as u64;
+        let written = match &mut self.bytes {
+            Some(_) if self.n_bytes > LARGEST => false,
+            Some(writer) => writer.write_all(bytes).is_ok(),
+            None => return,
+        };
+        if !written {
+            self.bytes = None;
+        }
+    }
+
+    /// Puts it where it is found.
+    pub(crate) fn finish(mut self) {
+        self.number(END);
+        let Some(writer) = self.bytes.take() else {
+            return;
+        };
+        let whole = writer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
+            .and_then(GzEncoder::finish);
+        if whole.is_ok() {
+            drop(fs::rename(&self.part, &self.path));
+        }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        // One that was finished has gone from there.
+        drop(fs::remove_file(&self.part));
+    }
+}
+
+/// What was written by `write`, for tests of those who read it.
+#[cfg(test)]
+pub(crate) fn written(write: impl FnOnce(&mut Keeping)) -> Kept {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large");
+    File::create(&path).unwrap().set_len(SMALLEST_FILE).unwrap();
+    let mut reader = Reader::open(&path, Access::Read).unwrap();
+    reader.age(SETTLED * 2);
+    let indexes = Indexes::in_folder(folder.path().to_owned());
+    let mut keeping = indexes.begin("test", &reader).unwrap();
+    write(&mut keeping);
+    keeping.finish();
+    indexes.find("test", &reader).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A file that is worth an index and takes no room.
+    fn large_file(folder: &Path) -> PathBuf {
+        let path = folder.join("large");
+        let file = File::create(&path).unwrap();
+        file.set_len(SMALLEST_FILE).unwrap();
+        path
+    }
+
+    /// As it is, though it was made a moment ago.
+    fn reader(path: &Path) -> Reader {
+        let mut reader = Reader::open(path, Access::Read).unwrap();
+        reader.age(SETTLED * 2);
+        reader
+    }
+
+    fn keep(indexes: &Indexes, reader: &Reader) -> bool {
+        match indexes.begin("test", reader) {
+            Some(keeping) => {
+                keeping.finish();
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_changed_has_no_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let indexes = Indexes::in_folder(folder.path().join("a/b"));
+        let path = large_file(folder.path());
+        let before = reader(&path);
+        assert!(indexes.find("test", &before).is_none());
+        assert!(keep(&indexes, &before));
+        assert!(indexes.find("test", &before).is_some());
+        assert!(indexes.find("other", &before).is_none());
+
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(folder.path().join("new"), vec![1; 10]).unwrap();
+        let file = File::options().append(true).open(&path).unwrap();
+        file.set_len(SMALLEST_FILE + 1).unwrap();
+        file.set_len(SMALLEST_FILE).unwrap();
+        assert!(indexes.find("test", &reader(&path)).is_none());
+    }
+
+    #[test]
+    fn a_small_file_and_one_of_this_moment_are_not_worth_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let indexes = Indexes::in_folder(folder.path().to_owned());
+        let path = large_file(folder.path());
+        let of_this_moment = Reader::open(&path, Access::Read).unwrap();
+        assert!(!keep(&indexes, &of_this_moment));
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(SMALLEST_FILE - 1).unwrap();
+        assert!(!keep(&indexes, &reader(&path)));
+    }
+
+    #[test]
+    fn what_is_not_finished_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let indexes = Indexes::in_folder(folder.path().join("indexes"));
+        let reader = reader(&large_file(folder.path()));
+        let mut keeping = indexes.begin("test", &reader).unwrap();
+        keeping.entry(7);
+        drop(keeping);
+        let left = fs::read_dir(folder.path().join("indexes")).unwrap();
+        assert_eq!(left.count(), 0);
+        assert!(indexes.find("test", &reader).is_none());
+    }
+
+    #[test]
+    fn those_that_nobody_used_for_longest_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let indexes = Indexes::in_folder(folder.path().to_owned());
+        let now = SystemTime::now();
+        let write = |name: &str, len, hours| {
+            let path = folder.path().join(name);
+            fs::write(&path, vec![0; len]).unwrap();
+            let used = now - Duration::from_hours(hours);
+            File::open(&path).unwrap().set_modified(used).unwrap();
+        };
+        for (name, hours) in [("b.index", 30), ("a.index", 20), ("c.index", 10)] {
+            write(name, 100, hours);
+        }
+        write("d.1-1.part", 1000, 25);
+        write("e.1-1.part", 1000, 23);
+        write("somebody's.txt", 1000, 100);
+        let left = || {
+            let entries = fs::read_dir(folder.path()).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        indexes.tidy(300, 3);
+        let others = ["e.1-1.part", "somebody's.txt"];
+        assert_eq!(
+            left(),
+            [&["a.index", "b.index", "c.index"][..], &others].concat()
+        );
+        indexes.tidy(299, 3);
+        assert_eq!(left(), [&["a.index", "c.index"][..], &others].concat());
+        indexes.tidy(299, 1);
+        assert_eq!(left(), [&["c.index"][..], &others].concat());
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_kept_comes_back(
+            entries in prop::collection::vec((0..u64::MAX, any::<u64>(), prop::collection::vec(any::<u8>(), 0..300)), 0..50),
+        ) {
+            let mut kept = written(|keeping| {
+                for (entry, number, name) in &entries {
+                    keeping.entry(*entry);
+                    keeping.number(*number);
+                    keeping.name(name);
+                }
+            });
+            for (entry, number, name) in entries {
+                prop_assert_eq!(kept.entry().unwrap(), Some(entry));
+                prop_assert_eq!(kept.number().unwrap(), number);
+                prop_assert_eq!(kept.name(300).unwrap(), Some(name));
+            }
+            prop_assert_eq!(kept.entry().unwrap(), None);
+        }
+    }
+}
