@@ -76,7 +76,7 @@ class Loader:
             memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not
                 count.
             threads: As many as this process may use processors; twice as many where data is read from a disk
-                past the page cache, at least 16 for an object store, since they wait. Fewer where the memory
+                past the page cache, at least 32 for an object store, since they wait. Fewer where the memory
                 is too little for them.
             prefetch: Batches ahead at the most, where the memory allows.
             rank: Which of `world_size` processes this is.
@@ -308,9 +308,11 @@ class Loader:
 
     def __repr__(self) -> str:
         """Return one line for a prompt."""
-        threads, batches, batch, _ = self._native.budget
+        threads, workbenches, batches, batch = self._native.budget
+        noun = "workbench" if workbenches == 1 else "workbenches"
+        shared = f" with {workbenches} {noun}" if workbenches < threads else ""
         return (
-            f"Loader({len(self)} batches of {self.batch_size}, {threads} threads, "
+            f"Loader({len(self)} batches of {self.batch_size}, {threads} threads{shared}, "
             f"up to {batches} batches of {_native.size_text(batch)} ahead)"
         )
 

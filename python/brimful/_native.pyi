@@ -96,7 +96,7 @@ class Loader:
     @property
     def budget(self, /) -> tuple[int, int, int, int]:
         """
-        Threads, batches ahead, bytes of a batch, bytes of a thread.
+        Threads, how many of them are past reading at once, batches ahead, bytes of a batch.
         """
     def epoch(self, /, epoch: SupportsIndex, position: SupportsIndex) -> Epoch:
         """

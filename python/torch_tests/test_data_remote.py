@@ -141,6 +141,13 @@ def test_archives_of_images(bucket: Bucket, tmp_path: Path) -> None:
         [bucket.put(file)],
         lambda paths: bd.tar(paths, "png").decode("png", most_pixels=1 << 16).resize("png", 16),
     )
+    # There is memory for two images of any size to be decoded at once, and for many to be on their way.
+    loader = bd.Loader(bd.tar(bucket.put(file), "png").decode("png").resize("png", 16), batch_size=5)
+    assert loader.threads >= 32
+    assert "threads with 2 workbenches" in repr(loader)
+    assert [len(batch["png"]) for batch in loader] == [5, 5]
+    assert "wait for a workbench" in loader.statistics.stages
+    assert loader.held_bytes < 512 << 20
 
 
 def test_lines(bucket: Bucket, tmp_path: Path) -> None:

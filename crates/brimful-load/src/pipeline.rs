@@ -81,14 +81,30 @@ pub enum SampleCause {
     Panic(String),
 }
 
-/// The memory of one thread, kept from sample to sample.
+/// What one thread reads into, kept from sample to sample.
 #[derive(Debug, Default)]
 pub(crate) struct Hands {
     values: Vec<Value>,
-    between: [Value; 2],
-    scratch: Scratch,
     /// Nanoseconds of each stage since they were last taken; see [`Pipeline::stages`].
     stage_ns: Vec<u64>,
+}
+
+/// What the ops of one sample need besides, kept from sample to sample. Threads that wait for a store most of their time
+/// share a few.
+#[derive(Debug, Default)]
+pub(crate) struct Workbench {
+    between: [Value; 2],
+    scratch: Scratch,
+}
+
+/// How far a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Read {
+    /// It is in its slots.
+    IntoSlots,
+    /// Its ops are to be run, in [`Pipeline::make`].
+    IntoHands,
 }
 
 impl Hands {
@@ -100,9 +116,18 @@ impl Hands {
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
-        let values = self.values.iter().chain(&self.between);
-        values.map(|value| value.piece.held_bytes()).sum::<usize>() + self.scratch.held_bytes()
+        held_bytes(&self.values)
     }
+}
+
+impl Workbench {
+    pub(crate) fn held_bytes(&self) -> usize {
+        held_bytes(&self.between) + self.scratch.held_bytes()
+    }
+}
+
+fn held_bytes(values: &[Value]) -> usize {
+    values.iter().map(|value| value.piece.held_bytes()).sum()
 }
 
 impl Pipeline {
@@ -332,8 +357,13 @@ impl Pipeline {
             && lanes.all(|(at, lane)| lane.ops.is_empty() && lane.field == at)
     }
 
-    /// Bytes that one thread holds at the most while it makes a sample.
-    pub fn bytes_per_thread(&self) -> u64 {
+    /// Bytes that one thread holds at the most of what it has read.
+    pub fn bytes_to_read(&self) -> u64 {
+        self.source.largest_sample()
+    }
+
+    /// Bytes that the ops of one sample need at the most besides.
+    pub fn bytes_to_make(&self) -> u64 {
         let largest = self.source.largest_sample();
         // The two values that take turns between ops, and the scratch of ops of each name.
         let mut between = [0_u64; 2];
@@ -355,41 +385,55 @@ impl Pipeline {
         scratch
             .into_values()
             .chain(between)
-            .fold(largest, u64::saturating_add)
+            .fold(0, u64::saturating_add)
     }
 
-    /// Makes one sample in its slots, one for each field.
-    pub(crate) fn fill(
+    /// Reads one sample: into its slots, one for each field, where nothing else is to be done with it.
+    pub(crate) fn read(
         &self,
         key: SampleKey,
         slots: &mut [&mut [u8]],
         hands: &mut Hands,
-    ) -> Result<(), SampleError> {
+    ) -> Result<Read, SampleError> {
         let source = &*self.source;
-        let failed = |field: Option<&str>, cause: SampleCause| SampleError {
-            place: source.place(key.index),
-            index: key.index,
-            field: field.map(str::to_owned),
-            cause: Box::new(cause),
-        };
+        let failed = |error: ReadError| self.failed(key, None, error.into());
         hands
             .values
             .resize_with(source.fields().len(), Value::default);
         if self.is_as_read() {
-            return source
-                .read_into(key.index, slots, &mut hands.values)
-                .map_err(|error| failed(None, error.into()));
+            let read = source.read_into(key.index, slots, &mut hands.values);
+            return read.map(|()| Read::IntoSlots).map_err(failed);
         }
-        let mut clock = Clock::start(hands, self.n_stages());
-        source
-            .read(key.index, &mut hands.values)
-            .map_err(|error| failed(None, error.into()))?;
+        hands.stage_ns.resize(self.n_stages(), 0);
+        let mut clock = Clock::at_stage(0);
+        let read = source.read(key.index, &mut hands.values);
         clock.next(&mut hands.stage_ns);
+        read.map(|()| Read::IntoHands).map_err(failed)
+    }
+
+    /// Makes the sample that was read, in its slots.
+    pub(crate) fn make(
+        &self,
+        key: SampleKey,
+        slots: &mut [&mut [u8]],
+        hands: &mut Hands,
+        workbench: &mut Workbench,
+    ) -> Result<(), SampleError> {
+        let mut clock = Clock::at_stage(1);
         for (lane, slot) in self.lanes.iter().zip(slots) {
-            lane.run(key, slot, hands, &mut clock)
-                .map_err(|cause| failed(Some(&lane.name), cause))?;
+            lane.run(key, slot, hands, workbench, &mut clock)
+                .map_err(|cause| self.failed(key, Some(&lane.name), cause))?;
         }
         Ok(())
+    }
+
+    fn failed(&self, key: SampleKey, field: Option<&str>, cause: SampleCause) -> SampleError {
+        SampleError {
+            place: self.source.place(key.index),
+            index: key.index,
+            field: field.map(str::to_owned),
+            cause: Box::new(cause),
+        }
     }
 
     fn n_stages(&self) -> usize {
@@ -404,10 +448,9 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(hands: &mut Hands, n_stages: usize) -> Clock {
-        hands.stage_ns.resize(n_stages, 0);
+    fn at_stage(stage: usize) -> Clock {
         Clock {
-            stage: 0,
+            stage,
             looked: Instant::now(),
         }
     }
@@ -427,14 +470,14 @@ impl Lane {
         key: SampleKey,
         slot: &mut [u8],
         hands: &mut Hands,
+        workbench: &mut Workbench,
         clock: &mut Clock,
     ) -> Result<(), SampleCause> {
-        let Hands {
-            values,
+        let Hands { values, stage_ns } = hands;
+        let Workbench {
             between: [one, other],
             scratch,
-            stage_ns,
-        } = hands;
+        } = workbench;
         let first = &values[self.field];
         let Some((last, before)) = self.ops.split_last() else {
             return copied(first, slot).map_err(SampleCause::from);
@@ -532,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_holds_the_result_of_each_op_and_the_scratch_of_each_kind_of_op() {
+    fn ops_need_the_result_of_each_and_the_scratch_of_each_kind() {
         let pipeline = images();
         let image = 3 * DecodeImage::default().most_pixels;
         let scratch: u64 = pipeline.lanes[0]
@@ -542,8 +585,8 @@ mod tests {
             .map(|(op, kind)| op.scratch_bytes(kind))
             .sum();
         let resized = (224_u64 * 224 * 3).next_multiple_of(PAGE as u64);
-        let expected = pipeline.source.largest_sample() + image + resized + scratch;
-        assert_eq!(pipeline.bytes_per_thread(), expected);
+        assert_eq!(pipeline.bytes_to_make(), image + resized + scratch);
+        assert_eq!(pipeline.bytes_to_read(), pipeline.source.largest_sample());
     }
 
     #[test]
@@ -571,15 +614,22 @@ mod tests {
             epoch: 0,
             index: 0,
         };
-        let mut hands = Hands::default();
+        let (mut hands, mut workbench) = (Hands::default(), Workbench::default());
         let mut slot = vec![0; 3 * 32 * 32];
+        let read = pipeline.read(key, &mut [&mut slot], &mut hands).unwrap();
+        assert_eq!(read, Read::IntoHands);
         let error = pipeline
-            .fill(key, &mut [&mut slot], &mut hands)
+            .make(key, &mut [&mut slot], &mut hands, &mut workbench)
             .unwrap_err();
         assert_eq!(
             error.cause.to_string(),
             "resize expected uint8 3x64x64, found uint8 [300, 64, 64]"
         );
-        assert!(hands.between.iter().all(|value| value.bytes().is_empty()));
+        assert!(
+            workbench
+                .between
+                .iter()
+                .all(|value| value.bytes().is_empty())
+        );
     }
 }

@@ -8,19 +8,31 @@ use crate::loader::{LoaderError, Settings};
 use crate::reading::Access;
 
 /// Requests to an object store that are under way at once, where memory allows.
-const REQUESTS: usize = 16;
+const REQUESTS: usize = 32;
 
 /// What fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub threads: usize,
+    /// Threads that are past reading at once.
+    pub workbenches: usize,
     /// Batches in the making or ready at once.
     pub batches: u64,
     pub batch: Bytes,
-    /// What a thread holds at the most.
+    /// What a thread holds at the most of what it has read.
     pub thread: Bytes,
+    /// What the ops of one sample need at the most besides.
+    pub workbench: Bytes,
     /// What the source keeps from sample to sample.
     pub kept: Bytes,
+}
+
+/// What one of each takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    pub(super) thread: u64,
+    pub(super) workbench: u64,
+    pub(super) kept: u64,
 }
 
 impl Budget {
@@ -28,36 +40,10 @@ impl Budget {
     /// store wait half of their time or more. They are not worth the second batch.
     pub(super) fn new(
         forms: &[Form],
-        bytes_per_thread: u64,
-        kept: u64,
+        needs: Needs,
         settings: &Settings,
         access: Access,
         processors: usize,
-    ) -> Result<Budget, LoaderError> {
-        let with = |threads| Budget::with_threads(forms, bytes_per_thread, kept, settings, threads);
-        if let Some(threads) = settings.threads {
-            return with(threads);
-        }
-        let fewer = with(processors)?;
-        let more = with(match access {
-            Access::Mapped => processors,
-            Access::Read | Access::Direct => 2 * processors,
-            Access::Remote => (2 * processors).max(REQUESTS),
-        })?;
-        Ok(if more.batches >= fewer.batches.min(2) {
-            more
-        } else {
-            fewer
-        })
-    }
-
-    /// Fewer threads before no batch, fewer batches before fewer threads.
-    fn with_threads(
-        forms: &[Form],
-        bytes_per_thread: u64,
-        kept: u64,
-        settings: &Settings,
-        threads: usize,
     ) -> Result<Budget, LoaderError> {
         let batch = forms.iter().fold(0_u64, |sum, form| {
             let field = settings
@@ -67,29 +53,67 @@ impl Budget {
                 .unwrap_or(u64::MAX);
             sum.saturating_add(field)
         });
-        let memory = settings.memory.get();
-        let needed = batch.saturating_add(bytes_per_thread).saturating_add(kept);
-        if needed > memory {
+        let Needs {
+            thread,
+            workbench,
+            kept,
+        } = needs;
+        let one = thread.saturating_add(workbench);
+        let needed = batch.saturating_add(one).saturating_add(kept);
+        let Some(left) = settings.memory.get().checked_sub(needed) else {
             return Err(LoaderError::TooLittleMemory {
                 batch: Bytes(batch),
-                thread: Bytes(bytes_per_thread),
+                thread: Bytes(one),
                 kept: Bytes(kept),
                 needed: Bytes(needed),
                 memory: settings.memory,
             });
-        }
-        let memory = memory - kept;
-        let most_threads = (memory - batch) / bytes_per_thread.max(1);
-        let threads = threads.min(usize::try_from(most_threads).unwrap_or(usize::MAX));
-        let left = memory - bytes_per_thread * threads as u64;
-        let batches = (left / batch.max(1)).clamp(1, settings.prefetch.max(1));
+        };
+        let (busy, threads) = match (settings.threads, access) {
+            (Some(asked), _) => (asked, asked),
+            (None, Access::Mapped) => (processors, processors),
+            (None, Access::Read | Access::Direct) => (processors, 2 * processors),
+            (None, Access::Remote) => (processors, (2 * processors).max(REQUESTS)),
+        };
+        let (busy, threads) = (busy as u64, threads as u64);
+        let batches = settings.prefetch.max(1);
+        // One of each is paid for; of the rest, what is worth most comes first.
+        let mut purse = Purse { left };
+        let mut n_threads = 1 + purse.take(one, busy - 1);
+        let mut n_workbenches = n_threads;
+        let mut n_batches = 1 + purse.take(batch, batches.min(2) - 1);
+        n_threads += purse.take(thread, threads - n_threads);
+        // There is no use in more at once past reading, unless they are asked for.
+        let most_workbenches = (2 * processors as u64).max(busy).min(n_threads);
+        n_workbenches += purse.take(workbench, most_workbenches - n_workbenches);
+        n_batches += purse.take(batch, batches - n_batches);
+        let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Budget {
-            threads,
-            batches,
+            threads: count(n_threads),
+            workbenches: count(n_workbenches),
+            batches: n_batches,
             batch: Bytes(batch),
-            thread: Bytes(bytes_per_thread),
+            thread: Bytes(thread),
+            workbench: Bytes(workbench),
             kept: Bytes(kept),
         })
+    }
+}
+
+/// Bytes to be given away.
+struct Purse {
+    left: u64,
+}
+
+impl Purse {
+    /// So many as are wanted, or as fit.
+    fn take(&mut self, each: u64, wanted: u64) -> u64 {
+        let taken = self
+            .left
+            .checked_div(each)
+            .map_or(wanted, |fit| fit.min(wanted));
+        self.left -= each * taken;
+        taken
     }
 }
 
@@ -99,17 +123,21 @@ mod tests {
     use crate::array::DType;
     use crate::loader::OnError;
 
-    fn threads_and_batches(
+    const MIB: u64 = 1 << 20;
+
+    /// Of 4 processors and batches of 8 MiB, with needs in MiB: threads, workbenches, batches.
+    fn check(
         access: Access,
         memory: u64,
-        bytes_per_thread: u64,
+        needs: (u64, u64),
         threads: Option<usize>,
-    ) -> (usize, u64) {
+        expected: (usize, usize, u64),
+    ) {
         let settings = Settings {
             batch_size: 8,
             shuffle_seed: None,
             seed: 0,
-            memory: Bytes(memory),
+            memory: Bytes(memory * MIB),
             threads,
             prefetch: 4,
             rank: 0,
@@ -118,27 +146,52 @@ mod tests {
             on_error: OnError::Raise,
         };
         let forms = [Form::new(DType::U8, vec![1 << 20]).unwrap()];
-        let budget = Budget::new(&forms, bytes_per_thread, 0, &settings, access, 4).unwrap();
-        assert!(budget.batch.get() * budget.batches <= memory);
-        (budget.threads, budget.batches)
+        let needs = Needs {
+            thread: needs.0 * MIB,
+            workbench: needs.1 * MIB,
+            kept: 0,
+        };
+        let budget = Budget::new(&forms, needs, &settings, access, 4).unwrap();
+        let found = (budget.threads, budget.workbenches, budget.batches);
+        assert_eq!(found, expected, "{memory} MiB, {needs:?}");
+        let held = budget.batch.get() * budget.batches
+            + budget.thread.get() * budget.threads as u64
+            + budget.workbench.get() * budget.workbenches as u64;
+        assert!(held <= memory * MIB);
     }
 
     #[test]
-    fn threads_that_wait_are_more_unless_batches_go_for_them() {
-        let mib = 1 << 20;
-        let roomy = |access| threads_and_batches(access, 512 * mib, mib, None);
-        assert_eq!(roomy(Access::Mapped), (4, 4));
-        assert_eq!(roomy(Access::Direct), (8, 4));
-        assert_eq!(roomy(Access::Remote), (16, 4));
-        // Batches of 8 MiB in 64: eight threads of 5 MiB would leave room for 3 of them, of 7 MiB for one.
-        let tight = |each| threads_and_batches(Access::Direct, 64 * mib, each * mib, None);
-        assert_eq!(tight(5), (8, 3));
-        assert_eq!(tight(7), (4, 4));
-        // Where the processors' own threads leave room for one only, nothing is lost.
-        assert_eq!(tight(13), (4, 1));
-        assert_eq!(
-            threads_and_batches(Access::Remote, 512 * mib, mib, Some(3)),
-            (3, 4)
-        );
+    fn threads_that_wait_are_more() {
+        check(Access::Mapped, 512, (1, 0), None, (4, 4, 4));
+        check(Access::Direct, 512, (1, 0), None, (8, 8, 4));
+        check(Access::Remote, 512, (1, 1), None, (32, 8, 4));
+        check(Access::Remote, 512, (1, 1), Some(3), (3, 3, 4));
+        check(Access::Direct, 512, (1, 1), Some(20), (20, 20, 4));
+    }
+
+    #[test]
+    fn two_batches_are_worth_more_than_threads_that_wait() {
+        let check = |each, expected| check(Access::Direct, 64, (each, 0), None, expected);
+        check(5, (8, 8, 3));
+        check(7, (6, 6, 2));
+        check(12, (4, 4, 2));
+        // A thread for each processor is worth more than the second batch.
+        check(13, (4, 4, 1));
+        check(20, (2, 2, 3));
+    }
+
+    #[test]
+    fn many_read_where_few_can_work_on_it() {
+        check(Access::Remote, 512, (1, 220), None, (32, 2, 4));
+        check(Access::Remote, 256, (1, 220), None, (20, 1, 2));
+        check(Access::Remote, 256, (1, 220), Some(10), (10, 1, 3));
+        check(Access::Direct, 512, (1, 220), None, (8, 2, 4));
+        // One of each is all there is.
+        check(Access::Remote, 229, (1, 220), None, (1, 1, 1));
+    }
+
+    #[test]
+    fn what_takes_nothing_is_never_short() {
+        check(Access::Mapped, 8, (0, 0), Some(1000), (1000, 1000, 1));
     }
 }

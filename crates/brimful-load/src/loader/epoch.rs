@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::loader::batch::{Batch, Work};
-use crate::loader::statistics::{add, add_time};
-use crate::loader::{OnError, Shared};
+use crate::loader::statistics::{add, add_time, change};
+use crate::loader::workbenches::Workbenches;
+use crate::loader::{Budget, OnError, Shared};
 use crate::ops::SampleKey;
 use crate::order::Order;
-use crate::pipeline::{Hands, SampleCause, SampleError};
+use crate::pipeline::{Hands, Read, SampleCause, SampleError, Workbench};
 
 /// Slots are claimed in parts that write about so many bytes, so that taking turns costs nothing.
 const PART_BYTES: u64 = 64 << 10;
@@ -41,6 +41,8 @@ struct Inner {
     epoch: u64,
     /// Slots that a thread claims at once.
     part: u64,
+    /// None where each thread has its own.
+    workbenches: Option<Workbenches>,
     queue: Mutex<Queue>,
     /// Somebody waits for a batch to be done.
     done: Condvar,
@@ -64,12 +66,17 @@ impl Epoch {
     pub(super) fn start(shared: Arc<Shared>, epoch: u64, position: u64) -> Epoch {
         shared.bound_pool();
         let sample: u64 = shared.forms.iter().map(|form| form.bytes() as u64).sum();
-        let n_threads = shared.budget.threads;
+        let Budget {
+            threads: n_threads,
+            workbenches,
+            ..
+        } = shared.budget;
         let even = shared.settings.batch_size.div_ceil(n_threads as u64);
         let inner = Arc::new(Inner {
             order: shared.order(epoch),
             epoch,
             part: (PART_BYTES / sample.max(1)).clamp(1, even),
+            workbenches: (workbenches < n_threads).then(|| Workbenches::new(workbenches)),
             queue: Mutex::new(Queue {
                 position,
                 batches: VecDeque::new(),
@@ -153,6 +160,9 @@ impl Epoch {
             let _ = thread.join();
         }
         self.inner.lock().batches.clear();
+        if let Some(workbenches) = &self.inner.workbenches {
+            workbenches.clear(&self.inner.shared.counters);
+        }
     }
 }
 
@@ -162,33 +172,36 @@ impl Drop for Epoch {
     }
 }
 
+/// What a thread works with.
+#[derive(Debug, Default)]
+struct Place {
+    hands: Hands,
+    /// Its own, where there are as many as threads.
+    workbench: Workbench,
+    /// For one of those that are shared.
+    waited: Duration,
+}
+
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self) {
-        let mut hands = Hands::default();
+        let mut place = Place::default();
         let mut held = 0;
         while let Some((work, slots)) = self.claim() {
-            self.fill(work, slots, &mut hands);
-            let now = hands.held_bytes() as u64;
-            add(&self.shared.counters.hands, now);
-            self.shared
-                .counters
-                .hands
-                .fetch_sub(held, Ordering::Relaxed);
+            self.fill(work, slots, &mut place);
+            let now = (place.hands.held_bytes() + place.workbench.held_bytes()) as u64;
+            change(&self.shared.counters.hands, held, now);
             held = now;
         }
-        self.shared
-            .counters
-            .hands
-            .fetch_sub(held, Ordering::Relaxed);
+        change(&self.shared.counters.hands, held, 0);
     }
 
     /// Makes one batch in the thread that asks for it.
     fn work_for_one(&self) {
-        let mut hands = Hands::default();
+        let mut place = Place::default();
         loop {
             let is_waiting = self
                 .lock()
@@ -201,7 +214,7 @@ impl Inner {
             let Some((work, slots)) = self.claim() else {
                 return;
             };
-            self.fill(work, slots, &mut hands);
+            self.fill(work, slots, &mut place);
         }
     }
 
@@ -251,12 +264,12 @@ impl Inner {
         }
     }
 
-    fn fill(&self, work: Arc<Work>, slots: Range<u64>, hands: &mut Hands) {
+    fn fill(&self, work: Arc<Work>, slots: Range<u64>, place: &mut Place) {
         let began = Instant::now();
         let count = slots.end - slots.start;
         for slot in slots {
             let index = self.order.at(work.positions.start + slot);
-            match self.sample(&work, slot, index, hands) {
+            match self.sample(&work, slot, index, place) {
                 Ok(()) => {}
                 Err(error) if self.shared.settings.on_error == OnError::Skip => {
                     self.shared.counters.skip(error);
@@ -267,7 +280,10 @@ impl Inner {
         }
         let counters = &self.shared.counters;
         add_time(&counters.worked_ns, began.elapsed());
-        hands.take_stages(|stage, ns| add(&counters.stages_ns[stage], ns));
+        add_time(&counters.workbench_ns, std::mem::take(&mut place.waited));
+        place
+            .hands
+            .take_stages(|stage, ns| add(&counters.stages_ns[stage], ns));
         // Under the lock: whoever sees that it is done has it alone.
         let queue = self.lock();
         if work.done(count) {
@@ -282,7 +298,7 @@ impl Inner {
         work: &Work,
         slot: u64,
         index: u64,
-        hands: &mut Hands,
+        place: &mut Place,
     ) -> Result<(), SampleError> {
         let key = SampleKey {
             seed: self.shared.settings.seed,
@@ -294,14 +310,14 @@ impl Inner {
         let mut memory = unsafe { work.slots(slot) };
         let pipeline = &self.shared.pipeline;
         // A mistake of ours in one sample must not leave the training waiting forever.
-        catch_unwind(AssertUnwindSafe(|| pipeline.fill(key, &mut memory, hands))).unwrap_or_else(
+        catch_unwind(AssertUnwindSafe(|| self.made(key, &mut memory, place))).unwrap_or_else(
             |panic| {
                 let text = panic
                     .downcast_ref::<String>()
                     .map(String::as_str)
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("a panic");
-                *hands = Hands::default();
+                *place = Place::default();
                 Err(SampleError {
                     place: pipeline.source().place(index),
                     index,
@@ -310,5 +326,30 @@ impl Inner {
                 })
             },
         )
+    }
+
+    fn made(
+        &self,
+        key: SampleKey,
+        slots: &mut [&mut [u8]],
+        place: &mut Place,
+    ) -> Result<(), SampleError> {
+        let pipeline = &self.shared.pipeline;
+        let Place {
+            hands,
+            workbench,
+            waited,
+        } = place;
+        if pipeline.read(key, slots, hands)? == Read::IntoSlots {
+            return Ok(());
+        }
+        match &self.workbenches {
+            None => pipeline.make(key, slots, hands, workbench),
+            Some(workbenches) => {
+                let (mut taken, further) = workbenches.take(&self.shared.counters);
+                *waited += further;
+                pipeline.make(key, slots, hands, taken.workbench())
+            }
+        }
     }
 }

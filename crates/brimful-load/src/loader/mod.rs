@@ -6,6 +6,9 @@
 //!             └ thread ┘        at most so many as the budget allows
 //! ```
 //!
+//! A thread reads a sample with its own hands, and works on it at a workbench, of which there may be fewer: to read takes
+//! time, and to decode takes memory.
+//!
 //! Read first: [`Loader`], then [`Epoch`].
 
 mod batch;
@@ -14,6 +17,7 @@ mod epoch;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod workbenches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +34,7 @@ pub use epoch::{Epoch, Next};
 pub use statistics::Statistics;
 
 use batch::Pool;
+use budget::Needs;
 use statistics::Counters;
 
 /// What happens to a sample that cannot be read or transformed.
@@ -114,11 +119,14 @@ impl Loader {
     pub fn new(pipeline: Pipeline, settings: Settings) -> Result<Loader, LoaderError> {
         settings.check()?;
         let forms = pipeline.forms()?;
-        let kept = pipeline.source().kept_bytes();
+        let needs = Needs {
+            thread: pipeline.bytes_to_read(),
+            workbench: pipeline.bytes_to_make(),
+            kept: pipeline.source().kept_bytes(),
+        };
         let budget = Budget::new(
             &forms,
-            pipeline.bytes_per_thread(),
-            kept,
+            needs,
             &settings,
             pipeline.source().choice().access,
             crate::processors(),
@@ -190,7 +198,8 @@ impl Loader {
 
     pub fn statistics(&self) -> Statistics {
         let stages = self.shared.pipeline.stages();
-        self.shared.counters.statistics(stages)
+        let shares_workbenches = self.shared.budget.workbenches < self.shared.budget.threads;
+        self.shared.counters.statistics(stages, shares_workbenches)
     }
 }
 

@@ -23,7 +23,8 @@ pub struct Statistics {
     pub worked: Duration,
     /// How long threads waited for room, summed over them.
     pub idle: Duration,
-    /// How long threads spent in each stage of the pipeline, summed over them.
+    /// How long threads spent in each stage of the pipeline, summed over them; the last is the wait for a workbench, where
+    /// they share some.
     pub stages: Vec<(String, Duration)>,
 }
 
@@ -35,6 +36,8 @@ pub(super) struct Counters {
     pub(super) waited_ns: AtomicU64,
     pub(super) worked_ns: AtomicU64,
     pub(super) idle_ns: AtomicU64,
+    /// Of waiting for a workbench.
+    pub(super) workbench_ns: AtomicU64,
     /// The first samples that were left out.
     told: Mutex<Vec<Arc<SampleError>>>,
     /// Of each stage of the pipeline.
@@ -45,6 +48,11 @@ pub(super) struct Counters {
 
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// Counts `to` instead of `from`, in one step: nobody sees both.
+pub(super) fn change(counter: &AtomicU64, from: u64, to: u64) {
+    counter.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
 }
 
 pub(super) fn add_time(counter: &AtomicU64, time: Duration) {
@@ -78,9 +86,16 @@ impl Counters {
         self.hands.load(Ordering::Relaxed)
     }
 
-    pub(super) fn statistics(&self, stages: Vec<String>) -> Statistics {
+    pub(super) fn statistics(&self, stages: Vec<String>, shares_workbenches: bool) -> Statistics {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let time = |counter: &AtomicU64| Duration::from_nanos(number(counter));
+        let mut stages: Vec<(String, Duration)> = stages
+            .into_iter()
+            .zip(self.stages_ns.iter().map(time))
+            .collect();
+        if shares_workbenches && !stages.is_empty() {
+            stages.push(("wait for a workbench".to_owned(), time(&self.workbench_ns)));
+        }
         Statistics {
             batches: number(&self.batches),
             samples: number(&self.samples),
@@ -88,10 +103,7 @@ impl Counters {
             waited: time(&self.waited_ns),
             worked: time(&self.worked_ns),
             idle: time(&self.idle_ns),
-            stages: stages
-                .into_iter()
-                .zip(self.stages_ns.iter().map(time))
-                .collect(),
+            stages,
         }
     }
 }

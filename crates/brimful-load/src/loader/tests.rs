@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use brimful::units::Bytes;
 use proptest::prelude::*;
@@ -22,6 +23,7 @@ struct Counting {
     /// Samples that cannot be read.
     broken: Vec<u64>,
     panics_at: Option<u64>,
+    n_read: Arc<AtomicUsize>,
     choice: Choice,
 }
 
@@ -42,6 +44,7 @@ impl Counting {
             ],
             broken: Vec::new(),
             panics_at: None,
+            n_read: Arc::default(),
             choice: Choice {
                 access: Access::Read,
                 reason: "a test".to_owned(),
@@ -65,6 +68,7 @@ impl Source for Counting {
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
         assert_ne!(Some(index), self.panics_at, "as asked");
+        self.n_read.fetch_add(1, Ordering::SeqCst);
         if self.broken.contains(&index) {
             return Err(ReadError::Malformed {
                 expected: "a sample".to_owned(),
@@ -444,4 +448,108 @@ fn an_empty_dataset_has_no_batches() {
     let loader = loader(Counting::new(0), settings());
     assert_eq!(loader.batches(0), 0);
     assert_eq!(batches(&loader, 0, 0), []);
+}
+
+/// Needs much memory, knows how many do so at once, and waits until others have read.
+#[derive(Debug)]
+struct Heavy {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    panics_at: Option<u64>,
+    n_read: Arc<AtomicUsize>,
+    wanted_read: usize,
+}
+
+impl Heavy {
+    const BYTES: usize = 300 << 10;
+}
+
+impl Op for Heavy {
+    fn name(&self) -> &'static str {
+        "heavy"
+    }
+
+    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+        Ok(input.clone())
+    }
+
+    fn scratch_bytes(&self, _: &Kind) -> u64 {
+        Heavy::BYTES as u64
+    }
+
+    fn apply(
+        &self,
+        key: SampleKey,
+        input: &Value,
+        mut out: Out<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), OpError> {
+        assert_ne!(Some(key.index), self.panics_at, "as asked");
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        scratch.bytes.resize(Heavy::BYTES, 0);
+        let began = Instant::now();
+        while self.n_read.load(Ordering::SeqCst) < self.wanted_read {
+            assert!(began.elapsed() < Duration::from_secs(20), "nobody reads");
+            std::thread::yield_now();
+        }
+        let bytes = out.array("heavy", DType::U64, &[2])?;
+        bytes.copy_from_slice(input.bytes());
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn few_workbenches_serve_many_threads() {
+    let source = Counting::new(500);
+    let heavy = Arc::new(Heavy {
+        now: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        panics_at: Some(123),
+        n_read: Arc::clone(&source.n_read),
+        // By all of the threads, though three workbenches are taken meanwhile.
+        wanted_read: 12,
+    });
+    let pipeline = Pipeline::new(Arc::new(source))
+        .with("index", |_, _| Ok(Arc::clone(&heavy) as Arc<dyn Op>))
+        .unwrap();
+    let settings = Settings {
+        threads: Some(12),
+        shuffle_seed: None,
+        on_error: OnError::Skip,
+        ..settings()
+    };
+    let memory = settings.memory;
+    let loader = Loader::new(pipeline, settings).unwrap();
+    let budget = *loader.budget();
+    assert_eq!((budget.threads, budget.workbenches), (12, 3));
+    let mut found = Vec::new();
+    let mut epoch = loader.epoch(0, 0);
+    while let Next::Batch(batch) = epoch.next(Duration::from_secs(20)).unwrap() {
+        found.extend(numbers(&batch));
+        // A page is the least that a thread can hold of a value; the source says 32 bytes.
+        let pages = Bytes(12 * 2 * 4096);
+        assert!(loader.held() <= memory.saturating_add(pages));
+    }
+    let expected: Vec<u64> = (0..500).filter(|&index| index != 123).collect();
+    assert_eq!(found, expected);
+    assert_eq!(heavy.most.load(Ordering::SeqCst), 3);
+    let statistics = loader.statistics();
+    let (last, waited) = statistics.stages.last().unwrap();
+    assert_eq!(last, "wait for a workbench");
+    assert!(!waited.is_zero(), "{statistics:?}");
+    let of_stages: Duration = statistics.stages.iter().map(|(_, time)| *time).sum();
+    assert!(of_stages <= statistics.worked, "{statistics:?}");
+    drop(epoch);
+    assert_eq!(loader.shared.counters.hands(), 0);
+
+    // Left in the middle, while threads wait.
+    for steps in 0..5 {
+        let mut epoch = loader.epoch(1, 0);
+        for _ in 0..steps {
+            epoch.next(Duration::from_secs(20)).unwrap();
+        }
+    }
+    assert_eq!(loader.shared.counters.hands(), 0);
 }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::opening::Opening;
     use crate::ops::Cast;
-    use crate::pipeline::{Hands, Pipeline, PipelineError};
+    use crate::pipeline::{Hands, Pipeline, PipelineError, Read, Workbench};
     use crate::sources::Lines;
     use crate::sources::testing::fixture;
 
@@ -302,8 +302,11 @@ mod tests {
             ["int64 8", "bool 8"]
         );
         let (mut ids, mut mask) = ([0; 64], [0; 8]);
-        let mut hands = Hands::default();
-        both.fill(KEY, &mut [&mut ids, &mut mask], &mut hands)
+        let (mut hands, mut workbench) = (Hands::default(), Workbench::default());
+        let mut slots = [&mut ids[..], &mut mask[..]];
+        let read = both.read(KEY, &mut slots, &mut hands).unwrap();
+        assert_eq!(read, Read::IntoHands);
+        both.make(KEY, &mut slots, &mut hands, &mut workbench)
             .unwrap();
         let padding = ids
             .as_chunks::<8>()
@@ -311,7 +314,8 @@ mod tests {
             .iter()
             .map(|id| u8::from(i64::from_le_bytes(*id) != 1));
         assert_eq!(padding.collect::<Vec<_>>(), mask);
-        assert!(hands.held_bytes() as u64 <= both.bytes_per_thread());
+        assert!(hands.held_bytes() as u64 <= both.bytes_to_read());
+        assert!(workbench.held_bytes() as u64 <= both.bytes_to_make());
         let taken = both.copy("text", "mask");
         assert!(matches!(taken, Err(PipelineError::TakenName { .. })));
     }

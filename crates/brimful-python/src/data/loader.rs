@@ -77,15 +77,15 @@ impl NativeLoader {
         self.loader.batches(position)
     }
 
-    /// Threads, batches ahead, bytes of a batch, bytes of a thread.
+    /// Threads, how many of them are past reading at once, batches ahead, bytes of a batch.
     #[getter]
-    fn budget(&self) -> (usize, u64, u64, u64) {
+    fn budget(&self) -> (usize, usize, u64, u64) {
         let budget = self.loader.budget();
         (
             budget.threads,
+            budget.workbenches,
             budget.batches,
             budget.batch.get(),
-            budget.thread.get(),
         )
     }
 
