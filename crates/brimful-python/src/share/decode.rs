@@ -1,19 +1,19 @@
 //! From the copy to Python: plain values are made anew, lists and dicts are views, arrays are windows.
 //!
-//! Functions written in Python are called once, not for each item: they take longer than all the rest, and Python before
-//! 3.14 may end a daemon thread inside of one by unwinding it, which Rust above it does not survive.
+//! Functions written in Python are called once, by who shares the data, and not for each item: they take longer than all
+//! the rest, and Python before 3.14 may end a daemon thread inside of one by unwinding it, which Rust above it does not
+//! survive.
 
 use std::sync::Arc;
 
 use brimful_load::share::{ArrayNode, Damaged, Dict, Item, List, MAX_DEPTH};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::share::dict::SharedDict;
 use crate::share::held::{Held, arrays, damaged};
 use crate::share::list::{SharedList, Slice};
+use crate::share::made::{Made, name};
 
 /// One value; `depth` is how many tuples it lies in.
 #[inline]
@@ -132,7 +132,7 @@ pub(crate) fn array<'py>(
     let shape = PyTuple::new(py, &node.shape)?;
     let map = held.map(py)?;
     if is_tensor {
-        return arrays(py)?.getattr(intern!(py, "open_tensor"))?.call1((
+        return arrays(py)?.getattr(name!(py, "open_tensor"))?.call1((
             map,
             node.dtype,
             shape,
@@ -141,20 +141,23 @@ pub(crate) fn array<'py>(
         ));
     }
     let dtype = dtype(py, PyString::new(py, node.dtype).into_any())?;
-    let readable = map.getattr(intern!(py, "readable"))?;
+    let readable = map.getattr(name!(py, "readable"))?;
     ndarray(py)?.call1((shape, dtype, readable, node.data))
 }
 
 /// NumPy's type, whose call is `(shape, dtype, buffer, offset)`.
 fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
-    static NDARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    NDARRAY.import(py, "numpy", "ndarray")
+    static NDARRAY: Made<PyAny> = Made::new();
+    NDARRAY.get_or(py, || py.import("numpy")?.getattr("ndarray"))
 }
 
 /// NumPy's type of items, by the name or the code that is written in the copy.
-fn dtype<'py>(py: Python<'py>, written: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+pub(crate) fn dtype<'py>(
+    py: Python<'py>,
+    written: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static KNOWN: Made<PyDict> = Made::new();
+    let known = KNOWN.get_or(py, || Ok(PyDict::new(py)))?;
     if let Some(dtype) = known.get_item(&written)? {
         return Ok(dtype);
     }

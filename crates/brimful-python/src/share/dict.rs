@@ -6,7 +6,6 @@ use brimful::units::Bytes;
 use brimful_load::share::{Damaged, Dict};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyKeyError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
@@ -14,6 +13,7 @@ use crate::share::decode::{plain_dict, to_python};
 use crate::share::held::{Held, damaged};
 use crate::share::key::key_of;
 use crate::share::list::{SharedList, SharedListIterator, Slice, reduced, shortened};
+use crate::share::made::name;
 
 const SHOWN_ITEMS: usize = 3;
 
@@ -102,17 +102,17 @@ impl SharedDict {
 
     /// The keys, in the order in which they came.
     fn keys<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        view(slf, intern!(slf.py(), "SharedKeys"))
+        view(slf, name!(slf.py(), "SharedKeys"))
     }
 
     /// The values, in the order in which their keys came.
     fn values<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        view(slf, intern!(slf.py(), "SharedValues"))
+        view(slf, name!(slf.py(), "SharedValues"))
     }
 
     /// Pairs of keys and values, in the order in which they came.
     fn items<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        view(slf, intern!(slf.py(), "SharedItems"))
+        view(slf, name!(slf.py(), "SharedItems"))
     }
 
     /// Walks through the values.
@@ -186,8 +186,8 @@ fn view<'py>(
     class: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = dict.py();
-    let class = py.import(intern!(py, "brimful._share"))?.getattr(class)?;
-    let view = class.call_method1(intern!(py, "__new__"), (&class,))?;
-    view.setattr(intern!(py, "_mapping"), dict)?;
+    let class = py.import(name!(py, "brimful._share"))?.getattr(class)?;
+    let view = class.call_method1(name!(py, "__new__"), (&class,))?;
+    view.setattr(name!(py, "_mapping"), dict)?;
     Ok(view)
 }

@@ -14,6 +14,7 @@ use pyo3::types::{
 
 use crate::border::{Failure, raise};
 use crate::share::array::SharedArray;
+use crate::share::decode::dtype;
 use crate::share::dict::SharedDict;
 use crate::share::held::{arrays, raised};
 use crate::share::key::{self, Use};
@@ -37,6 +38,7 @@ pub(crate) struct Encoder<'py> {
     arrays: HashMap<usize, (Bound<'py, PyAny>, Slot)>,
     /// Items of an iterator must go when the next one comes.
     is_streamed: bool,
+    has_arrays: bool,
     n_items: u32,
 }
 
@@ -54,8 +56,14 @@ impl<'py> Encoder<'py> {
             ancestors: Vec::new(),
             arrays: HashMap::new(),
             is_streamed: false,
+            has_arrays: false,
             n_items: 0,
         }
+    }
+
+    /// Whether something was written that is read through Python's own map of the copy.
+    pub(crate) fn has_arrays(&self) -> bool {
+        self.has_arrays
     }
 
     pub(crate) fn into_writer(self) -> Writer<BufWriter<File>> {
@@ -270,6 +278,7 @@ impl<'py> Encoder<'py> {
         match what.as_str() {
             "scalar" => {
                 let (code, bytes): (u8, [u8; 8]) = found.get_item(2)?.extract()?;
+                dtype(self.py, PyInt::new(self.py, code).into_any())?;
                 Ok(Some(Slot::scalar(code, bytes)))
             }
             "refused" => {
@@ -277,9 +286,13 @@ impl<'py> Encoder<'py> {
                 Err(self.refused(&value, &name, Some(&hint)))
             }
             library => {
-                let kind = match library {
-                    "torch" => ArrayKind::Torch,
-                    _ => ArrayKind::NumPy,
+                self.has_arrays = true;
+                let kind = if library == "torch" {
+                    ArrayKind::Torch
+                } else {
+                    // Who reads it finds it made.
+                    dtype(self.py, PyString::new(self.py, &name).into_any())?;
+                    ArrayKind::NumPy
                 };
                 let shape: Vec<u64> = found.get_item(2)?.extract()?;
                 let slot = self.array_data(kind, &name, &shape, &found.get_item(3)?)?;

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use brimful_load::share::{Damaged, Handle, Id, Item, Segment, ShareError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 
 use crate::border::{Failure, raise};
+use crate::share::made::Made;
 
 /// One copy in this process. Views of it keep it.
 pub(crate) struct Held {
     segment: Segment,
     /// Python's own map of the same file, for NumPy and torch; made when the first array is asked for.
-    map: PyOnceLock<Py<PyAny>>,
+    map: Made<PyAny>,
 }
 
 /// By id, so that what is unpickled a hundred times is mapped once. Only locked with Python's lock held and for a moment,
@@ -26,7 +26,7 @@ impl Held {
         let id = segment.header().id;
         let held = Arc::new(Held {
             segment,
-            map: PyOnceLock::new(),
+            map: Made::new(),
         });
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();
@@ -67,14 +67,12 @@ impl Held {
 
     /// Python's map of it.
     pub(crate) fn map<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        let made = self.map.get_or_try_init(py, || {
+        self.map.get_or(py, || {
             let fd = self.segment.file().as_raw_fd();
             arrays(py)?
                 .getattr("map_file")?
                 .call1((fd, self.bytes().len()))
-                .map(Bound::unbind)
-        })?;
-        Ok(made.bind(py))
+        })
     }
 }
 

@@ -7,6 +7,7 @@ mod encode;
 mod held;
 mod key;
 mod list;
+mod made;
 
 pub(crate) use array::SharedArray;
 pub(crate) use dict::SharedDict;
@@ -42,6 +43,7 @@ pub(crate) fn share<'py>(
     let writer = Writer::new(out, id).map_err(|error| encode::not_written(py, error))?;
     let mut encoder = Encoder::new(py, writer);
     let root = encoder.root(value)?;
+    let has_arrays = encoder.has_arrays();
     let (out, header) = encoder
         .into_writer()
         .finish(root)
@@ -51,6 +53,10 @@ pub(crate) fn share<'py>(
         .map_err(|error| encode::not_written(py, error.into_error()))?;
     let segment = Segment::seal(file, header).map_err(|error| held::raised(py, &error))?;
     let held = Held::new(segment);
+    if has_arrays {
+        // Now, by who shares it, and not by the first thread that reads; that one tells what is wrong.
+        drop(held.map(py));
+    }
     let item = held.root().map_err(|error| held::damaged(py, error))?;
     match item {
         Item::Array(at) | Item::Tensor(at) => {
