@@ -38,21 +38,33 @@ const STEPS: &[Step] = &[
     ("allocator against torch", differential_sample),
 ];
 
+/// What takes too long for every submission: `cargo xtask ci --full`.
+const LONG_STEPS: &[Step] = &[
+    ("faults, three rounds", faults_three_rounds),
+    ("plans hold, 60 jobs", plans_hold_long),
+    ("allocator against torch, 10000 traces", differential_long),
+];
+
+/// How often a test or program that met bad luck is repeated. Luck is reported; it decides nothing.
+const RETRIES: u32 = 2;
+
 /// Runs every step, or those from a named one on; the first failure ends it.
-pub(crate) fn steps_from(first: Option<&str>) -> Result<()> {
+pub(crate) fn run_steps(first: Option<&str>, full: bool) -> Result<()> {
+    let long: &[Step] = if full { LONG_STEPS } else { &[] };
+    let steps: Vec<&Step> = STEPS.iter().chain(long).collect();
     let skipped = match first {
-        Some(first) => STEPS
+        Some(first) => steps
             .iter()
             .position(|(name, _)| *name == first)
             .with_context(|| {
-                let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+                let known: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
                 format!("there is no step {first:?}; there are {}", known.join(", "))
             })?,
         None => 0,
     };
     let start = Instant::now();
     let mut times = Vec::new();
-    for (name, step) in &STEPS[skipped..] {
+    for (name, step) in &steps[skipped..] {
         println!("\n=== {name}");
         let began = Instant::now();
         step().with_context(|| format!("step failed: {name}"))?;
@@ -274,29 +286,45 @@ fn python_tests() -> Result<()> {
         .current_dir(std::env::temp_dir()))
 }
 
-/// Runs the tests of one folder against what is installed in the environment.
-fn pytest(environment: &PythonEnvironment, folder: &str) -> Result<()> {
-    run(environment
-        .python(&[
-            "-m",
-            "pytest",
-            "--import-mode=importlib",
-            "-p",
-            "no:cacheprovider",
-            "--quiet",
-            "-c",
-        ])
-        .arg(root().join("pyproject.toml"))
-        .arg(root().join(folder))
-        .env(
-            "PATH",
-            format!(
-                "{}:{}",
-                environment.bin().display(),
-                std::env::var("PATH").unwrap_or_default()
-            ),
-        )
-        .current_dir(std::env::temp_dir()))
+/// Runs the tests of one directory against what is installed in the environment; those that fail are repeated.
+fn pytest(environment: &PythonEnvironment, directory: &str) -> Result<()> {
+    let failed_tests = cache().join("pytest").join(directory);
+    let _ = fs::remove_dir_all(&failed_tests);
+    let mut cache_option = std::ffi::OsString::from("cache_dir=");
+    cache_option.push(&failed_tests);
+    let tests = |more: &[&str]| {
+        let mut command = environment.python(&["-m", "pytest", "--import-mode=importlib"]);
+        command
+            .arg("-o")
+            .arg(&cache_option)
+            .args(more)
+            .args(["--quiet", "-c"])
+            .arg(root().join("pyproject.toml"))
+            .arg(root().join(directory))
+            .env(
+                "PATH",
+                format!(
+                    "{}:{}",
+                    environment.bin().display(),
+                    std::env::var("PATH").unwrap_or_default()
+                ),
+            )
+            .current_dir(std::env::temp_dir());
+        command
+    };
+    let mut outcome = run(&mut tests(&[]));
+    for retry in 1..=RETRIES {
+        if outcome.is_ok() {
+            break;
+        }
+        println!("FLAKY? repeating the tests that failed ({retry} of {RETRIES})");
+        outcome = run(&mut tests(&[
+            "--last-failed",
+            "--last-failed-no-failures",
+            "none",
+        ]));
+    }
+    outcome
 }
 
 fn python_types() -> Result<()> {
@@ -330,9 +358,18 @@ fn torch_tests() -> Result<()> {
 
 /// Every program of `faults/` once, under the program that the wheel brought.
 fn faults_once() -> Result<()> {
+    run_faults(1)
+}
+
+fn faults_three_rounds() -> Result<()> {
+    run_faults(3)
+}
+
+fn run_faults(rounds: u32) -> Result<()> {
     let environment = torch_environment()?;
     faults::run(&faults::Options {
-        rounds: 1,
+        rounds,
+        retries: RETRIES,
         only: Vec::new(),
         brimful: Some(environment.bin().join("brimful")),
         python: Some(environment.bin().join("python")),
@@ -346,6 +383,22 @@ fn faults_once() -> Result<()> {
 
 /// A sample of what `benches/plans/plans_hold.py` does: random jobs, planned and run under real limits.
 fn plans_hold() -> Result<()> {
+    let mut outcome = plan_random_jobs("10");
+    for retry in 1..=RETRIES {
+        if outcome.is_ok() {
+            break;
+        }
+        println!("FLAKY? repeating ({retry} of {RETRIES})");
+        outcome = plan_random_jobs("10");
+    }
+    outcome
+}
+
+fn plans_hold_long() -> Result<()> {
+    plan_random_jobs("60")
+}
+
+fn plan_random_jobs(n_jobs: &str) -> Result<()> {
     if !may_make_groups() {
         println!("skipped: control groups cannot be made here");
         return Ok(());
@@ -356,7 +409,7 @@ fn plans_hold() -> Result<()> {
         .python(&[
             "benches/plans/plans_hold.py",
             "--jobs",
-            "10",
+            n_jobs,
             "--at-once",
             "2",
         ])
@@ -383,4 +436,9 @@ fn may_make_groups() -> bool {
 fn differential_sample() -> Result<()> {
     let python = torch_environment()?.bin().join("python");
     differential::run(&python, &root().join(PHANTOM), 300, 1, 500)
+}
+
+fn differential_long() -> Result<()> {
+    let python = torch_environment()?.bin().join("python");
+    differential::run(&python, &root().join(PHANTOM), 10_000, 2, 500)
 }

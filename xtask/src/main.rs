@@ -48,6 +48,9 @@ enum Task {
         /// Begin with this step, such as `wheel`, after a failure there was mended
         #[arg(long, value_name = "STEP")]
         from: Option<String>,
+        /// Run also what takes too long for every submission
+        #[arg(long)]
+        full: bool,
     },
     /// Build the wheel: the Python package and the native program
     Wheel {
@@ -85,6 +88,9 @@ enum Task {
         /// How often each
         #[arg(long, value_name = "N", default_value_t = 1)]
         rounds: u32,
+        /// Repeat a run that goes wrong up to N times; one that is right at a later try is reported as flaky
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        retries: u32,
         /// Only this one, and others so named
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
@@ -133,7 +139,7 @@ fn main() -> anyhow::Result<()> {
             python,
             phantom,
         }),
-        Task::Ci { from } => ci::steps_from(from.as_deref()),
+        Task::Ci { from, full } => ci::run_steps(from.as_deref(), full),
         Task::Wheel { out } => {
             let wheel = wheel::build(&out)?;
             println!("{}", wheel.display());
@@ -155,6 +161,7 @@ fn main() -> anyhow::Result<()> {
         Task::Failures { file, json } => failures::run(&file, json),
         Task::Faults {
             rounds,
+            retries,
             only,
             brimful,
             python,
@@ -165,6 +172,7 @@ fn main() -> anyhow::Result<()> {
             json,
         } => faults::run(&faults::Options {
             rounds,
+            retries,
             only,
             brimful,
             python,

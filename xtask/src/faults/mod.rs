@@ -32,6 +32,8 @@ const NOT_HERE: i32 = 75;
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) rounds: u32,
+    /// How many more tries a run has that went wrong.
+    pub(crate) retries: u32,
     pub(crate) only: Vec<String>,
     pub(crate) brimful: Option<PathBuf>,
     pub(crate) python: Option<PathBuf>,
@@ -70,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         for fault in &faults {
             let row = tools
-                .row(fault, round)
+                .row_with_retries(fault, round, options.retries)
                 .with_context(|| fault.name.clone())?;
             progress.say(&row.lines())?;
             rows.push(row);
@@ -115,6 +117,24 @@ impl Tools {
         })
     }
 
+    /// One run of a fault, repeated while it goes wrong.
+    ///
+    /// The kernel chooses its victims by what lies in the page cache, among other things; one unlucky choice is reported
+    /// and decides nothing.
+    fn row_with_retries(&self, fault: &Fault, round: u32, retries: u32) -> Result<Row> {
+        let mut row = self.row(fault, round)?;
+        let mut earlier = Vec::new();
+        for _ in 0..retries {
+            if row.problems.is_empty() {
+                break;
+            }
+            earlier.append(&mut row.problems);
+            row = self.row(fault, round)?;
+        }
+        row.flaky = earlier;
+        Ok(row)
+    }
+
     /// One run of a fault.
     fn row(&self, fault: &Fault, round: u32) -> Result<Row> {
         let mut row = Row {
@@ -127,6 +147,7 @@ impl Tools {
             seconds: 0.0,
             skipped: self.powers.lacking(fault),
             problems: Vec::new(),
+            flaky: Vec::new(),
         };
         if row.skipped.is_some() {
             return Ok(row);

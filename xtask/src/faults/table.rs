@@ -19,6 +19,9 @@ pub(crate) struct Row {
     /// Why it could not be run here.
     pub(crate) skipped: Option<String>,
     pub(crate) problems: Vec<Problem>,
+    /// What went wrong in earlier tries of this run, where a later one was right: luck, such as the kernel's choice of a
+    /// victim.
+    pub(crate) flaky: Vec<Problem>,
 }
 
 /// Sums over all runs.
@@ -29,6 +32,8 @@ pub(crate) struct Counts {
     pub(crate) right_causes: usize,
     /// Right in every respect.
     pub(crate) perfect: usize,
+    /// Right, but not at the first try.
+    pub(crate) flaky: usize,
     pub(crate) leftovers: usize,
     pub(crate) unreadable_records: usize,
 }
@@ -55,6 +60,7 @@ impl Row {
     pub(crate) fn lines(&self) -> String {
         let word = match (&self.skipped, self.is_perfect()) {
             (Some(_), _) => "skipped",
+            (None, true) if !self.flaky.is_empty() => "FLAKY",
             (None, true) => "ok",
             (None, false) => "WRONG",
         };
@@ -69,7 +75,7 @@ impl Row {
             text.push_str("\n    ");
             text.push_str(reason);
         }
-        for problem in &self.problems {
+        for problem in self.problems.iter().chain(&self.flaky) {
             text.push_str("\n    ");
             text.push_str(&problem.text);
         }
@@ -86,6 +92,7 @@ impl Counts {
             skipped,
             right_causes: count(&|row| row.skipped.is_none() && !row.has(Kind::Cause)),
             perfect: count(&Row::is_perfect),
+            flaky: count(&|row| row.is_perfect() && !row.flaky.is_empty()),
             leftovers: rows
                 .iter()
                 .flat_map(|row| &row.problems)
@@ -105,15 +112,18 @@ impl Counts {
             skipped,
             right_causes,
             perfect,
+            flaky,
             leftovers,
             unreadable_records,
         } = self;
         if bare {
-            return format!("{perfect} of {runs} ended as they should, {skipped} skipped");
+            return format!(
+                "{perfect} of {runs} ended as they should, {flaky} flaky, {skipped} skipped"
+            );
         }
         format!(
-            "{right_causes} of {runs} causes right, {perfect} right in every respect, {leftovers} leftovers, \
-             {unreadable_records} unreadable records, {skipped} skipped"
+            "{right_causes} of {runs} causes right, {perfect} right in every respect, {flaky} flaky, \
+             {leftovers} leftovers, {unreadable_records} unreadable records, {skipped} skipped"
         )
     }
 }
@@ -147,6 +157,7 @@ mod tests {
                     text: "this".into(),
                 })
                 .collect(),
+            flaky: Vec::new(),
         }
     }
 
@@ -166,6 +177,7 @@ mod tests {
                 skipped: 1,
                 right_causes: 2,
                 perfect: 1,
+                flaky: 0,
                 leftovers: 2,
                 unreadable_records: 1,
             }
@@ -180,5 +192,17 @@ mod tests {
         assert!(text.contains("WRONG\n    this"), "{text}");
         assert!(row(&[], true).lines().ends_with("skipped\n    no groups"));
         assert!(row(&[], false).lines().ends_with("137    1.2 s  ok"));
+    }
+
+    #[test]
+    fn a_run_that_was_right_at_a_later_try_is_reported_as_flaky_and_fails_nothing() {
+        let lucky = Row {
+            flaky: row(&[Kind::Ending], false).problems,
+            ..row(&[], false)
+        };
+        assert!(lucky.lines().ends_with("FLAKY\n    this"));
+        let counts = Counts::of(&[lucky]);
+        assert!(counts.is_perfect());
+        assert_eq!(counts.flaky, 1);
     }
 }
