@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brimful import _native
 from brimful._documents import PlanDocument
 from brimful._errors import InputError
-from brimful._predict import _phantom
+from brimful._predict import _phantom, _protection
 from brimful._shown import Shown
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ def plan(  # noqa: PLR0913
     steps: int = 3,
     beside_driver: bool = False,
     time_limit: float = 900,
+    allow_writes: bool = False,
+    scratch: str | int | None = None,
+    network: str = "full",
 ) -> Plan:
     """Find the best settings that fit, by rehearsing the job's command at a few of them.
 
@@ -77,7 +80,10 @@ def plan(  # noqa: PLR0913
         fresh: Rehearse again what was rehearsed before.
         steps: Optimizer steps of each rehearsal.
         beside_driver: Rehearse although this machine has an NVIDIA driver.
-        time_limit: Give a rehearsal up after so many seconds.
+        time_limit: Abort a rehearsal after this many seconds.
+        allow_writes: Rehearse without isolation: the job's writes and deletions reach your files.
+        scratch: Disk space for what the job writes, such as "20GiB"; a tenth of the free space without it.
+        network: "none" to let the job reach only this machine.
 
     Returns:
         A frozen `Plan`; `fits` tells whether anything does. In a notebook it shows itself as a card.
@@ -100,6 +106,7 @@ def plan(  # noqa: PLR0913
             beside_driver=beside_driver,
             time_limit=time_limit,
             phantom=_phantom(),
+            protection=_protection(allow_writes=allow_writes, scratch=scratch, network=network),
             progress=_tell if watched else None,
         )
     finally:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LIBRARY = "libbrimful_phantom.so"
+_REDIRECT = "libbrimful_redirect.so"
 _MOST_STEPS = 1000
 
 
@@ -63,12 +64,15 @@ def predict(  # noqa: PLR0913
     alloc_conf: str | None = None,
     beside_driver: bool = False,
     time_limit: float = 900,
+    allow_writes: bool = False,
+    scratch: str | int | None = None,
+    network: str = "full",
 ) -> Footprint:
     """Rehearse a training on a phantom GPU and predict its memory.
 
     Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its
     kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps
-    it is stopped.
+    it is stopped. What it writes, deletes and renames goes to a private copy: your files stay as they are.
     Needs no GPU and no driver, only the CUDA build of torch in this environment; with a build without CUDA
     the figures are weaker, and `caveats` says so.
 
@@ -81,7 +85,10 @@ def predict(  # noqa: PLR0913
         with_: Go on after the steps until the script has done these: "eval", "save".
         alloc_conf: Settings of the allocator, as in PYTORCH_CUDA_ALLOC_CONF.
         beside_driver: Rehearse although this machine has an NVIDIA driver.
-        time_limit: Give up after so many seconds.
+        time_limit: Abort after this many seconds.
+        allow_writes: Rehearse without isolation: the training's writes and deletions reach your files.
+        scratch: Disk space for what the training writes, such as "20GiB"; a tenth of the free space without it.
+        network: "none" to let the training reach only this machine.
 
     Returns:
         A frozen `Footprint`. In a notebook it shows itself as a card.
@@ -91,19 +98,22 @@ def predict(  # noqa: PLR0913
         MachineError: The phantom cannot be used here.
     """
     _check(steps, with_, time_limit)
+    protection = _protection(allow_writes=allow_writes, scratch=scratch, network=network)
     if callable(training):
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="brimful-") as folder:
             command = _command_for(training, folder)
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
-            return _predict(command, shown, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
+            return _predict(
+                command, shown, gpu, steps, with_, alloc_conf, beside_driver, time_limit, protection
+            )
     if isinstance(training, (str, bytes)):
         raise InputError(
             "expected a list such as ['python', 'train.py'], found one text", ["split it into its words"]
         )
     command = [os.fspath(word) for word in training]
-    return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit)
+    return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit, protection)
 
 
 def _check(steps: int, with_: Sequence[str], time_limit: float) -> None:
@@ -132,6 +142,7 @@ def _predict(  # noqa: PLR0913, PLR0917
     alloc_conf: str | None,
     beside_driver: bool,  # noqa: FBT001
     time_limit: float,
+    protection: dict[str, object],
 ) -> Footprint:
     watched = sys.stderr is not None and sys.stderr.isatty()
     phantom = _phantom()
@@ -146,6 +157,7 @@ def _predict(  # noqa: PLR0913, PLR0917
             phantom=phantom,
             beside_driver=beside_driver,
             time_limit=time_limit,
+            protection=protection,
             progress=_tell if watched else None,
         )
     finally:
@@ -163,7 +175,34 @@ def _tell(line: str) -> None:
 
 
 def _phantom() -> Path:
-    """Find the library that came with this package."""
+    """Find the library that stands in for NVIDIA's."""
+    path = _installed(_LIBRARY)
+    if path is None:
+        raise MachineError(
+            f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"]
+        )
+    return path
+
+
+def _protection(*, allow_writes: bool, scratch: str | int | None, network: str) -> dict[str, object]:
+    """Say how the training is to be kept from the user's files."""
+    program = _installed("brimful")
+    if program is None:
+        raise MachineError(
+            "expected the program brimful among the files of the installed package, found none",
+            ["install it again"],
+        )
+    return {
+        "program": program,
+        "redirect_library": _installed(_REDIRECT) or _REDIRECT,
+        "allow_writes": bool(allow_writes),
+        "network": network,
+        "scratch": None if scratch is None else str(scratch),
+    }
+
+
+def _installed(name: str) -> Path | None:
+    """Find a program or library that came with this package."""
     import importlib.metadata
     from pathlib import Path
 
@@ -180,13 +219,12 @@ def _phantom() -> Path:
             ["install it: pip install brimful"],
         ) from error
     for file in files:
-        if file.name == _LIBRARY:
+        # Completions have the name of the program too.
+        if file.name == name and file.parent.name in {"bin", "brimful"}:
             path = Path(os.fspath(file.locate()))
             if path.is_file():
                 return path.resolve()
-    raise MachineError(
-        f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"]
-    )
+    return None
 
 
 _RUNNER = """\

@@ -258,6 +258,45 @@ pub struct RehearsalArguments {
     /// The phantom library, if not the one that came with brimful
     #[arg(long, value_name = "PATH", hide = true)]
     pub phantom: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub protection: ProtectionArguments,
+}
+
+/// How a script is kept from your files while it is rehearsed.
+#[derive(Debug, Args)]
+pub struct ProtectionArguments {
+    /// Rehearse without isolation: the script's writes, deletions and renames reach your files
+    #[arg(long)]
+    pub allow_writes: bool,
+
+    /// Disk space for what the script writes during a rehearsal [default: a tenth of the free space]
+    #[arg(long, value_name = "SIZE")]
+    pub scratch: Option<Bytes>,
+
+    /// What the script can reach during a rehearsal
+    #[arg(long, value_name = "WHICH", default_value = "full")]
+    pub network: NetworkChoice,
+
+    /// Use only this isolation
+    #[arg(long, value_name = "WHICH", hide = true)]
+    pub isolation: Option<IsolationChoice>,
+}
+
+/// What a rehearsed script can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NetworkChoice {
+    /// The network as it is
+    Full,
+    /// Only this machine: a network namespace with loopback
+    None,
+}
+
+/// How a rehearsed script can be isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IsolationChoice {
+    Overlay,
+    Redirect,
 }
 
 /// How a plan rehearses.
@@ -541,6 +580,9 @@ pub struct InitArguments {
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub time_limit: u64,
+
+    #[command(flatten)]
+    pub protection: ProtectionArguments,
 
     /// The command, as you would start the training
     #[arg(last = true, required = true, value_name = "COMMAND")]

@@ -10,6 +10,7 @@ use brimful::record::RecordUnreadable;
 use brimful::units::ImplausibleLimit;
 use brimful_allocsim::settings::SettingsError;
 use brimful_allocsim::version::VersionError;
+use brimful_isolate::Isolation;
 use brimful_probe::PlatformUnsupported;
 use brimful_rehearse::{AcceptsError, JobFileError, PlanError, PredictionError, RehearsalError};
 use brimful_supervise::{RunError, RunNotFound};
@@ -33,6 +34,8 @@ pub(crate) enum CommandError {
     Version(#[from] VersionError),
     #[error("the phantom GPU (libbrimful_phantom.so) was not found; looked at {looked}")]
     NoPhantom { looked: String },
+    #[error("there is no directory for what a rehearsed script writes")]
+    NoScratch(#[source] io::Error),
     #[error(
         "expected a job in this folder, found neither brimful.toml nor [tool.brimful] in pyproject.toml"
     )]
@@ -124,6 +127,7 @@ impl CommandError {
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
             CommandError::PlatformUnsupported(_)
             | CommandError::NoPhantom { .. }
+            | CommandError::NoScratch(_)
             | CommandError::Write { .. }
             | CommandError::Run(_)
             | CommandError::Output(_) => ExitStatus::MachineRefuses,
@@ -131,6 +135,8 @@ impl CommandError {
                 PredictionError::BesideDriver
                 | PredictionError::Rehearsal(
                     RehearsalError::Stage(_)
+                    | RehearsalError::NotIsolated { .. }
+                    | RehearsalError::ScratchFull(_)
                     | RehearsalError::Phantom { .. }
                     | RehearsalError::Output { .. },
                 ) => ExitStatus::MachineRefuses,
@@ -142,7 +148,9 @@ impl CommandError {
             },
             CommandError::NothingFits => ExitStatus::DoesNotFit,
             CommandError::Accepts(error) => match error {
-                AcceptsError::Folder(_) => ExitStatus::MachineRefuses,
+                AcceptsError::Folder(_)
+                | AcceptsError::NotIsolated { .. }
+                | AcceptsError::ScratchFull(_) => ExitStatus::MachineRefuses,
                 _ => ExitStatus::BadInput,
             },
             CommandError::Json(_) | CommandError::Draft(_) | CommandError::Endless => {
@@ -181,7 +189,13 @@ impl CommandError {
             CommandError::NoPhantom { .. } => {
                 vec!["install brimful with pip, which brings the library along, or name it with --phantom PATH".into()]
             }
+            CommandError::NoScratch(_) => vec![
+                "set TMPDIR to a directory on a disk (not tmpfs) that can be written".into(),
+            ],
             CommandError::Prediction(error) => match error {
+                PredictionError::Rehearsal(
+                    error @ RehearsalError::NotIsolated { reasons },
+                ) => not_isolated_hints(reasons, error.hint()),
                 PredictionError::UnknownCard(error) => {
                     near(&error.close).into_iter().chain([listed]).collect()
                 }
@@ -224,6 +238,9 @@ impl CommandError {
             CommandError::FileExists { .. } => {
                 vec!["write over it with --force, or to another file with --output FILE".into()]
             }
+            CommandError::Accepts(error @ AcceptsError::NotIsolated { reasons }) => {
+                not_isolated_hints(reasons, error.hint())
+            }
             CommandError::Accepts(error) => vec![error.hint().into()],
             CommandError::Draft(_) => vec!["please report this together with the command and what it prints for --help".into()],
             CommandError::Json(_)
@@ -235,6 +252,14 @@ impl CommandError {
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
         }
     }
+}
+
+/// What was tried, and what to do.
+fn not_isolated_hints(reasons: &[(Isolation, String)], hint: &str) -> Vec<String> {
+    let tried = reasons
+        .iter()
+        .map(|(isolation, reason)| format!("{isolation} is not available: {reason}"));
+    tried.chain([hint.to_owned()]).collect()
 }
 
 impl From<PlanError> for CommandError {

@@ -34,6 +34,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
         keeper::keep(&arguments[2..]);
         return ExitStatus::Success;
     }
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == brimful_isolate::ARGUMENT)
+    {
+        return ExitStatus::Passed(brimful_isolate::program(&arguments[2..]));
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

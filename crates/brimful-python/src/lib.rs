@@ -8,6 +8,7 @@ mod data;
 mod machine;
 mod plan;
 mod predict;
+mod protection;
 mod share;
 
 use pyo3::pymodule;

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
 use crate::machine::described;
+use crate::protection::AskedProtection;
 
 /// Searches for the best settings of a job.
 ///
@@ -25,7 +26,7 @@ use crate::machine::described;
     clippy::too_many_arguments,
     reason = "named arguments on Python's side"
 )]
-#[pyo3(signature = (*, job, mode, overrides, as_machine, gpu, memory, fresh, steps, beside_driver, time_limit, phantom, progress))]
+#[pyo3(signature = (*, job, mode, overrides, as_machine, gpu, memory, fresh, steps, beside_driver, time_limit, phantom, protection, progress))]
 pub(crate) fn plan(
     py: Python<'_>,
     job: Option<PathBuf>,
@@ -39,6 +40,7 @@ pub(crate) fn plan(
     beside_driver: bool,
     time_limit: f64,
     phantom: PathBuf,
+    protection: AskedProtection,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String, String, String, String)> {
     // Read while Python's lock is held: another thread may be setting a variable.
@@ -93,6 +95,7 @@ pub(crate) fn plan(
             phantom,
             beside_driver,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
+            protection: protection.create()?,
         };
         let planned = search(&question, progress.as_ref())?;
         let settings = planned.answer.settings();
@@ -104,6 +107,9 @@ pub(crate) fn plan(
             command: rendered.command,
             variables: rendered.variables,
             rehearsals: planned.rehearsals.clone(),
+            isolation: planned
+                .isolation
+                .map(|isolation| isolation.name().to_owned()),
             seconds: planned.seconds,
         };
         let page = text::Page::plain(80);

@@ -10,6 +10,7 @@ use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
+use crate::protection::AskedProtection;
 
 /// Rehearses a command and predicts its memory.
 ///
@@ -20,7 +21,7 @@ use crate::border::{Failure, call};
     clippy::too_many_arguments,
     reason = "named arguments on Python's side"
 )]
-#[pyo3(signature = (*, command, shown, gpu, steps, with_, alloc_conf, phantom, beside_driver, time_limit, progress))]
+#[pyo3(signature = (*, command, shown, gpu, steps, with_, alloc_conf, phantom, beside_driver, time_limit, protection, progress))]
 pub(crate) fn predict(
     py: Python<'_>,
     command: Vec<OsString>,
@@ -32,6 +33,7 @@ pub(crate) fn predict(
     phantom: PathBuf,
     beside_driver: bool,
     time_limit: f64,
+    protection: AskedProtection,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String, String)> {
     call(py, move || {
@@ -46,6 +48,7 @@ pub(crate) fn predict(
             beside_driver,
             time_limit: limit,
             output: None,
+            protection: protection.create()?,
         };
         let mut interruption = None;
         let mut looks = 0_u32;
@@ -89,6 +92,7 @@ pub(crate) fn predict(
                 .first()
                 .map_or(0, |process| process.facts.steps),
             host: predicted.host,
+            isolation: predicted.isolation.name().to_owned(),
         };
         let footprints = &predicted.footprints;
         let internal = |error: &dyn std::error::Error| Failure::Internal {
@@ -115,6 +119,18 @@ impl From<PredictionError> for Failure {
             _ => error.to_string(),
         };
         let hints = match &error {
+            PredictionError::Rehearsal(RehearsalError::NotIsolated { reasons }) => reasons
+                .iter()
+                .map(|(isolation, reason)| format!("{isolation} is not available: {reason}"))
+                .chain([
+                    "allow user namespaces or Landlock, or pass allow_writes=True: the training then writes for real"
+                        .to_owned(),
+                ])
+                .collect(),
+            PredictionError::Rehearsal(RehearsalError::ScratchFull(_)) => vec![
+                "pass a larger scratch, such as scratch=\"20GiB\", or have the training write less in its first steps"
+                    .to_owned(),
+            ],
             PredictionError::Rehearsal(inner) => vec![inner.hint().to_owned()],
             _ => Vec::new(),
         };
@@ -127,7 +143,11 @@ impl From<PredictionError> for Failure {
                 ],
             },
             PredictionError::Rehearsal(
-                RehearsalError::Stage(_) | RehearsalError::Phantom { .. } | RehearsalError::Output { .. },
+                RehearsalError::Stage(_)
+                | RehearsalError::NotIsolated { .. }
+                | RehearsalError::ScratchFull(_)
+                | RehearsalError::Phantom { .. }
+                | RehearsalError::Output { .. },
             ) => Failure::Machine { message, hints },
             PredictionError::Rehearsal(RehearsalError::Result { .. } | RehearsalError::Snapshot(_))
             | PredictionError::NoFigures => Failure::Internal { message },

@@ -5,13 +5,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use brimful::job::draft::Accepts;
+use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
 
-use crate::run::{Group, tail};
+use crate::protection::Protection;
+use crate::run::tail;
 use crate::stage::{before, write_hook};
 
 const LOOK: Duration = Duration::from_millis(15);
@@ -42,6 +44,10 @@ pub enum AcceptsError {
     },
     #[error("the temporary folder cannot be written")]
     Folder(#[source] io::Error),
+    #[error("the script was not started: nothing here can keep it from changing your files")]
+    NotIsolated { reasons: Vec<(Isolation, String)> },
+    #[error(transparent)]
+    ScratchFull(#[from] ScratchFull),
     #[error("the script did not look at its arguments within {} seconds", limit.as_secs())]
     TimeLimit { limit: Duration, output: String },
     #[error("the script ended with {status} before it looked at its arguments")]
@@ -58,6 +64,10 @@ impl AcceptsError {
                 "write the command as you would start it, after `--`: `brimful init -- python train.py`"
             }
             AcceptsError::Folder(_) => "look whether the temporary folder (TMPDIR) can be written",
+            AcceptsError::NotIsolated { .. } => {
+                "allow user namespaces or Landlock (docs/guides/predict.md says how), or start it with --allow-writes: the script then writes for real"
+            }
+            AcceptsError::ScratchFull(_) => "give it more with --scratch SIZE",
             AcceptsError::TimeLimit { .. } => "give it more time: --time-limit SECONDS",
             AcceptsError::Died { .. } => "the end of its own output tells why",
             AcceptsError::Interrupted => "nothing was left running",
@@ -92,6 +102,7 @@ enum Written {
 pub fn accepts(
     command: &[OsString],
     time_limit: Duration,
+    protection: &Protection,
     mut look: impl FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
@@ -103,13 +114,15 @@ pub fn accepts(
     write_hook(&hook).map_err(AcceptsError::Folder)?;
     let results = folder.path().join("accepts.json");
     let output = folder.path().join("output");
-    let mut child = spawn(command, &hook, &results, &output)?;
+    let mut child = spawn(command, folder.path(), &results, &output, protection)?;
+    let mut meter = protection.scratch().meter();
     let status = loop {
+        meter.check()?;
         if look(start.elapsed()).is_break() {
             child.end();
             return Err(AcceptsError::Interrupted);
         }
-        match child.process.try_wait() {
+        match child.try_wait() {
             Ok(Some(status)) => break Some(status),
             // A launcher may go on when its ranks have ended.
             Ok(None) if is_told(&results) || start.elapsed() > time_limit => break None,
@@ -156,11 +169,13 @@ fn read(results: &Path) -> Option<Written> {
 
 fn spawn(
     words: &[OsString],
-    hook: &Path,
+    directory: &Path,
     results: &Path,
     output: &Path,
-) -> Result<Group, AcceptsError> {
+    protection: &Protection,
+) -> Result<Isolated, AcceptsError> {
     let program = words.first().cloned().unwrap_or_default();
+    let hook = directory.join("hook");
     let mut command = Command::new(&program);
     command
         .args(words.iter().skip(1))
@@ -169,18 +184,14 @@ fn spawn(
         .env_remove("BRIMFUL_REHEARSAL")
         .env("WANDB_MODE", "disabled");
     let file = File::create(output).map_err(AcceptsError::Folder)?;
-    let second = file.try_clone().map_err(AcceptsError::Folder)?;
-    command.stdin(Stdio::null()).stdout(file).stderr(second);
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        command.process_group(0);
-    }
-    let child = command.spawn().map_err(|source| AcceptsError::Start {
-        program: program.to_string_lossy().into_owned(),
-        source,
-    })?;
-    let mut mark = b"BRIMFUL_ACCEPTS=".to_vec();
-    mark.extend_from_slice(results.as_os_str().as_encoded_bytes());
-    Ok(Group::new(child, mark))
+    protection
+        .start(&command, &file, &[directory.to_owned()], None)
+        .map_err(|error| match error {
+            StartError::NotStarted(source) => AcceptsError::Start {
+                program: program.to_string_lossy().into_owned(),
+                source,
+            },
+            StartError::NoIsolation { reasons } => AcceptsError::NotIsolated { reasons },
+            StartError::Keeper(source) => AcceptsError::Folder(source),
+        })
 }

@@ -1,6 +1,7 @@
 //! Runs the user's own training script for a few steps on the phantom GPU and brings back what it allocated.
 //!
-//! Starts processes and writes into a temporary folder, nothing else. What the trace means is decided in `brimful`.
+//! Starts processes, isolated from the user's files, and writes into temporary directories, nothing else. What the trace
+//! means is decided in `brimful`.
 //!
 //! Read first: [`predict`], a prediction from end to end; [`rehearse`], one run of the script; [`stage::Stage`], how the
 //! phantom stands in for NVIDIA's libraries; [`plan`], rehearsals until settings are found; [`accepts()`], what a script
@@ -15,6 +16,7 @@ mod cudnn;
 mod host;
 mod planning;
 mod prediction;
+mod protection;
 mod run;
 mod workload;
 
@@ -25,5 +27,6 @@ pub use planning::{Cache, PlanError, PlanQuestion, Planned, Told, plan};
 pub use prediction::{
     FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
 };
+pub use protection::{Protection, ProtectionRequest};
 pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, Variant, rehearse};
 pub use workload::{phantom_devices, workload};

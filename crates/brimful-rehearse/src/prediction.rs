@@ -12,8 +12,10 @@ use brimful::predict::{Footprint, Target, context, footprint};
 use brimful_allocsim::settings::{Settings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
+use brimful_isolate::Isolation;
 
 use crate::host::{host_facts, pace};
+use crate::protection::Protection;
 use crate::run::{Asked, Progress, RehearsalError, Rehearsed, rehearse};
 use crate::workload::{phantom_devices, workload};
 
@@ -31,11 +33,14 @@ pub struct Question {
     pub beside_driver: bool,
     pub time_limit: Duration,
     pub output: Option<PathBuf>,
+    pub protection: Protection,
 }
 
 /// The answer.
 #[derive(Clone, Debug)]
 pub struct Prediction {
+    /// How the user's files were protected: the weakest of all rehearsals.
+    pub isolation: Isolation,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
     /// Cards on which it died before its first step, of something else than memory.
@@ -116,7 +121,9 @@ pub fn predict(
     if Path::new("/proc/driver/nvidia/version").exists() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
     }
-    let mut variants = rehearse(&asked(question, &wanted), &mut look)?.variants;
+    let first = rehearse(&asked(question, &wanted), &mut look)?;
+    let mut isolation = first.isolation;
+    let mut variants = first.variants;
     // Where the script has several processes it may have run on the first card only.
     for at in 1..wanted.len() {
         let first_only = variants[0]
@@ -125,11 +132,12 @@ pub fn predict(
             .is_some_and(|process| process.facts.variant.is_none());
         if first_only && variants[at].processes.is_empty() {
             let twin = (0..at).find(|earlier| same_kernels(&wanted[*earlier], &wanted[at]));
-            variants[at] = match twin {
-                Some(twin) => variants[twin].clone(),
-                None => rehearse(&asked(question, &wanted[at..=at]), &mut look)?
-                    .variants
-                    .swap_remove(0),
+            variants[at] = if let Some(twin) = twin {
+                variants[twin].clone()
+            } else {
+                let mut next = rehearse(&asked(question, &wanted[at..=at]), &mut look)?;
+                isolation = isolation.max(next.isolation);
+                next.variants.swap_remove(0)
             };
         }
     }
@@ -149,7 +157,7 @@ pub fn predict(
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    answer(processes, seconds).map(|answer| Prediction {
+    answer(processes, isolation, seconds).map(|answer| Prediction {
         footprints,
         failed,
         ..answer
@@ -168,19 +176,25 @@ fn on_processors(
         ..asked(question, &[])
     };
     let rehearsal = rehearse(&asked, look)?;
+    let isolation = rehearsal.isolation;
     let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
     // The launcher of several processes has no loader of its own.
     let mut processes: Vec<Rehearsed> = processes.collect();
     processes.sort_by_key(|process| (process.facts.steps == 0, process.facts.rank));
     processes.truncate(1);
-    answer(processes, start.elapsed().as_secs_f64())
+    answer(processes, isolation, start.elapsed().as_secs_f64())
 }
 
 /// What is said besides the footprints.
-fn answer(processes: Vec<Rehearsed>, seconds: f64) -> Result<Prediction, PredictionError> {
+fn answer(
+    processes: Vec<Rehearsed>,
+    isolation: Isolation,
+    seconds: f64,
+) -> Result<Prediction, PredictionError> {
     let first = processes.first().ok_or(PredictionError::NoFigures)?;
     let report = first.facts.host.as_ref();
     Ok(Prediction {
+        isolation,
         footprints: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),
@@ -239,6 +253,7 @@ fn asked(question: &Question, wanted: &[Wanted]) -> Asked {
         beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         output: question.output.clone(),
+        protection: question.protection.clone(),
     }
 }
 

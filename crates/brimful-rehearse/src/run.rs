@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use brimful::explain::{Evidence, explain};
@@ -13,17 +13,17 @@ use brimful::units::Bytes;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::snapshot::{self, SnapshotError};
 use brimful_allocsim::trace::Trace;
+use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
 
 use crate::facts::Facts;
+use crate::protection::Protection;
 use crate::stage::Stage;
 
 /// How long the loop sleeps between two looks at the script.
 const LOOK: Duration = Duration::from_millis(15);
 /// The last of the script's output that is kept for a message.
 const TAIL: u64 = 16 << 10;
-/// How early the kernel picks a rehearsal when memory runs out: 1000 is first.
-const OOM_SCORE_ADJ: &str = "800";
 /// More than any snapshot of a rehearsal.
 const LARGEST_RESULT: u64 = 2 << 30;
 
@@ -48,11 +48,14 @@ pub struct Asked {
     pub time_limit: Duration,
     /// Where the script's own output goes; into a temporary file without it.
     pub output: Option<PathBuf>,
+    pub protection: Protection,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub struct Rehearsal {
+    /// How the user's files were protected.
+    pub isolation: Isolation,
     /// One for each card asked for.
     pub variants: Vec<Variant>,
     pub seconds: f64,
@@ -151,6 +154,10 @@ pub enum RehearsalError {
     },
     #[error("the rehearsal could not be prepared in the temporary folder")]
     Stage(#[source] io::Error),
+    #[error("the script was not started: nothing here can keep it from changing your files")]
+    NotIsolated { reasons: Vec<(Isolation, String)> },
+    #[error(transparent)]
+    ScratchFull(#[from] ScratchFull),
     #[error("{made} of {steps} steps were made within {} seconds", limit.as_secs())]
     TimeLimit {
         limit: Duration,
@@ -242,6 +249,12 @@ impl RehearsalError {
             RehearsalError::GpuUnused { .. } => {
                 "the script must put its model on `cuda`, as it would on a machine with a card"
             }
+            RehearsalError::NotIsolated { .. } => {
+                "allow user namespaces or Landlock (docs/guides/predict.md says how), or rehearse with --allow-writes: the script then writes for real"
+            }
+            RehearsalError::ScratchFull(_) => {
+                "give it more with --scratch SIZE, or have the script write less in its first steps"
+            }
             RehearsalError::Stage(_) => "look whether the temporary folder (TMPDIR) can be written",
             RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
                 "please report this together with the version of torch"
@@ -269,6 +282,39 @@ pub fn rehearse(
     asked: &Asked,
     mut look: impl FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Rehearsal, RehearsalError> {
+    let first = rehearse_in(asked, None, &mut look);
+    match &first {
+        Err(RehearsalError::Died { output, .. })
+            if asked.protection.may_redirect() && overlay_was_in_the_way(output) =>
+        {
+            // An overlay cannot do everything that the file system below can. The other way can, and costs more time.
+            match rehearse_in(asked, Some(Isolation::Redirect), &mut look) {
+                Err(RehearsalError::NotIsolated { .. }) => first,
+                second => second,
+            }
+        }
+        _ => first,
+    }
+}
+
+/// Whether the script's last words are about what only an overlay without privileges refuses: files of an owner or group
+/// that cannot be mapped, mount points that cannot be written or replaced, directories that cannot be renamed.
+fn overlay_was_in_the_way(output: &str) -> bool {
+    [
+        "Value too large for defined data type",
+        "Read-only file system",
+        "Invalid cross-device link",
+        "Device or resource busy",
+    ]
+    .iter()
+    .any(|words| output.contains(words))
+}
+
+fn rehearse_in(
+    asked: &Asked,
+    isolation: Option<Isolation>,
+    look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
+) -> Result<Rehearsal, RehearsalError> {
     let start = Instant::now();
     let stage = if asked.processors {
         Stage::without_card()
@@ -284,7 +330,9 @@ pub fn rehearse(
         .output
         .clone()
         .unwrap_or_else(|| stage.results().join("output"));
-    let mut child = spawn(asked, &stage, &output)?;
+    let mut script = spawn(asked, &stage, &output, isolation)?;
+    let isolation = script.isolation();
+    let mut meter = asked.protection.scratch().meter();
     let mut lines = ProgressFile::new(stage.results().join("progress"));
     let mut seen = Vec::new();
     let mut read = |look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>| {
@@ -295,19 +343,21 @@ pub fn rehearse(
         look(None)
     };
     let status = loop {
-        if read(&mut look).is_break() {
-            child.end();
+        if read(look).is_break() {
+            script.end();
             return Err(RehearsalError::Interrupted);
         }
-        match child.process.try_wait() {
+        meter.check()?;
+        match script.try_wait() {
             Ok(Some(status)) => break Some(status),
             Ok(None) if start.elapsed() > asked.time_limit => break None,
             Ok(None) => std::thread::sleep(LOOK),
             Err(error) => return Err(RehearsalError::Stage(error)),
         }
     };
-    let _ = read(&mut look);
-    child.end();
+    let _ = read(look);
+    script.end();
+    asked.protection.scratch().remove(script.scratch());
     let ended = Ended {
         status,
         seen,
@@ -315,6 +365,7 @@ pub fn rehearse(
     };
     let variants = sort_out(asked, &ended, &stage.results())?;
     Ok(Rehearsal {
+        isolation,
         variants,
         seconds: start.elapsed().as_secs_f64(),
         output: ended.output,
@@ -429,82 +480,12 @@ fn sort_out(asked: &Asked, ended: &Ended, results: &Path) -> Result<Vec<Variant>
     Ok(variants)
 }
 
-/// A child with all that it starts: nothing of it outlives us.
-pub(crate) struct Group {
-    pub(crate) process: Child,
-    /// In the environment of every process of this rehearsal, and of no other.
-    mark: Vec<u8>,
-    ended: bool,
-}
-
-impl Group {
-    pub(crate) fn new(process: Child, mark: Vec<u8>) -> Group {
-        Group {
-            process,
-            mark,
-            ended: false,
-        }
-    }
-
-    /// Ends the process group, and what has left it: a launcher's workers have sessions of their own.
-    pub(crate) fn end(&mut self) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
-        }
-        #[cfg(unix)]
-        self.kill_all();
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    #[cfg(unix)]
-    fn kill_all(&self) {
-        use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-        if let Some(group) = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw)
-        {
-            // Most often it is gone already.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        // Twice: one may have started another in the meantime.
-        for _ in 0..2 {
-            for pid in marked_processes(&self.mark)
-                .into_iter()
-                .filter_map(Pid::from_raw)
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
-    }
-}
-
-/// Processes whose environment holds `mark`.
-#[cfg(unix)]
-fn marked_processes(mark: &[u8]) -> Vec<i32> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
-            continue;
-        };
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark)
-        {
-            found.push(pid);
-        }
-    }
-    found
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, RehearsalError> {
+fn spawn(
+    asked: &Asked,
+    stage: &Stage,
+    output: &Path,
+    isolation: Option<Isolation>,
+) -> Result<Isolated, RehearsalError> {
     let program = asked.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
     command.args(asked.command.iter().skip(1));
@@ -543,22 +524,17 @@ fn spawn(asked: &Asked, stage: &Stage, output: &Path) -> Result<Group, Rehearsal
         source,
     };
     let file = File::create(output).map_err(unwritable)?;
-    let second = file.try_clone().map_err(unwritable)?;
-    command.stdin(Stdio::null()).stdout(file).stderr(second);
-    #[cfg(unix)]
-    {
-        use std::os::unix::process::CommandExt;
-        command.process_group(0);
-    }
-    let child = command.spawn().map_err(|source| RehearsalError::Start {
-        program: program.to_string_lossy().into_owned(),
-        source,
-    })?;
-    // Should memory run out, the kernel takes the rehearsal before anything of value.
-    let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE_ADJ);
-    let mut mark = b"BRIMFUL_REHEARSAL=".to_vec();
-    mark.extend_from_slice(stage.results().as_os_str().as_encoded_bytes());
-    Ok(Group::new(child, mark))
+    asked
+        .protection
+        .start(&command, &file, &[stage.path().to_owned()], isolation)
+        .map_err(|error| match error {
+            StartError::NotStarted(source) => RehearsalError::Start {
+                program: program.to_string_lossy().into_owned(),
+                source,
+            },
+            StartError::NoIsolation { reasons } => RehearsalError::NotIsolated { reasons },
+            StartError::Keeper(source) => RehearsalError::Stage(source),
+        })
 }
 
 /// Lines that several processes append.
@@ -681,6 +657,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+    use crate::protection::ProtectionRequest;
 
     fn asked() -> Asked {
         Asked {
@@ -694,6 +671,7 @@ mod tests {
             beside_driver: false,
             time_limit: Duration::from_secs(9),
             output: None,
+            protection: Protection::new(ProtectionRequest::default()).unwrap(),
         }
     }
 

@@ -52,6 +52,10 @@ const HOOK: &[(&str, &str)] = &[
     ),
     ("brimful_guard.py", include_str!("hook/brimful_guard.py")),
     ("brimful_host.py", include_str!("hook/brimful_host.py")),
+    (
+        "brimful_isolation.py",
+        include_str!("hook/brimful_isolation.py"),
+    ),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
     ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
@@ -96,6 +100,11 @@ impl Stage {
         write_hook(&folder.path().join("hook"))?;
         std::fs::create_dir(folder.path().join("results"))?;
         Ok(Stage { folder })
+    }
+
+    /// The directory: libraries, hook and results.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
     }
 
     fn libraries(&self) -> PathBuf {

@@ -10,8 +10,12 @@ const LAW: &[(&str, &[&str])] = &[
     ("brimful-phantom", &[]),
     ("brimful", &["brimful-allocsim"]),
     ("brimful-probe", &["brimful"]),
+    ("brimful-isolate", &[]),
     ("brimful-load", &["brimful"]),
-    ("brimful-rehearse", &["brimful", "brimful-allocsim"]),
+    (
+        "brimful-rehearse",
+        &["brimful", "brimful-allocsim", "brimful-isolate"],
+    ),
     ("brimful-report", &["brimful"]),
     ("brimful-supervise", &["brimful", "brimful-probe"]),
     (
@@ -19,6 +23,7 @@ const LAW: &[(&str, &[&str])] = &[
         &[
             "brimful",
             "brimful-allocsim",
+            "brimful-isolate",
             "brimful-probe",
             "brimful-rehearse",
             "brimful-report",
@@ -30,6 +35,7 @@ const LAW: &[(&str, &[&str])] = &[
         &[
             "brimful",
             "brimful-allocsim",
+            "brimful-isolate",
             "brimful-load",
             "brimful-probe",
             "brimful-rehearse",

@@ -12,6 +12,7 @@ use brimful_rehearse::{Accepted, accepts};
 
 use crate::args::InitArguments;
 use crate::commands::predict::Interruption;
+use crate::commands::protection::protection;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
@@ -59,9 +60,10 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
 
 /// What the script accepts; nothing of it where its arguments cannot be seen.
 fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandError> {
+    let protection = protection(&arguments.protection)?;
     let stop = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
-    let told = accepts(&arguments.command, limit, |elapsed| {
+    let told = accepts(&arguments.command, limit, &protection, |elapsed| {
         output.status(&format!(
             "waiting for the script to look at its arguments: {} of {} s",
             elapsed.as_secs(),

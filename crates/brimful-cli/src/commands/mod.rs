@@ -8,6 +8,7 @@ mod plan;
 mod planning;
 mod predict;
 mod probe;
+mod protection;
 mod replay;
 mod run;
 mod runs;

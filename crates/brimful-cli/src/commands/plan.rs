@@ -118,6 +118,9 @@ pub(crate) fn context(
         command: rendered.command,
         variables: rendered.variables,
         rehearsals: planned.rehearsals.clone(),
+        isolation: planned
+            .isolation
+            .map(|isolation| isolation.name().to_owned()),
         seconds: planned.seconds,
     }
 }

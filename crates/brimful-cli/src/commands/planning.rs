@@ -12,8 +12,9 @@ use brimful_rehearse::{Cache, NO_CARD, PlanQuestion, Planned, Told, job_file};
 use brimful_supervise::StateDir;
 
 use crate::args::{JobArguments, PlanRehearsalArguments, ProbeArguments};
-use crate::commands::predict::{Interruption, phantom_library};
+use crate::commands::predict::Interruption;
 use crate::commands::probe::described_machine;
+use crate::commands::protection::{phantom_library, protection};
 use crate::error::CommandError;
 use crate::output::Output;
 
@@ -88,6 +89,7 @@ pub(crate) fn search(
         },
         beside_driver: arguments.rehearsal.beside_driver,
         brimful_version: env!("CARGO_PKG_VERSION").into(),
+        protection: protection(&arguments.rehearsal.protection)?,
     };
     output.status("planning");
     let stop = Interruption::watch();

@@ -1,7 +1,7 @@
 //! `brimful predict`.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
+use crate::commands::protection::{phantom_library, protection};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
@@ -41,6 +42,7 @@ pub(crate) fn predict(
         beside_driver: arguments.rehearsal.beside_driver,
         time_limit: Duration::from_secs(arguments.rehearsal.time_limit),
         output: arguments.output.clone(),
+        protection: protection(&arguments.rehearsal.protection)?,
     };
     output.status("rehearsing");
     let stop = Interruption::watch();
@@ -92,6 +94,7 @@ pub(crate) fn predict(
             .first()
             .map_or(0, |process| process.facts.steps),
         host: predicted.host,
+        isolation: predicted.isolation.name().to_owned(),
     };
     let page = if arguments.json {
         json::to_text(&json::PredictDocument::of(
@@ -147,31 +150,4 @@ impl Interruption {
             let _ = signal_hook::low_level::emulate_default_handler(*signal);
         }
     }
-}
-
-/// Beside the program, or where the wheel puts it.
-pub(crate) fn phantom_library(named: Option<&Path>) -> Result<PathBuf, CommandError> {
-    const NAME: &str = "libbrimful_phantom.so";
-    if let Some(named) = named {
-        return Ok(named.to_owned());
-    }
-    let program = std::env::current_exe()
-        .ok()
-        .and_then(|program| program.canonicalize().ok());
-    let candidates: Vec<PathBuf> = program
-        .as_deref()
-        .and_then(Path::parent)
-        .map(|folder| vec![folder.join(NAME), folder.join("../lib/brimful").join(NAME)])
-        .unwrap_or_default();
-    candidates
-        .iter()
-        .find(|path| path.is_file())
-        .cloned()
-        .ok_or_else(|| CommandError::NoPhantom {
-            looked: candidates
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect::<Vec<_>>()
-                .join(", "),
-        })
 }

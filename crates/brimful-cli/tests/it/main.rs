@@ -8,6 +8,7 @@
 
 mod context;
 mod init;
+mod isolation;
 mod kernel_agrees;
 mod plan;
 mod predict;

@@ -6,6 +6,7 @@ import sys
 import time
 
 from brimful_common import FOLDER, exit_code, tell
+from brimful_isolation import branch_off
 
 # One list for each card to rehearse on: descriptions for the phantom, to be tried in turn until one does not
 # run out of memory. The last one has endless room.
@@ -78,15 +79,27 @@ class Branches:
         for attempt, description in enumerate(descriptions):
             self.attempt = attempt
             if attempt == len(descriptions) - 1:
+                self.have_own_files()
                 self.configure(description)
                 return
             child = os.fork()
             if child == 0:
+                self.have_own_files()
                 self.configure(description)
                 return
             _, status = os.waitpid(child, 0)
             if status == 0 or not self.died_of_memory(attempt):
                 os._exit(exit_code(status))
+
+    def have_own_files(self):
+        """Every GPU model and every attempt starts from the user's files, not from another's writes."""
+        try:
+            branch_off(f"{self.variant}-{self.attempt}")
+        except (OSError, ValueError, AttributeError) as error:
+            tell(event="problem", text=f"a GPU model cannot have files of its own: {error}")
+            sys.stderr.write(f"brimful: a GPU model cannot have files of its own: {error}\n")
+            sys.stderr.flush()
+            os._exit(97)
 
     def configure(self, description):
         import ctypes

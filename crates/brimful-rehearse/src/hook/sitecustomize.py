@@ -31,6 +31,7 @@ _PARTS = (
     "brimful_common",
     "brimful_composition",
     "brimful_host",
+    "brimful_isolation",
     "brimful_branches",
     "brimful_substitutes",
     "brimful_onward",

@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 use brimful_allocsim::trace::Trace;
+use brimful_isolate::Isolation;
 use serde::{Deserialize, Serialize};
 
 use crate::Rehearsed;
@@ -54,6 +55,8 @@ pub(crate) struct Kept {
     pub failed: Option<String>,
     pub at_unix_ms: u64,
     pub seconds: f64,
+    /// How the user's files were protected; nothing for one that was made before.
+    pub isolation: Option<Isolation>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,6 +116,7 @@ impl Cache {
             failed: entry.failed,
             at_unix_ms: entry.at_unix_ms,
             seconds: entry.seconds,
+            isolation: None,
         })
     }
 

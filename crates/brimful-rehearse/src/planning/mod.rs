@@ -12,12 +12,14 @@ use brimful::cards::Card;
 use brimful::explain::Cause;
 use brimful::job::{Choices, Job, Settings, knobs};
 use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
+use brimful_isolate::Isolation;
 
 pub use cache::Cache;
 use cache::{Kept, Key, unix_ms};
 use shape::shape;
 
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
+use crate::protection::Protection;
 use crate::run::{Event, Progress, RehearsalError};
 
 /// A search that asks for more than this has lost its way.
@@ -42,6 +44,7 @@ pub struct PlanQuestion {
     pub phantom: PathBuf,
     pub beside_driver: bool,
     pub brimful_version: String,
+    pub protection: Protection,
 }
 
 /// What came of it.
@@ -52,6 +55,8 @@ pub struct Planned {
     pub shapes: Vec<Shape>,
     /// In the order in which they were asked for.
     pub rehearsals: Vec<RehearsalUsed>,
+    /// How the user's files were protected: the weakest of all rehearsals; nothing where none was needed.
+    pub isolation: Option<Isolation>,
     pub seconds: f64,
 }
 
@@ -89,6 +94,7 @@ pub fn plan(
     let start = Instant::now();
     let mut shapes: Vec<Shape> = Vec::new();
     let mut rehearsals = Vec::new();
+    let mut isolation = None;
     let mut learnt = question.learnt.clone();
     let answer = loop {
         let mut settings = match next_step(&question.job, &question.room, &shapes, &learnt) {
@@ -108,6 +114,7 @@ pub fn plan(
             settings = alone;
             (kept, reused) = rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
         }
+        isolation = isolation.max(kept.isolation);
         rehearsals.push(used(&settings, &kept, reused));
         shapes.push(shape(question, settings, &kept));
     };
@@ -115,6 +122,7 @@ pub fn plan(
         answer,
         shapes,
         rehearsals,
+        isolation,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
@@ -201,6 +209,7 @@ fn rehearsed(
         beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         output: None,
+        protection: question.protection.clone(),
     };
     let mut unsupported = None;
     let predicted = predict(&asked, |progress| {
@@ -216,6 +225,7 @@ fn rehearsed(
     let mut sources = Vec::new();
     match predicted {
         Ok(found) => {
+            kept.isolation = Some(found.isolation);
             kept.world_size = found.world_size;
             if question.card.is_some() {
                 kept.processes = found.processes;

@@ -24,6 +24,8 @@ pub struct PlanContext {
     pub command: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub rehearsals: Vec<RehearsalUsed>,
+    /// How the user's files were protected; nothing where no script was started.
+    pub isolation: Option<String>,
     pub seconds: f64,
 }
 
@@ -63,6 +65,9 @@ pub struct PlanDocument {
     pub rungs: Vec<PlannedRung>,
     /// The rehearsals that the answer rests on.
     pub rehearsals: Vec<PlanRehearsal>,
+    /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing
+    /// where every rehearsal was made before.
+    pub isolation: Option<String>,
     /// How long the answer took.
     pub seconds: f64,
 }
@@ -227,6 +232,7 @@ impl PlanDocument {
             reasons: plan.reasons.iter().map(reason).collect(),
             rungs: plan.rungs.iter().map(rung).collect(),
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
+            isolation: context.isolation.clone(),
             seconds: rounded(context.seconds),
         }
     }

@@ -20,6 +20,8 @@ pub struct Rehearsed {
     pub steps: u32,
     /// What was measured on the host; nothing where it could not be measured.
     pub host: Option<HostFacts>,
+    /// How the user's files were protected: `overlay`, `redirect` or `off`.
+    pub isolation: String,
 }
 
 /// Predicted memory of a training command, on the GPU and on the host.
@@ -40,6 +42,8 @@ pub struct PredictDocument {
     pub world_size: u32,
     /// How long the rehearsal and the replays took.
     pub seconds: f64,
+    /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed.
+    pub isolation: String,
     /// The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too.
     /// Nothing for a training on the processors.
     pub peak: Option<PredictedPeak>,
@@ -207,6 +211,7 @@ impl PredictDocument {
             steps: rehearsed.steps,
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
+            isolation: rehearsed.isolation.clone(),
             peak: None,
             terms: Vec::new(),
             phases: Vec::new(),

@@ -1,0 +1,295 @@
+//! A script that brimful starts by itself leaves no trace. `init` starts any command, so that no torch is needed here.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::context::program;
+
+/// Changes everything that it can reach, checks that it sees its own changes, and ends with 0 only if it does.
+const SCRIPT: &str = r#"
+set -e
+test "$(cat kept.txt)" = kept
+echo changed > kept.txt
+echo more >> log.csv
+rm -r cleared
+mkdir cleared
+echo new > cleared/new.txt
+mv moved.txt elsewhere.txt
+mv directory renamed
+ln -s kept.txt link
+chmod 600 mode.txt
+touch -d 2001-01-01 kept.txt
+truncate -s 3 long.txt 2>/dev/null || : > long.txt
+test "$(cat kept.txt)" = changed
+test "$(wc -l < log.csv)" = 2
+test "$(ls cleared)" = new.txt
+test ! -e moved.txt
+test "$(cat renamed/inner.txt)" = inner
+test "$(cat link)" = changed
+echo home > "$HOME/written"
+echo data > "$DATA/written"
+rm "$DATA/set.bin"
+test "$(cat "$HOME/written")" = home
+"#;
+
+/// A working directory, a home and a data directory.
+struct Place {
+    _root: tempfile::TempDir,
+    root: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let held = tempfile::tempdir().unwrap();
+        let root = held.path().canonicalize().unwrap();
+        for directory in ["work/cleared", "work/directory", "home", "data"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for (name, text) in [
+            ("work/kept.txt", "kept"),
+            ("work/log.csv", "0\n"),
+            ("work/cleared/old.txt", "old"),
+            ("work/moved.txt", "moved"),
+            ("work/directory/inner.txt", "inner"),
+            ("work/mode.txt", "mode"),
+            ("work/long.txt", "a long text"),
+            ("data/set.bin", "samples"),
+        ] {
+            std::fs::write(root.join(name), text).unwrap();
+        }
+        Place { _root: held, root }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        self.set_up(command.arg("init").args(["--output", "-"]).args(arguments));
+        command
+    }
+
+    fn set_up(&self, command: &mut Command) {
+        command
+            .current_dir(self.root.join("work"))
+            .env("HOME", self.root.join("home"))
+            .env("DATA", self.root.join("data"))
+            .env_remove("XDG_CACHE_HOME")
+            .env("NO_COLOR", "1");
+    }
+
+    /// Name, kind, mode, time and contents of everything.
+    fn contents(&self) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        let mut next = vec![self.root.clone()];
+        while let Some(directory) = next.pop() {
+            for entry in std::fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                let facts = path.symlink_metadata().unwrap();
+                let contents = if facts.is_file() {
+                    std::fs::read(&path).unwrap()
+                } else {
+                    Vec::new()
+                };
+                if facts.is_dir() {
+                    next.push(path.clone());
+                }
+                let value = (facts.mode(), facts.mtime(), facts.mtime_nsec(), contents);
+                found.insert(path, value);
+            }
+        }
+        found
+    }
+
+    /// Runs the script and holds what it left against what was there before.
+    fn check(&self, mut command: Command) {
+        let before = self.contents();
+        let output = command.output().unwrap();
+        let said = errors(&output);
+        assert!(said.contains("exit status: 0"), "{said}");
+        assert_eq!(self.contents(), before);
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Neither user namespaces nor privileges: as in most containers.
+fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c"]).arg(
+        "echo 0 > /proc/sys/user/max_user_namespaces && \
+         exec setpriv --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\"",
+    );
+    command
+        .arg("sh")
+        .arg(program())
+        .args(["init", "--output", "-"])
+        .args(arguments);
+    place.set_up(&mut command);
+    command
+}
+
+fn has_redirecting_library() -> bool {
+    program().with_file_name("libbrimful_redirect.so").is_file()
+}
+
+#[test]
+fn an_overlay_leaves_no_trace() {
+    let place = Place::new();
+    place.check(place.command(&["--isolation", "overlay", "--", "sh", "-c", SCRIPT]));
+}
+
+#[test]
+fn an_overlay_needs_no_root() {
+    if !rustix_is_root() {
+        return;
+    }
+    let place = Place::new();
+    // Everything belongs to the other user, and the directory above must let it pass.
+    std::fs::set_permissions(&place.root, PermissionsExt::from_mode(0o755)).unwrap();
+    let user = 54_321;
+    for path in place.contents().keys() {
+        std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+    }
+    let script = SCRIPT.replace("mv directory renamed", "cp -r directory renamed");
+    let program = copy_of_program(&place);
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
+        .arg(program)
+        .args(["init", "--output", "-", "--isolation", "overlay", "--"])
+        .args(["sh", "-c", &script]);
+    place.set_up(&mut command);
+    place.check(command);
+}
+
+/// The build directory may be closed to other users.
+fn copy_of_program(place: &Place) -> PathBuf {
+    let copy = place.root.join("brimful");
+    std::fs::copy(program(), &copy).unwrap();
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+    copy
+}
+
+fn rustix_is_root() -> bool {
+    let own = std::fs::metadata("/proc/self").unwrap();
+    if own.uid() == 0 {
+        return true;
+    }
+    eprintln!("skipped: only root can become another user");
+    false
+}
+
+#[test]
+fn redirected_writes_leave_no_trace() {
+    if !has_redirecting_library() {
+        eprintln!("skipped: libbrimful_redirect.so was not built");
+        return;
+    }
+    let place = Place::new();
+    place.check(place.command(&["--isolation", "redirect", "--", "sh", "-c", SCRIPT]));
+}
+
+#[test]
+fn without_namespaces_writes_are_redirected() {
+    if !has_redirecting_library() {
+        eprintln!("skipped: libbrimful_redirect.so was not built");
+        return;
+    }
+    let place = Place::new();
+    place.check(without_namespaces(&place, &["--", "sh", "-c", SCRIPT]));
+}
+
+#[test]
+fn where_nothing_isolates_the_script_it_is_not_started() {
+    let place = Place::new();
+    let before = place.contents();
+    let mut command = without_namespaces(
+        &place,
+        &["--isolation", "overlay", "--", "sh", "-c", SCRIPT],
+    );
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(97), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("overlay is not available"), "{said}");
+    assert!(said.contains("--allow-writes"), "{said}");
+    assert_eq!(place.contents(), before);
+}
+
+#[test]
+fn writes_are_real_where_the_user_allows_them() {
+    let place = Place::new();
+    let script = "echo changed > kept.txt";
+    let output = place
+        .command(&["--allow-writes", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let kept = std::fs::read_to_string(place.root.join("work/kept.txt")).unwrap();
+    assert_eq!(kept, "changed\n");
+}
+
+#[test]
+fn a_script_that_fills_scratch_is_ended_and_the_file_is_named() {
+    let place = Place::new();
+    let before = place.contents();
+    let script = "head -c 400000000 /dev/zero > large.bin; sleep 30";
+    let start = Instant::now();
+    let output = place
+        .command(&["--scratch", "100MiB", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(97), "{said}");
+    assert!(said.contains("work/large.bin"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(25));
+    assert_eq!(place.contents(), before);
+}
+
+#[test]
+fn a_kill_of_brimful_leaves_no_process_behind() {
+    for isolation in ["overlay", "redirect"] {
+        if isolation == "redirect" && !has_redirecting_library() {
+            eprintln!("skipped: libbrimful_redirect.so was not built");
+            continue;
+        }
+        let place = Place::new();
+        let mark = format!("60{}", std::process::id());
+        let script = format!("setsid sleep {mark} & sleep {mark}");
+        let mut brimful = place
+            .command(&["--isolation", isolation, "--", "sh", "-c", &script])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for(|| sleeping(&mark) == 2);
+        brimful.kill().unwrap();
+        brimful.wait().unwrap();
+        wait_for(|| sleeping(&mark) == 0);
+    }
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "it took too long"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many processes sleep for that many seconds.
+fn sleeping(seconds: &str) -> usize {
+    let wanted = format!("sleep\0{seconds}\0");
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let path: &Path = &entry.path().join("cmdline");
+            std::fs::read(path).is_ok_and(|bytes| bytes == wanted.as_bytes())
+        })
+        .count()
+}

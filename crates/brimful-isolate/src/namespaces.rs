@@ -1,0 +1,75 @@
+//! Namespaces for the command: of mounts, and where possible of processes; of the network where asked.
+
+use std::fs;
+use std::io;
+
+use rustix::process::{getegid, geteuid};
+use rustix::thread::UnshareFlags;
+
+use crate::request::{Network, Request};
+
+/// Moves this process into new namespaces; its children are in the PID namespace. Says whether a user namespace was
+/// needed for it.
+pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
+    let mut flags = UnshareFlags::empty();
+    if mounts {
+        flags |= UnshareFlags::NEWNS;
+        if request.pid_namespace {
+            flags |= UnshareFlags::NEWPID;
+        }
+    }
+    if request.network == Network::None {
+        flags |= UnshareFlags::NEWNET;
+    }
+    let (uid, gid) = (geteuid(), getegid());
+    // Root that may mount needs no user namespace, and keeps its rights over everybody's files without one.
+    let needed = match unshare(flags) {
+        Ok(()) => false,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            unshare(flags | UnshareFlags::NEWUSER)?;
+            // Only the own identity can be mapped without privileges, and the group only without supplementary ones.
+            fs::write("/proc/self/setgroups", "deny")?;
+            fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+            fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+            true
+        }
+        Err(error) => return Err(error),
+    };
+    if request.network == Network::None {
+        bring_loopback_up()?;
+    }
+    Ok(needed)
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    if flags.is_empty() {
+        return Ok(());
+    }
+    #[expect(unsafe_code, reason = "namespaces can only be left this way")]
+    // SAFETY: the keeper has one thread, and no file descriptor is shared through CLONE_FILES, which is not asked for.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}
+
+/// `IFF_UP | IFF_RUNNING`.
+const UP_AND_RUNNING: libc::c_short = 0x41;
+
+/// In a new network namespace the loopback device exists but is down.
+fn bring_loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketType, socket};
+    use std::os::fd::AsRawFd as _;
+
+    let control = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    #[expect(unsafe_code, reason = "no crate of ours wraps this request")]
+    // SAFETY: `ifreq` is plain data that the kernel reads, and the name is shorter than its field.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+            *to = libc::c_char::from_ne_bytes([*from]);
+        }
+        request.ifr_ifru.ifru_flags = UP_AND_RUNNING;
+        if libc::ioctl(control.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

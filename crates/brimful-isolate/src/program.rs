@@ -1,0 +1,364 @@
+//! The keeper: sets up the isolation, proves it, starts the command, and ends all of it.
+//!
+//! It is brimful itself, started with [`ARGUMENT`], because namespaces and walls are for whole processes with one
+//! thread. Its standard input is a socket to brimful: answers go out on it, and its end means that brimful is gone.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
+
+use crate::canary::{self, Canary};
+use crate::overlay::{self, Layers, is_writable};
+use crate::redirect::{Walls, walls};
+use crate::request::{Answer, Isolation, Network, Request};
+use crate::{ISOLATION_VARIABLE, namespaces, tree};
+
+/// The first argument of the keeper. Not for people.
+pub const ARGUMENT: &str = "__isolate";
+/// The second argument of the process that sends a canary through the redirecting library.
+const CANARY: &str = "canary";
+/// What that process prints in front of a canary's name.
+const RELEASED: &str = "released ";
+
+/// No request is longer; most of it is the environment.
+const MAX_REQUEST: u64 = 64 << 20;
+/// How long the keeper sleeps where the end of the command cannot be waited for together with the socket.
+const SHORT_SLEEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+/// How often it collects processes that have lost their parent.
+const LONG_SLEEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// Runs as the keeper, with the arguments behind [`ARGUMENT`]. Returns the exit code of the process.
+pub fn program(arguments: &[OsString]) -> u8 {
+    match arguments {
+        [first, directories @ ..] if first == CANARY => send_canaries(directories),
+        [path] => keep(Path::new(path)),
+        _ => 96,
+    }
+}
+
+fn keep(path: &Path) -> u8 {
+    let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else {
+        return 97;
+    };
+    let mut keeper = Keeper {
+        socket: UnixStream::from(socket),
+    };
+    let request = match read_request(path) {
+        Ok(request) => request,
+        Err(error) => {
+            keeper.answer(&Answer::Unavailable {
+                reason: format!("the request cannot be read: {error}"),
+            });
+            return 97;
+        }
+    };
+    match keeper.run(&request) {
+        Ok(code) => code,
+        Err(reason) => {
+            keeper.answer(&Answer::Unavailable { reason });
+            tree::end_descendants();
+            97
+        }
+    }
+}
+
+fn read_request(path: &Path) -> io::Result<Request> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MAX_REQUEST)
+        .read_to_end(&mut bytes)?;
+    serde_json::from_slice(&bytes).map_err(Into::into)
+}
+
+struct Keeper {
+    socket: UnixStream,
+}
+
+impl Keeper {
+    fn answer(&mut self, answer: &Answer) {
+        if let Ok(mut line) = serde_json::to_vec(answer) {
+            line.push(b'\n');
+            // Brimful may be gone; then nobody has to know.
+            let _ = self.socket.write_all(&line);
+        }
+    }
+
+    /// Returns when the command has ended, or why it was not started.
+    fn run(&mut self, request: &Request) -> Result<u8, String> {
+        // Asked before the keeper has other rights than the user.
+        let checked: Vec<PathBuf> = request
+            .checked
+            .iter()
+            .filter(|path| is_writable(path))
+            .cloned()
+            .collect();
+        let mut walls_of_command = None;
+        let mut variables: Vec<(OsString, OsString)> = Vec::new();
+        let mut directory = request.current_dir.clone();
+        match request.isolation {
+            Isolation::Overlay => {
+                let user_namespace = namespaces::enter(request, true)
+                    .map_err(|error| format!("namespaces are not allowed: {error}"))?;
+                if request.pid_namespace {
+                    match fork().map_err(|error| format!("cannot fork: {error}"))? {
+                        Forked::Parent(child) => return Ok(wait_for(child)),
+                        Forked::Child => {}
+                    }
+                }
+                let covered =
+                    overlay::enter(request, user_namespace).map_err(|error| error.to_string())?;
+                canary::prove_overlays(&covered, &checked)?;
+                let records = Layers::of(&request.scratch).records();
+                variables.push((ISOLATION_VARIABLE.into(), tagged("overlay:", &records)));
+            }
+            Isolation::Redirect => {
+                leave_network(request)?;
+                let walls = walls(request)?;
+                variables.push((
+                    ISOLATION_VARIABLE.into(),
+                    tagged("redirect:", &request.scratch),
+                ));
+                variables.extend(walls.environment.iter().cloned());
+                let preload = preload(request);
+                variables.push(("LD_PRELOAD".into(), preload));
+                prove_redirection(request, &checked)?;
+                walls_of_command = Some(walls);
+            }
+            Isolation::Off => leave_network(request)?,
+        }
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        if !directory.is_dir() {
+            directory = PathBuf::from("/");
+        }
+        let mut command = command(request, &variables);
+        command.current_dir(&directory).stdin(Stdio::null());
+        put_behind(&mut command, walls_of_command);
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                self.answer(&Answer::NotStarted {
+                    errno: error.raw_os_error().unwrap_or(libc::ENOENT),
+                });
+                return Ok(0);
+            }
+        };
+        let _ = fs::write(
+            format!("/proc/{}/oom_score_adj", child.id()),
+            request.oom_score_adj.to_string(),
+        );
+        self.answer(&Answer::Ready);
+        let status = self.watch(Pid::from_child(&child));
+        // The processes that it has left behind first: nothing is written after the answer.
+        tree::end_descendants();
+        if let Some(status) = status {
+            self.answer(&Answer::Ended { status });
+        }
+        Ok(0)
+    }
+
+    /// Waits for the end of the command, or of brimful: then there is no status.
+    fn watch(&self, child: Pid) -> Option<i32> {
+        let pidfd = pidfd_open(child, PidfdFlags::empty()).ok();
+        loop {
+            // Children of the command that have lost their parent are ours too.
+            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                if pid == child {
+                    return Some(status.as_raw());
+                }
+            }
+            let mut waits = vec![PollFd::new(&self.socket, PollFlags::RDHUP)];
+            waits.extend(pidfd.iter().map(|it| PollFd::new(it, PollFlags::IN)));
+            let sleep = if pidfd.is_some() {
+                &LONG_SLEEP
+            } else {
+                &SHORT_SLEEP
+            };
+            let _ = poll(&mut waits, Some(sleep));
+            let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+            if waits[0].revents().intersects(gone) {
+                return None;
+            }
+        }
+    }
+}
+
+fn leave_network(request: &Request) -> Result<(), String> {
+    if request.network == Network::Full {
+        return Ok(());
+    }
+    namespaces::enter(request, false)
+        .map(drop)
+        .map_err(|error| format!("a network namespace is not allowed: {error}"))
+}
+
+enum Forked {
+    Parent(Pid),
+    Child,
+}
+
+/// The first child after entering a PID namespace is its init process.
+fn fork() -> io::Result<Forked> {
+    #[expect(
+        unsafe_code,
+        reason = "a child that goes on from here, not another program"
+    )]
+    // SAFETY: the keeper has one thread, so the child may do everything that the parent may.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        0 => Ok(Forked::Child),
+        pid => Pid::from_raw(pid.max(0))
+            .map(Forked::Parent)
+            .ok_or_else(io::Error::last_os_error),
+    }
+}
+
+fn wait_for(child: Pid) -> u8 {
+    loop {
+        match rustix::process::waitpid(Some(child), WaitOptions::empty()) {
+            Ok(Some((_, status))) => {
+                let code = status.exit_status().unwrap_or(97);
+                return u8::try_from(code).unwrap_or(97);
+            }
+            Err(rustix::io::Errno::INTR) | Ok(None) => {}
+            Err(_) => return 97,
+        }
+    }
+}
+
+fn command(request: &Request, variables: &[(OsString, OsString)]) -> Command {
+    let mut words = request.command.iter();
+    let mut command = Command::new(words.next().map_or(OsStr::new(""), OsString::as_os_str));
+    command.args(words);
+    for (name, value) in &request.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command
+}
+
+/// What the child does between fork and exec.
+fn put_behind(command: &mut Command, mut walls: Option<Walls>) {
+    let prepare = move || -> io::Result<()> {
+        // Should the keeper be killed, at least the command itself goes with it.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if let Some(walls) = &mut walls {
+            walls.close().map_err(io::Error::other)?;
+        }
+        Ok(())
+    };
+    #[expect(unsafe_code, reason = "walls are put up around a process that exists")]
+    // SAFETY: the keeper has one thread, so the child may allocate and call everything.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// The command's own preloads, then the redirecting library.
+fn preload(request: &Request) -> OsString {
+    let own = request
+        .environment
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "LD_PRELOAD")
+        .map_or_else(
+            || std::env::var_os("LD_PRELOAD"),
+            |(_, value)| value.clone(),
+        );
+    let mut all = own.unwrap_or_default();
+    if !all.is_empty() {
+        all.push(":");
+    }
+    all.push(&request.redirect_library);
+    all
+}
+
+fn tagged(tag: &str, path: &Path) -> OsString {
+    let mut text = OsString::from(tag);
+    text.push(path);
+    text
+}
+
+/// A process of its own sends the canaries, behind walls and through the library; this one looks for them.
+fn prove_redirection(request: &Request, directories: &[PathBuf]) -> Result<(), String> {
+    let walls = walls(request)?;
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg(ARGUMENT)
+        .arg(CANARY)
+        .args(directories)
+        .envs(walls.environment.iter().map(|(name, value)| (name, value)))
+        // Without the command's own preloads.
+        .env("LD_PRELOAD", &request.redirect_library)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    put_behind(&mut command, Some(walls));
+    let failed = |error: io::Error| format!("the canary cannot be sent: {error}");
+    let mut child = command.spawn().map_err(failed)?;
+    let mut answers = BufReader::new(child.stdout.take().ok_or("the canary has no output")?);
+    let mut to_child = child.stdin.take().ok_or("the canary has no input")?;
+    for directory in directories {
+        let mut line = String::new();
+        answers.read_line(&mut line).map_err(failed)?;
+        let place = directory.display();
+        match line.trim_end().strip_prefix(RELEASED) {
+            Some(name) if Canary::named(directory, name).is_seen_in(directory) => {
+                return Err(format!("a write reached {place}"));
+            }
+            Some(_) => to_child.write_all(b"\n").map_err(failed)?,
+            None => {
+                let reason = line.trim_end();
+                return Err(format!("a file in {place} cannot be changed: {reason}"));
+            }
+        }
+    }
+    drop(to_child);
+    let mut rest = String::new();
+    let _ = answers.read_to_string(&mut rest);
+    let status = child.wait().map_err(failed)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the canary ended with {status}: {}",
+            rest.trim_end()
+        ))
+    }
+}
+
+/// Releases a canary in each directory, waits until it was looked for, and catches it.
+fn send_canaries(directories: &[OsString]) -> u8 {
+    let mut input = io::stdin().lines();
+    let mut output = io::stdout();
+    let mut send = |directory: &Path| -> io::Result<()> {
+        let canary = Canary::release(directory)?;
+        writeln!(output, "{RELEASED}{}", canary.name())?;
+        output.flush()?;
+        input.next().transpose()?;
+        canary.catch()?;
+        canary.must_not_pass_walls()
+    };
+    for directory in directories {
+        if let Err(error) = send(Path::new(directory)) {
+            let _ = writeln!(io::stdout(), "{error}");
+            return 1;
+        }
+    }
+    0
+}

@@ -1,0 +1,175 @@
+//! Landlock and seccomp deny writes outside scratch; a preloaded library redirects them into it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
+};
+use seccompiler::BpfProgram;
+
+use crate::request::Request;
+use crate::seccomp;
+
+/// Devices and kernel interfaces that a command may write to; no file of a user is there.
+const WRITABLE_DEVICES: &[&str] = &[
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+    "/proc",
+];
+
+/// What the command is put under, made while memory can be allocated.
+#[derive(Debug)]
+pub(crate) struct Walls {
+    rules: Option<RulesetCreated>,
+    filters: Vec<BpfProgram>,
+    /// Variables for the library.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+/// Builds the walls for a request.
+pub(crate) fn walls(request: &Request) -> Result<Walls, String> {
+    if !request.redirect_library.is_file() {
+        return Err(format!(
+            "the library that redirects writes is missing: {}",
+            request.redirect_library.display()
+        ));
+    }
+    let abi = landlock_abi();
+    if abi < 1 {
+        return Err("the kernel has no Landlock, or does not allow it here".into());
+    }
+    let mark = random_mark().map_err(|error| format!("no random number: {error}"))?;
+    Ok(Walls {
+        rules: Some(rules(request).map_err(|error| error.to_string())?),
+        filters: seccomp::filters(mark, abi < 3)?,
+        environment: environment(request, mark),
+    })
+}
+
+impl Walls {
+    /// Puts this process and its children behind the walls, for good.
+    pub(crate) fn close(&mut self) -> Result<(), String> {
+        let rules = self.rules.take().ok_or("the walls were closed before")?;
+        let status = rules.restrict_self().map_err(|error| error.to_string())?;
+        if status.ruleset == RulesetStatus::NotEnforced {
+            return Err("the kernel does not enforce Landlock".into());
+        }
+        seccomp::apply(&self.filters)
+    }
+}
+
+fn rules(request: &Request) -> Result<RulesetCreated, landlock::RulesetError> {
+    let writing = AccessFs::from_write(ABI::V6);
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(writing)?
+        .create()?;
+    let devices = WRITABLE_DEVICES.iter().map(Path::new);
+    let own = request
+        .writable
+        .iter()
+        .chain([&request.scratch])
+        .chain(request.shared.iter().map(|shared| &shared.layer))
+        .map(PathBuf::as_path);
+    for path in devices.chain(own) {
+        // Not every machine has every device.
+        let Ok(open) = PathFd::new(path) else {
+            continue;
+        };
+        let access = if path.is_dir() {
+            writing
+        } else {
+            writing & AccessFs::from_file(ABI::V6)
+        };
+        rules = rules.add_rule(PathBeneath::new(open, access))?;
+    }
+    Ok(rules)
+}
+
+/// The version of Landlock's interface; 0 without it.
+fn landlock_abi() -> i64 {
+    const CREATE_RULESET_VERSION: u32 = 1;
+    #[expect(
+        unsafe_code,
+        reason = "the landlock crate does not tell the version of the kernel"
+    )]
+    // SAFETY: asked for the version, the kernel takes no pointer.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    };
+    version.max(0)
+}
+
+/// What the library reads; see `brimful-redirect`.
+fn environment(request: &Request, mark: u64) -> Vec<(OsString, OsString)> {
+    let passed: Vec<&OsStr> = request
+        .writable
+        .iter()
+        .map(|path| path.as_os_str())
+        .chain(["/dev", "/proc", "/sys"].map(OsStr::new))
+        .collect();
+    let shared: Vec<OsString> = request
+        .shared
+        .iter()
+        .map(|shared| {
+            let mut text = escape(shared.path.as_os_str(), b"\\:=");
+            text.push("=");
+            text.push(escape(shared.layer.as_os_str(), b"\\:="));
+            text
+        })
+        .collect();
+    let mut variables = vec![
+        (
+            "BRIMFUL_REDIRECT".into(),
+            request.scratch.clone().into_os_string(),
+        ),
+        (
+            "BRIMFUL_REDIRECT_PASS".into(),
+            join(passed.iter().map(|path| escape(path, b"\\:"))),
+        ),
+        ("BRIMFUL_REDIRECT_TOKEN".into(), format!("{mark:x}").into()),
+    ];
+    if !shared.is_empty() {
+        variables.push(("BRIMFUL_REDIRECT_SHARED".into(), join(shared.into_iter())));
+    }
+    variables
+}
+
+fn escape(text: &OsStr, special: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(text.len());
+    for byte in text.as_bytes() {
+        if special.contains(byte) {
+            bytes.push(b'\\');
+        }
+        bytes.push(*byte);
+    }
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+fn join(parts: impl Iterator<Item = OsString>) -> OsString {
+    let parts: Vec<OsString> = parts.collect();
+    parts.join(OsStr::new(":"))
+}
+
+fn random_mark() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

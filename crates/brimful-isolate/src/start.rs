@@ -1,0 +1,227 @@
+//! The side of brimful: starts the keeper, and listens to it.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::request::{Answer, Isolation, Network, Request, SharedDirectory};
+use crate::{ARGUMENT, Scratch};
+
+/// How long a keeper may take to end everything before it is killed itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a command is to be isolated.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program that is started as the keeper: brimful itself.
+    pub program: PathBuf,
+    /// Only this; otherwise the strongest that can be had.
+    pub isolation: Option<Isolation>,
+    pub network: Network,
+    /// Where writes go through: brimful's own results.
+    pub writable: Vec<PathBuf>,
+    pub shared: Vec<SharedDirectory>,
+    /// Directories in which it must be proved that no write gets through.
+    pub checked: Vec<PathBuf>,
+    /// The library that redirects writes.
+    pub redirect_library: PathBuf,
+    /// How early the kernel kills the command when memory runs out: 1000 is first.
+    pub oom_score_adj: i32,
+}
+
+/// The command was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// What was tried, and why it cannot be had.
+    #[error("the script cannot be isolated from your files here")]
+    NoIsolation { reasons: Vec<(Isolation, String)> },
+    #[error("the command cannot be started")]
+    NotStarted(#[source] io::Error),
+    #[error("the keeper of the command cannot be started")]
+    Keeper(#[source] io::Error),
+}
+
+/// A command that runs in isolation, with all that it starts.
+#[derive(Debug)]
+pub struct Isolated {
+    keeper: Child,
+    /// Closed to end everything.
+    socket: Option<BufReader<UnixStream>>,
+    isolation: Isolation,
+    scratch: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+/// Starts a command, whose two output streams go to `output`, in the strongest isolation that can be had.
+pub fn start(
+    command: &Command,
+    output: &File,
+    scratch: &Scratch,
+    settings: &Settings,
+) -> Result<Isolated, StartError> {
+    let mut reasons = Vec::new();
+    let levels: &[(Isolation, bool)] = match settings.isolation {
+        None => &[
+            (Isolation::Overlay, true),
+            // A container may hide parts of /proc, and then a new one cannot be mounted.
+            (Isolation::Overlay, false),
+            (Isolation::Redirect, false),
+        ],
+        Some(Isolation::Overlay) => &[(Isolation::Overlay, true), (Isolation::Overlay, false)],
+        Some(Isolation::Redirect) => &[(Isolation::Redirect, false)],
+        Some(Isolation::Off) => &[(Isolation::Off, false)],
+    };
+    for (isolation, pid_namespace) in levels {
+        let request = request(command, scratch, settings, *isolation, *pid_namespace)
+            .map_err(StartError::Keeper)?;
+        let mut isolated = launch(&request, output, settings).map_err(StartError::Keeper)?;
+        match isolated.first_answer() {
+            Some(Answer::Ready) => return Ok(isolated),
+            Some(Answer::NotStarted { errno }) => {
+                isolated.end();
+                return Err(StartError::NotStarted(io::Error::from_raw_os_error(errno)));
+            }
+            Some(Answer::Unavailable { reason }) => reasons.push((*isolation, reason)),
+            Some(Answer::Ended { .. }) | None => {
+                reasons.push((*isolation, "the keeper ended without an answer".to_owned()));
+            }
+        }
+        isolated.end();
+        scratch.remove(&request.scratch);
+    }
+    reasons.dedup();
+    Err(StartError::NoIsolation { reasons })
+}
+
+fn request(
+    command: &Command,
+    scratch: &Scratch,
+    settings: &Settings,
+    isolation: Isolation,
+    pid_namespace: bool,
+) -> io::Result<Request> {
+    let current_dir = match command.get_current_dir() {
+        Some(directory) => directory.to_owned(),
+        None => env::current_dir()?,
+    };
+    Ok(Request {
+        isolation,
+        pid_namespace,
+        network: settings.network,
+        command: std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(ToOwned::to_owned)
+            .collect(),
+        environment: command
+            .get_envs()
+            .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+            .collect(),
+        current_dir,
+        scratch: scratch.new_directory()?,
+        shared: settings.shared.clone(),
+        writable: settings.writable.clone(),
+        redirect_library: settings.redirect_library.clone(),
+        checked: settings.checked.clone(),
+        oom_score_adj: settings.oom_score_adj,
+    })
+}
+
+fn launch(request: &Request, output: &File, settings: &Settings) -> io::Result<Isolated> {
+    let path = request.scratch.join("request.json");
+    let mut file = File::create_new(&path)?;
+    file.write_all(&serde_json::to_vec(request)?)?;
+    drop(file);
+    let (ours, theirs) = UnixStream::pair()?;
+    let keeper = Command::new(&settings.program)
+        .arg(ARGUMENT)
+        .arg(&path)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        // Preloads are for the command.
+        .env_remove("LD_PRELOAD")
+        .process_group(0)
+        .spawn()?;
+    Ok(Isolated {
+        keeper,
+        socket: Some(BufReader::new(ours)),
+        isolation: request.isolation,
+        scratch: request.scratch.clone(),
+        status: None,
+    })
+}
+
+impl Isolated {
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// The directory that takes its writes.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// How the command ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            if let Some(socket) = &mut self.socket {
+                socket.get_ref().set_nonblocking(true)?;
+            }
+            match self.answer() {
+                Ok(Some(Answer::Ended { status })) => {
+                    self.status = Some(ExitStatus::from_raw(status));
+                }
+                // The keeper was killed, and with it everything: as if the command had been.
+                Ok(_) => self.status = Some(ExitStatus::from_raw(libc::SIGKILL)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.status)
+    }
+
+    fn first_answer(&mut self) -> Option<Answer> {
+        self.answer().ok().flatten()
+    }
+
+    /// The next answer; nothing at the end.
+    fn answer(&mut self) -> io::Result<Option<Answer>> {
+        let Some(socket) = &mut self.socket else {
+            return Ok(None);
+        };
+        let mut line = String::new();
+        // An answer is written in one go, so that a line is never found half.
+        if socket.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        serde_json::from_str(&line).map(Some).map_err(Into::into)
+    }
+
+    /// Ends the command and all that it has started.
+    pub fn end(&mut self) {
+        if self.socket.take().is_none() {
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if !matches!(self.keeper.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Drop for Isolated {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
