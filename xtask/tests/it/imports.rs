@@ -8,6 +8,7 @@ use crate::{read, root};
 const LAW: &[(&str, &[&str])] = &[
     ("brimful-allocsim", &[]),
     ("brimful-phantom", &[]),
+    ("brimful-redirect", &[]),
     ("brimful", &["brimful-allocsim"]),
     ("brimful-probe", &["brimful"]),
     ("brimful-isolate", &[]),

@@ -57,12 +57,13 @@ fn the_pure_crate_touches_nothing() {
     }
 }
 
-/// Where `unsafe` may be, with its reason: reading a driver's library, answering for one, Python's interface, memory maps
-/// and batches that several threads fill.
+/// Where `unsafe` may be, with its reason: reading a driver's library, answering for one, standing in for libc, Python's
+/// interface, memory maps and batches that several threads fill.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/brimful-load/",
     "crates/brimful-phantom/",
     "crates/brimful-probe/",
+    "crates/brimful-redirect/",
     "crates/brimful-supervise/",
     "crates/brimful-python/",
 ];

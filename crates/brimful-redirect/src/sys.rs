@@ -1,0 +1,303 @@
+//! System calls without libc's functions, which are the ones that this library replaces.
+//!
+//! Every function gives `Err(errno)` and leaves `errno` itself to the border (`abi`).
+
+use std::ffi::{c_char, c_int, c_long};
+
+use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, mode_t, stat, timespec};
+
+use crate::config;
+use crate::path::PathBuf;
+
+pub(crate) type Stat = stat;
+pub(crate) type Errno = c_int;
+pub(crate) type Outcome<T> = Result<T, Errno>;
+
+pub(crate) const RENAME_NOREPLACE: u32 = 1;
+pub(crate) const RENAME_EXCHANGE: u32 = 2;
+const FICLONE: usize = 0x4004_9409;
+const SYS_FACCESSAT2: c_long = 439;
+
+/// One system call. Its pointers belong to live buffers of this library, or come from the C caller, who vouches for
+/// them; the kernel checks those it can.
+pub(crate) fn call(number: c_long, arguments: [usize; 6]) -> Outcome<usize> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: see above.
+    let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
+    if result == -1 {
+        Err(errno())
+    } else {
+        Ok(result.cast_unsigned() as usize)
+    }
+}
+
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// A C int as a register.
+pub(crate) fn int(value: c_int) -> usize {
+    value as isize as usize
+}
+
+/// A register as a C int.
+pub(crate) fn to_int(value: usize) -> c_int {
+    value as c_int
+}
+
+pub(crate) fn pointer<T>(value: *const T) -> usize {
+    value.expose_provenance()
+}
+
+fn done(result: Outcome<usize>) -> Outcome<()> {
+    result.map(|_| ())
+}
+
+/// A call that the seccomp filter lets pass only with the token in its sixth argument.
+pub(crate) fn call_with_token(number: c_long, arguments: [usize; 5]) -> Outcome<usize> {
+    let [first, second, third, fourth, fifth] = arguments;
+    let token = config::token();
+    call(number, [first, second, third, fourth, fifth, token])
+}
+
+pub(crate) fn open(path: &mut PathBuf, flags: c_int, mode: mode_t) -> Outcome<Fd> {
+    open_at(AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC, mode).map(Fd)
+}
+
+pub(crate) fn open_at(
+    at: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> Outcome<c_int> {
+    call(
+        libc::SYS_openat,
+        [int(at), pointer(path), int(flags), mode as usize, 0, 0],
+    )
+    .map(to_int)
+}
+
+pub(crate) fn lstat(path: &mut PathBuf) -> Outcome<stat> {
+    stat_at(AT_FDCWD, path.as_ptr(), AT_SYMLINK_NOFOLLOW)
+}
+
+pub(crate) fn stat_at(at: c_int, path: *const c_char, flags: c_int) -> Outcome<stat> {
+    let mut out = empty_stat();
+    call(
+        libc::SYS_newfstatat,
+        [
+            int(at),
+            pointer(path),
+            pointer(&raw mut out),
+            int(flags),
+            0,
+            0,
+        ],
+    )?;
+    Ok(out)
+}
+
+pub(crate) fn stat_fd(fd: c_int) -> Outcome<stat> {
+    let mut out = empty_stat();
+    call(
+        libc::SYS_fstat,
+        [int(fd), pointer(&raw mut out), 0, 0, 0, 0],
+    )?;
+    Ok(out)
+}
+
+pub(crate) const fn empty_stat() -> stat {
+    // SAFETY: a plain structure of integers.
+    unsafe { std::mem::zeroed() }
+}
+
+pub(crate) fn file_type(stat: &stat) -> mode_t {
+    stat.st_mode & libc::S_IFMT
+}
+
+pub(crate) fn is_directory(stat: &stat) -> bool {
+    file_type(stat) == libc::S_IFDIR
+}
+
+/// `faccessat` with the effective user, where the kernel can.
+pub(crate) fn access(path: *const c_char, mode: c_int, flags: c_int) -> Outcome<()> {
+    let at = int(AT_FDCWD);
+    if flags != 0 {
+        let answer = call(
+            SYS_FACCESSAT2,
+            [at, pointer(path), int(mode), int(flags), 0, 0],
+        );
+        // Before Linux 5.8, and in containers whose filter does not know the call.
+        if !matches!(answer, Err(libc::ENOSYS | libc::EPERM)) {
+            return done(answer);
+        }
+    }
+    done(call(
+        libc::SYS_faccessat,
+        [at, pointer(path), int(mode), 0, 0, 0],
+    ))
+}
+
+pub(crate) fn read_link(path: &mut PathBuf, target: &mut PathBuf) -> Outcome<()> {
+    let path = pointer(path.as_ptr());
+    target.fill(|buffer, size| {
+        call(
+            libc::SYS_readlinkat,
+            [int(AT_FDCWD), path, pointer(buffer), size, 0, 0],
+        )
+    })
+}
+
+pub(crate) fn symlink(target: *const c_char, path: &mut PathBuf) -> Outcome<()> {
+    done(call(
+        libc::SYS_symlinkat,
+        [
+            pointer(target),
+            int(AT_FDCWD),
+            pointer(path.as_ptr()),
+            0,
+            0,
+            0,
+        ],
+    ))
+}
+
+pub(crate) fn make_directory(path: &mut PathBuf, mode: mode_t) -> Outcome<()> {
+    done(call(
+        libc::SYS_mkdirat,
+        [
+            int(AT_FDCWD),
+            pointer(path.as_ptr()),
+            mode as usize,
+            0,
+            0,
+            0,
+        ],
+    ))
+}
+
+pub(crate) fn make_node(path: &mut PathBuf, mode: mode_t, device: libc::dev_t) -> Outcome<()> {
+    done(call(
+        libc::SYS_mknodat,
+        [
+            int(AT_FDCWD),
+            pointer(path.as_ptr()),
+            mode as usize,
+            device as usize,
+            0,
+            0,
+        ],
+    ))
+}
+
+pub(crate) fn unlink(path: &mut PathBuf, flags: c_int) -> Outcome<()> {
+    done(call(
+        libc::SYS_unlinkat,
+        [int(AT_FDCWD), pointer(path.as_ptr()), int(flags), 0, 0, 0],
+    ))
+}
+
+pub(crate) fn link(from: *const c_char, to: &mut PathBuf, flags: c_int) -> Outcome<()> {
+    let at = int(AT_FDCWD);
+    done(call(
+        libc::SYS_linkat,
+        [at, pointer(from), at, pointer(to.as_ptr()), int(flags), 0],
+    ))
+}
+
+pub(crate) fn rename(from: &mut PathBuf, to: &mut PathBuf, flags: u32) -> Outcome<()> {
+    let at = int(AT_FDCWD);
+    let (from, to) = (pointer(from.as_ptr()), pointer(to.as_ptr()));
+    if flags == 0 {
+        // Every kernel and file system knows this one.
+        done(call(libc::SYS_renameat, [at, from, at, to, 0, 0]))
+    } else {
+        done(call(
+            libc::SYS_renameat2,
+            [at, from, at, to, flags as usize, 0],
+        ))
+    }
+}
+
+/// Sets the times of what lies at the path itself, not of what a link leads to.
+pub(crate) fn set_times(path: &mut PathBuf, times: &[timespec; 2]) -> Outcome<()> {
+    done(call_with_token(
+        libc::SYS_utimensat,
+        [
+            int(AT_FDCWD),
+            pointer(path.as_ptr()),
+            pointer(times.as_ptr()),
+            int(AT_SYMLINK_NOFOLLOW),
+            0,
+        ],
+    ))
+}
+
+pub(crate) fn set_mode(path: &mut PathBuf, mode: mode_t) -> Outcome<()> {
+    done(call_with_token(
+        libc::SYS_fchmodat,
+        [int(AT_FDCWD), pointer(path.as_ptr()), mode as usize, 0, 0],
+    ))
+}
+
+pub(crate) fn set_owner(path: &mut PathBuf, user: libc::uid_t, group: libc::gid_t) -> Outcome<()> {
+    done(call_with_token(
+        libc::SYS_fchownat,
+        [
+            int(AT_FDCWD),
+            pointer(path.as_ptr()),
+            user as usize,
+            group as usize,
+            int(AT_SYMLINK_NOFOLLOW),
+        ],
+    ))
+}
+
+pub(crate) fn times_of(stat: &stat) -> [timespec; 2] {
+    [
+        timespec {
+            tv_sec: stat.st_atime,
+            tv_nsec: stat.st_atime_nsec,
+        },
+        timespec {
+            tv_sec: stat.st_mtime,
+            tv_nsec: stat.st_mtime_nsec,
+        },
+    ]
+}
+
+pub(crate) fn clone_file(from: c_int, to: c_int) -> Outcome<()> {
+    done(call(
+        libc::SYS_ioctl,
+        [int(to), FICLONE, int(from), 0, 0, 0],
+    ))
+}
+
+pub(crate) fn effective_user() -> libc::uid_t {
+    // SAFETY: cannot fail and touches nothing.
+    unsafe { libc::geteuid() }
+}
+
+/// A file descriptor that is closed at the end.
+#[derive(Debug)]
+pub(crate) struct Fd(pub c_int);
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        let _ = call(libc::SYS_close, [int(self.0), 0, 0, 0, 0, 0]);
+    }
+}
+
+impl Fd {
+    pub(crate) fn release(self) -> c_int {
+        let fd = self.0;
+        std::mem::forget(self);
+        fd
+    }
+}

@@ -1,0 +1,1 @@
+//! Runs programs under the library.
