@@ -1,0 +1,91 @@
+//! Real programs see what they wrote, exactly as they would without the library.
+
+use crate::world::{World, command, fingerprint, library, script};
+
+#[test]
+fn python_sees_its_own_writes() {
+    let world = World::new();
+    let run = |tree: std::path::PathBuf| command!["python3", script("programs.py"), tree];
+    let expected = world.run_plain(&run(world.copy()));
+    assert!(expected.ends_with("exit Some(0)"), "{expected}");
+    assert_eq!(world.run_redirected(&run(world.real())), expected);
+}
+
+#[test]
+fn shell_tools_see_their_own_writes() {
+    let world = World::new();
+    let run = |tree: std::path::PathBuf| command!["bash", script("tools.sh"), tree];
+    let expected = world.run_plain(&run(world.copy()));
+    assert!(expected.ends_with("exit Some(0)"), "{expected}");
+    assert_eq!(world.run_redirected(&run(world.real())), expected);
+}
+
+#[test]
+fn without_a_scratch_directory_files_are_left_alone() {
+    let world = World::new();
+    let before = fingerprint(&world.real());
+    let status = std::process::Command::new("sh")
+        .args(["-c", "echo changed > \"$1/notes.txt\"", "sh"])
+        .arg(world.real())
+        .env("LD_PRELOAD", library())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    assert_ne!(fingerprint(&world.real()), before);
+}
+
+#[test]
+fn writes_below_a_passed_prefix_go_through() {
+    let world = World::new();
+    let passed = world.real().join("out");
+    let output = world
+        .redirected(&command![
+            "sh",
+            "-c",
+            "cd \"$1\"; echo kept > out/kept.txt; mv notes.txt out/; echo lost > lost.txt; cat lost.txt",
+            "sh",
+            world.real()
+        ])
+        .env("BRIMFUL_REDIRECT_PASS", &passed)
+        .output()
+        .unwrap();
+    // The sandbox does not know the prefix, so that what goes through is denied.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("kept.txt") || errors.contains("no sandbox"),
+        "{errors}"
+    );
+    assert!(!world.real().join("lost.txt").exists());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "lost\n");
+}
+
+#[test]
+fn bad_pointers_and_names_are_errors() {
+    let world = World::new();
+    let program = r#"
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+open("made", "w").close()
+calls = [
+    libc.open(None, 0), libc.stat(None, None), libc.rename(None, b"x"), libc.rename(b"x", None), libc.unlink(None),
+    libc.mkdir(None, 0), libc.chmod(None, 0), libc.access(None, 0), libc.symlink(None, b"x"), libc.link(None, b"x"),
+    libc.open(b"x" * 300, 0o102, 0o600), libc.open(b"a/" * 3000, 0), libc.truncate(None, ctypes.c_long(0)),
+    libc.utimes(None, None), libc.rmdir(b""), libc.readlink(b"made", None, ctypes.c_long(0)), libc.execv(None, None),
+    libc.openat(9999, b"x", 0), libc.fchmod(9999, 0), libc.fstat(9999, ctypes.create_string_buffer(200)),
+]
+print(calls, ctypes.get_errno())
+"#;
+    let run = |tree| {
+        command![
+            "sh",
+            "-c",
+            "cd \"$1\" && exec python3 -c \"$2\"",
+            "sh",
+            tree,
+            program
+        ]
+    };
+    let expected = world.run_plain(&run(world.copy()));
+    assert!(expected.ends_with("exit Some(0)"), "{expected}");
+    assert_eq!(world.run_redirected(&run(world.real())), expected);
+}
