@@ -19,49 +19,76 @@ def _is_ours(entry):
 
 
 class _TorchFinder(object):
-    """Finds torch as Python would, and has the hook installed when it is loaded."""
+    """Finds torch as Python would, and has the hook installed when it is loaded.
+
+    It stays until then: torch may be looked up any number of times before it is loaded.
+    """
 
     def __init__(self):
-        self.is_asking = False
+        self.is_done = False
 
     def find_spec(self, name, path=None, target=None):
         """Stand in for the finders behind this one, for torch alone."""
-        if name != "torch" or self.is_asking:
+        if self.is_done:
             return None
-        self.is_asking = True
         try:
-            spec = None
-            for finder in list(sys.meta_path):
-                find = getattr(finder, "find_spec", None)
-                spec = find(name, path, target) if find is not None else None
-                if spec is not None:
-                    break
-        finally:
-            self.is_asking = False
+            if name != "torch":
+                self.look_for_torch()
+                return None
+            spec = self.ask_others(name, path, target)
+        except ImportError:
+            raise
+        except Exception:
+            return None  # the finders behind this one are asked by Python, and report what is wrong
         try:
             self.watch(spec)
         except Exception:
             pass  # then torch is loaded as if nobody watched
         return spec
 
+    def ask_others(self, name, path, target):
+        finders = list(sys.meta_path)
+        places = [place for place, finder in enumerate(finders) if finder is self]
+        for finder in finders[places[0] + 1 :] if places else ():
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                return spec
+        return None
+
     def watch(self, spec):
         loader = spec.loader
         run = loader.exec_module
 
         def exec_module(module):
+            run(module)  # may fail, and be called again
             try:
-                del loader.exec_module  # leave no trace, and be asked again if this import fails
+                del loader.exec_module  # leave no trace
             except AttributeError:
                 pass
-            run(module)
             try:
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    _install(module)
+                self.finish(module)
+                sys.meta_path.remove(self)
             except Exception:
                 pass  # the training goes on without
 
         loader.exec_module = exec_module
+
+    def look_for_torch(self):
+        """See whether torch was loaded past this finder: others, such as comet_ml's, put theirs in front."""
+        torch = sys.modules.get("torch")
+        # One that is loaded lazily has another class until then.
+        if type(torch) is not type(sys):
+            return
+        spec = vars(torch).get("__spec__")
+        if spec is not None and not getattr(spec, "_initializing", True) and "__version__" in vars(torch):
+            # Stays on sys.meta_path, which is being walked.
+            self.finish(torch)
+
+    def finish(self, torch):
+        if not self.is_done:
+            self.is_done = True
+            _install(torch)
 
 
 # Each needs those before it. They are loaded by path: their folder is on nobody's search path.
