@@ -169,6 +169,7 @@ unsafe extern "C" {
     pub(crate) fn dladdr(address: *const c_void, found: *mut DlInfo) -> c_int;
     pub(crate) fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int;
     pub(crate) fn free(at: *mut c_void);
+    pub(crate) fn _exit(code: c_int) -> !;
     pub(crate) fn memcpy(to: *mut c_void, from: *const c_void, bytes: usize) -> *mut c_void;
 }
 

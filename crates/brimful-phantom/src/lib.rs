@@ -31,7 +31,8 @@
 //! # What it tells
 //!
 //! `brimful_phantom_report(buffer, length)` writes what was used, launched, asked for and guessed, as JSON;
-//! `brimful_phantom_reset_peaks()` starts the peaks anew.
+//! `brimful_phantom_reset_peaks()` starts the peaks anew. Brimful's hook calls `brimful_phantom_watched()`; a process
+//! of a rehearsal that uses torch without it is ended (`watched`).
 //!
 //! # What is guessed
 //!
@@ -71,3 +72,4 @@ mod runtime;
 mod solvers;
 mod stream;
 mod vmm;
+mod watched;

@@ -17,6 +17,7 @@ use crate::mirror;
 use crate::properties::{self, Layout};
 use crate::report;
 use crate::vmm;
+use crate::watched;
 
 /// The driver this pretends to be: new enough for both generations.
 pub(crate) const DRIVER_VERSION: c_int = 13_000;
@@ -149,6 +150,7 @@ pub(crate) fn allocate(out: *mut u64, bytes: usize, from_pool: bool) -> c_int {
     let Some(device) = machine::current() else {
         return error(machine::no_such_device());
     };
+    watched::check();
     let mut space = lock(&device.memory);
     let bytes = bytes as u64;
     let found = if from_pool {

@@ -9,6 +9,7 @@ use crate::abi::{
 };
 use crate::machine;
 use crate::memory::{AddressSpace, PAGE, VIRTUAL_BASE, VIRTUAL_END, round_up};
+use crate::watched;
 
 #[derive(Debug, Clone, Copy)]
 struct Physical {
@@ -100,6 +101,7 @@ exports! {
         };
         let Some(device) = machine::device(ordinal) else { return machine::no_such_device() };
         let Some(bytes) = round_up(bytes as u64, PAGE) else { return INVALID_VALUE };
+        watched::check();
         if lock(&device.memory).charge(bytes).is_none() {
             return OUT_OF_MEMORY;
         }
