@@ -137,6 +137,7 @@ impl CommandError {
                     RehearsalError::Stage(_)
                     | RehearsalError::NotIsolated { .. }
                     | RehearsalError::ScratchFull(_)
+                    | RehearsalError::Unhooked { .. }
                     | RehearsalError::Phantom { .. }
                     | RehearsalError::Output { .. },
                 ) => ExitStatus::MachineRefuses,

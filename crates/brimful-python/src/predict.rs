@@ -146,6 +146,7 @@ impl From<PredictionError> for Failure {
                 RehearsalError::Stage(_)
                 | RehearsalError::NotIsolated { .. }
                 | RehearsalError::ScratchFull(_)
+                | RehearsalError::Unhooked { .. }
                 | RehearsalError::Phantom { .. }
                 | RehearsalError::Output { .. },
             ) => Failure::Machine { message, hints },

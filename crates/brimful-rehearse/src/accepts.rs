@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::protection::Protection;
 use crate::run::tail;
 use crate::stage::{before, write_hook};
+use crate::trackers;
 
 const LOOK: Duration = Duration::from_millis(15);
 /// A parser of thousands of options takes less.
@@ -181,8 +182,8 @@ fn spawn(
         .args(words.iter().skip(1))
         .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
         .env("BRIMFUL_ACCEPTS", results)
-        .env_remove("BRIMFUL_REHEARSAL")
-        .env("WANDB_MODE", "disabled");
+        .env_remove("BRIMFUL_REHEARSAL");
+    trackers::turn_off(&mut command, &results.with_file_name("trackers"));
     let file = File::create(output).map_err(AcceptsError::Folder)?;
     protection
         .start(&command, &file, &[directory.to_owned()], None)

@@ -17,7 +17,9 @@ mod host;
 mod planning;
 mod prediction;
 mod protection;
+mod reports;
 mod run;
+mod trackers;
 mod workload;
 
 pub use accepts::{Accepted, AcceptsError, accepts};
@@ -28,5 +30,6 @@ pub use prediction::{
     FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
 };
 pub use protection::{Protection, ProtectionRequest};
+pub use reports::LastStep;
 pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, Variant, rehearse};
 pub use workload::{phantom_devices, workload};

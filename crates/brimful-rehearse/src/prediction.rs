@@ -16,6 +16,7 @@ use brimful_isolate::Isolation;
 
 use crate::host::{host_facts, pace};
 use crate::protection::Protection;
+use crate::reports::LastStep;
 use crate::run::{Asked, Progress, RehearsalError, Rehearsed, rehearse};
 use crate::workload::{phantom_devices, workload};
 
@@ -57,6 +58,8 @@ pub struct Prediction {
     pub pace: Option<Pace>,
     /// Python files of the script itself, from outside of installed packages and the standard library.
     pub sources: Vec<PathBuf>,
+    /// What would have reached a service and was not done, each once.
+    pub suppressed: Vec<String>,
 }
 
 /// A card on which the script did not run.
@@ -86,6 +89,16 @@ pub enum PredictionError {
         "{count} cards in one machine are more than the phantom has; expected at most {MOST_CARDS}"
     )]
     TooMany { count: usize },
+}
+
+impl PredictionError {
+    /// How far the rehearsal had come, where the person interrupted it.
+    pub fn interrupted(&self) -> Option<LastStep> {
+        match self {
+            PredictionError::Rehearsal(RehearsalError::Interrupted { progress }) => Some(*progress),
+            _ => None,
+        }
+    }
 }
 
 /// In place of a card: the script trains on the processors, and only the host is measured.
@@ -122,7 +135,7 @@ pub fn predict(
         return Err(PredictionError::BesideDriver);
     }
     let first = rehearse(&asked(question, &wanted), &mut look)?;
-    let mut isolation = first.isolation;
+    let (mut isolation, suppressed) = (first.isolation, first.suppressed);
     let mut variants = first.variants;
     // Where the script has several processes it may have run on the first card only.
     for at in 1..wanted.len() {
@@ -160,6 +173,7 @@ pub fn predict(
     answer(processes, isolation, seconds).map(|answer| Prediction {
         footprints,
         failed,
+        suppressed,
         ..answer
     })
 }
@@ -176,13 +190,16 @@ fn on_processors(
         ..asked(question, &[])
     };
     let rehearsal = rehearse(&asked, look)?;
-    let isolation = rehearsal.isolation;
+    let (isolation, suppressed) = (rehearsal.isolation, rehearsal.suppressed);
     let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
     // The launcher of several processes has no loader of its own.
     let mut processes: Vec<Rehearsed> = processes.collect();
     processes.sort_by_key(|process| (process.facts.steps == 0, process.facts.rank));
     processes.truncate(1);
-    answer(processes, isolation, start.elapsed().as_secs_f64())
+    answer(processes, isolation, start.elapsed().as_secs_f64()).map(|answer| Prediction {
+        suppressed,
+        ..answer
+    })
 }
 
 /// What is said besides the footprints.
@@ -204,6 +221,7 @@ fn answer(
         host: report.and_then(host_facts),
         pace: report.and_then(pace),
         sources: first.facts.sources.clone(),
+        suppressed: Vec::new(),
         processes,
     })
 }

@@ -18,7 +18,9 @@ use serde::Deserialize;
 
 use crate::facts::Facts;
 use crate::protection::Protection;
+use crate::reports::{LastStep, quoted, suppressed};
 use crate::stage::Stage;
+use crate::trackers;
 
 /// How long the loop sleeps between two looks at the script.
 const LOOK: Duration = Duration::from_millis(15);
@@ -61,6 +63,8 @@ pub struct Rehearsal {
     pub seconds: f64,
     /// The end of the script's own output.
     pub output: String,
+    /// What would have reached a service and was not done, each once.
+    pub suppressed: Vec<String>,
 }
 
 /// What came of one card.
@@ -116,6 +120,19 @@ pub enum Event {
     Problem {
         text: String,
     },
+    /// Torch was loaded without the hook: the process has ended itself.
+    Unhooked {
+        torch: Option<String>,
+        why: String,
+    },
+    /// Something that would have reached a service was not done.
+    Suppressed {
+        what: String,
+    },
+    /// The script asked for input, and got none.
+    Input {
+        prompt: String,
+    },
 }
 
 impl Event {
@@ -130,7 +147,9 @@ impl Event {
             Event::Written { .. } => "replaying".to_owned(),
             Event::Problem { text } => text.clone(),
             Event::Unsupported { what, .. } => what.clone(),
-            Event::Ended { .. } => return None,
+            Event::Unhooked { .. } => "torch was loaded without the hook".to_owned(),
+            Event::Input { .. } => "the script asks for input".to_owned(),
+            Event::Ended { .. } | Event::Suppressed { .. } => return None,
         })
     }
 }
@@ -165,8 +184,19 @@ pub enum RehearsalError {
         steps: u32,
         output: String,
     },
-    #[error("the rehearsal was interrupted")]
-    Interrupted,
+    #[error("the rehearsal was interrupted {progress}")]
+    Interrupted { progress: LastStep },
+    #[error("torch {}was loaded without brimful's hook: {why}", torch.as_ref().map(|torch| format!("{torch} ")).unwrap_or_default())]
+    Unhooked {
+        torch: Option<String>,
+        why: String,
+        output: String,
+    },
+    #[error(
+        "the script asked for input before its first optimizer step: {}",
+        quoted(prompt)
+    )]
+    Input { prompt: String, output: String },
     #[error("the script's output cannot be written to `{}`", path.display())]
     Output {
         path: PathBuf,
@@ -234,7 +264,13 @@ impl RehearsalError {
             RehearsalError::TimeLimit { .. } => {
                 "give it more time (--time-limit SECONDS), or ask for fewer steps"
             }
-            RehearsalError::Interrupted => "nothing was left running",
+            RehearsalError::Interrupted { .. } => "nothing was left running",
+            RehearsalError::Unhooked { .. } => {
+                "import torch in the usual way, in a Python that reads PYTHONPATH (no -I, -E or -S)"
+            }
+            RehearsalError::Input { .. } => {
+                "pass the answer as an option or an environment variable: nobody answers in a rehearsal"
+            }
             RehearsalError::Output { .. } => "name a file in a folder that can be written",
             RehearsalError::Phantom { .. } => "it comes with the wheel: install brimful again",
             RehearsalError::Died { .. } => {
@@ -266,6 +302,8 @@ impl RehearsalError {
     pub fn output(&self) -> Option<&str> {
         match self {
             RehearsalError::TimeLimit { output, .. }
+            | RehearsalError::Unhooked { output, .. }
+            | RehearsalError::Input { output, .. }
             | RehearsalError::Died { output, .. }
             | RehearsalError::NoTorch { output }
             | RehearsalError::NoCuda { output, .. }
@@ -345,7 +383,9 @@ fn rehearse_in(
     let status = loop {
         if read(look).is_break() {
             script.end();
-            return Err(RehearsalError::Interrupted);
+            return Err(RehearsalError::Interrupted {
+                progress: LastStep::of(&seen),
+            });
         }
         meter.check()?;
         match script.try_wait() {
@@ -368,6 +408,7 @@ fn rehearse_in(
         isolation,
         variants,
         seconds: start.elapsed().as_secs_f64(),
+        suppressed: suppressed(&ended.seen),
         output: ended.output,
     })
 }
@@ -402,9 +443,33 @@ impl Ended {
         steps.max().unwrap_or(0)
     }
 
+    /// The reason that a process of the script reported itself.
+    fn told_reason(&self) -> Option<RehearsalError> {
+        let unhooked = self.seen.iter().find_map(|event| match event {
+            Event::Unhooked { torch, why } => Some(RehearsalError::Unhooked {
+                torch: torch.clone(),
+                why: why.clone(),
+                output: self.output.clone(),
+            }),
+            _ => None,
+        });
+        // A script that got on without an answer ends for another reason.
+        let input = self.seen.iter().rev().find_map(|event| match event {
+            Event::Input { prompt } => Some(RehearsalError::Input {
+                prompt: prompt.clone(),
+                output: self.output.clone(),
+            }),
+            _ => None,
+        });
+        unhooked.or_else(|| input.filter(|_| self.status.is_some() && !self.success()))
+    }
+
     /// Why there are no figures.
     fn reason(&self, asked: &Asked) -> RehearsalError {
         let output = self.output.clone();
+        if let Some(told) = self.told_reason() {
+            return told;
+        }
         let unsupported = self.seen.iter().find_map(|event| match event {
             Event::Unsupported { torch, what } => Some((torch.clone(), what.clone())),
             _ => None,
@@ -508,9 +573,8 @@ fn spawn(
         .env("BRIMFUL_PHANTOM_DEVICES", first_device)
         .env("BRIMFUL_REHEARSAL_VARIANTS", variants)
         .env("BRIMFUL_REHEARSAL_STEPS", asked.steps.to_string())
-        .env("BRIMFUL_REHEARSAL_WITH", asked.with.join(","))
-        // Some scripts stop and ask, others log to a service.
-        .env("WANDB_MODE", "disabled");
+        .env("BRIMFUL_REHEARSAL_WITH", asked.with.join(","));
+    trackers::turn_off(&mut command, &stage.results().join("trackers"));
     if asked.beside_driver {
         command.env("BRIMFUL_PHANTOM_BESIDE_DRIVER", "1");
     }
@@ -709,6 +773,39 @@ mod tests {
                 "found one that ended with exit status: 1 before its first optimizer step"
             )
         );
+    }
+
+    #[test]
+    fn a_torch_without_the_hook_is_named_first() {
+        let unhooked = r#"{"event":"unhooked","torch":"2.14.1","why":"it failed","pid":1}"#;
+        let error = reason(&[NO_CUDA, TORCH, unhooked], Some(97));
+        assert_eq!(
+            error.to_string(),
+            "torch 2.14.1 was loaded without brimful's hook: it failed"
+        );
+        let unknown = r#"{"event":"unhooked","torch":null,"why":"it failed","pid":1}"#;
+        assert_eq!(
+            reason(&[unknown], Some(97)).to_string(),
+            "torch was loaded without brimful's hook: it failed"
+        );
+    }
+
+    #[test]
+    fn a_script_that_asked_for_input_is_told_so_only_if_it_failed() {
+        let input = r#"{"event":"input","prompt":"Continue? [y/n]","pid":1}"#;
+        let error = reason(&[input], Some(1));
+        assert_eq!(
+            error.to_string(),
+            "the script asked for input before its first optimizer step: \"Continue? [y/n]\""
+        );
+        assert!(matches!(
+            reason(&[input, TORCH], Some(0)),
+            RehearsalError::GpuUnused { .. }
+        ));
+        assert!(matches!(
+            reason(&[input], None),
+            RehearsalError::TimeLimit { .. }
+        ));
     }
 
     #[test]

@@ -56,6 +56,12 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_isolation.py",
         include_str!("hook/brimful_isolation.py"),
     ),
+    ("brimful_hub.py", include_str!("hook/brimful_hub.py")),
+    (
+        "brimful_imports.py",
+        include_str!("hook/brimful_imports.py"),
+    ),
+    ("brimful_input.py", include_str!("hook/brimful_input.py")),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
     ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
@@ -71,6 +77,15 @@ const HOOK: &[(&str, &str)] = &[
     (
         "brimful_substitutes.py",
         include_str!("hook/brimful_substitutes.py"),
+    ),
+    (
+        "brimful_suppress.py",
+        include_str!("hook/brimful_suppress.py"),
+    ),
+    ("brimful_torch.py", include_str!("hook/brimful_torch.py")),
+    (
+        "brimful_trackers.py",
+        include_str!("hook/brimful_trackers.py"),
     ),
 ];
 

@@ -5,12 +5,12 @@ script after its first look at the command line is run.
 """
 
 import argparse
-import importlib.abc
-import importlib.util
 import json
 import math
 import os
 import sys
+
+from brimful_imports import IMPORTS
 
 _RESULTS = os.environ["BRIMFUL_ACCEPTS"]
 
@@ -36,7 +36,7 @@ def watch():
         return parse(self, arg_strings, *rest, **keywords)
 
     argparse.ArgumentParser._parse_known_args = parse_known
-    sys.meta_path.insert(0, _PastArguments())
+    IMPORTS.after("torch.optim.optimizer", _end_at_optimizer, lambda text: _write({"problem": text}))
 
 
 def _look(parser, arguments):
@@ -148,29 +148,16 @@ def _value(value):
     return None
 
 
-class _PastArguments(importlib.abc.MetaPathFinder):
-    """Ends a script that makes an optimizer: it is past its arguments, with a parser that is not watched."""
+def _end_at_optimizer(module):
+    """End a script that makes an optimizer: it is past its arguments, with a parser that is not watched."""
+    start = module.Optimizer.__init__
 
-    def find_spec(self, name, path, target=None):
-        if name != "torch.optim.optimizer":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
+    def made(*arguments, **keywords):
+        if not _is_launcher():
+            _end({"problem": "an optimizer was made"})
+        return start(*arguments, **keywords)
 
-        def exec_module(module):
-            load(module)
-            start = module.Optimizer.__init__
-
-            def made(*arguments, **keywords):
-                if not _is_launcher():
-                    _end({"problem": "an optimizer was made"})
-                return start(*arguments, **keywords)
-
-            module.Optimizer.__init__ = made
-
-        spec.loader.exec_module = exec_module
-        return spec
+    module.Optimizer.__init__ = made
 
 
 def _write(found):

@@ -22,6 +22,8 @@ WITHOUT_CUDA = os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_CUDA") == "1"
 
 def tell(**facts):
     """Append one line for the waiting program."""
+    if not FOLDER:
+        return
     facts["pid"] = os.getpid()
     line = (json.dumps(facts) + "\n").encode()
     try:
@@ -32,10 +34,27 @@ def tell(**facts):
         pass
 
 
+def printable(text, limit):
+    """Return text as one line without control characters, shortened."""
+    try:
+        text = str(text)
+    except Exception:
+        return ""
+    words = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * limit]).split()
+    return " ".join(words)[:limit]
+
+
 def phantom_is_loaded():
     import ctypes
 
     return hasattr(ctypes.CDLL(None), "brimful_phantom_configure")
+
+
+def announce_to_phantom():
+    """Let the phantom know that the hook watches this process: without it, it ends a rehearsal."""
+    import ctypes
+
+    ctypes.CDLL(None).brimful_phantom_watched()
 
 
 def load_part(name):

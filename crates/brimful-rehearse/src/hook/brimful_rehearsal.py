@@ -14,8 +14,6 @@ What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the
 
 import atexit
 import functools
-import importlib.abc
-import importlib.util
 import json
 import os
 import pickle
@@ -31,6 +29,7 @@ from brimful_common import (
     WITH,
     WITHOUT_CUDA,
     Known,
+    announce_to_phantom,
     guarded,
     load_part,
     phantom_is_loaded,
@@ -40,6 +39,7 @@ from brimful_common import (
 from brimful_host import HostWatch, sources
 from brimful_onward import Onward
 from brimful_substitutes import Substitutes
+from brimful_torch import ENVIRONMENT_ERROR, TorchWatch
 
 MOST_EVENTS = 20_000_000
 # Each needs those before it.
@@ -66,10 +66,7 @@ def wait_for_torch():
     if several > 1 and ";" not in devices:
         # A launcher such as torchrun has started several processes: each has a card of its own.
         os.environ["BRIMFUL_PHANTOM_DEVICES"] = ";".join([devices] * min(several, 16))
-    if "torch" in sys.modules:
-        rehearsal_for(sys.modules["torch"]).install()
-    else:
-        sys.meta_path.insert(0, _TorchFinder())
+    TorchWatch(lambda torch: rehearsal_for(torch).install()).start()
 
 
 def rehearsal_for(torch):
@@ -83,29 +80,6 @@ def rehearsal_for(torch):
     for name in FALLBACK_PARTS:
         load_part(name)
     return sys.modules["brimful_fallback"].Fallback(torch)
-
-
-class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Finds torch as Python would, and wraps its loader."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return None
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            try:
-                rehearsal_for(module).install()
-            except Exception as error:
-                tell(event="problem", text=f"the rehearsal could not be set up: {error!r}")
-
-        spec.loader.exec_module = exec_module
-        return spec
 
 
 class Rehearsal(Branches, Substitutes, Onward):
@@ -150,9 +124,10 @@ class Rehearsal(Branches, Substitutes, Onward):
         """Put all hooks in place."""
         if not self.torch.version.cuda:
             tell(event="unsupported", torch=self.torch.__version__, what="a build for AMD's ROCm")
-            return
+            os._exit(ENVIRONMENT_ERROR)
         if not phantom_is_loaded():
             self.give_up()
+        announce_to_phantom()
         self.branch_out()
         if not self.torch.cuda.is_available():
             self.give_up()
@@ -178,7 +153,7 @@ class Rehearsal(Branches, Substitutes, Onward):
         tell(event="problem", text="torch finds no GPU: the phantom did not load")
         sys.stderr.write("brimful: torch finds no GPU although the phantom should be one\n")
         sys.stderr.flush()
-        os._exit(97)
+        os._exit(ENVIRONMENT_ERROR)
 
     @guarded
     def watch_host(self):

@@ -1,11 +1,15 @@
-"""Loaded by Python at its start because brimful put this folder first on PYTHONPATH.
+"""Loaded by Python at its start because brimful put this directory first on PYTHONPATH.
 
-Steps aside for the user's own sitecustomize, then waits for torch to be imported. Nothing here may stop the
-script.
+Steps aside for the user's own sitecustomize, then waits for torch to be imported. A mistake of the user's own
+sitecustomize is reported as Python reports it; a mistake of ours ends the process: without the hook the
+script would train to its end, upload and save.
 """
 
 import os
 import sys
+
+# What an unusable environment ends with.
+_ENVIRONMENT_ERROR = 97
 
 
 def _step_aside():
@@ -19,6 +23,8 @@ def _step_aside():
     except ImportError:
         if own is not None:
             sys.modules["sitecustomize"] = own
+    except Exception as error:
+        sys.stderr.write(f"Error in sitecustomize: {error!r}\n")
     finally:
         # The rest of the script sees the path as it would be without us.
         added = [entry for entry in sys.path if entry not in kept]
@@ -26,47 +32,52 @@ def _step_aside():
     return here
 
 
-# Each needs those before it. They are loaded by path: their folder is on nobody's search path.
-_PARTS = (
-    "brimful_common",
+# Each needs those before it. They are loaded by path: their directory is on nobody's search path.
+_BOTH = ("brimful_common", "brimful_imports", "brimful_suppress", "brimful_trackers", "brimful_input")
+_REHEARSAL = (
     "brimful_composition",
     "brimful_host",
     "brimful_isolation",
     "brimful_branches",
     "brimful_substitutes",
     "brimful_onward",
+    "brimful_torch",
     "brimful_rehearsal",
 )
 
 
-def _load(folder):
-    """Load the rehearsal beside this file, under names that nobody else uses."""
+def _load(directory, names):
+    """Load parts beside this file, under names that nobody else uses."""
     import importlib.util
 
-    for name in _PARTS:
-        spec = importlib.util.spec_from_file_location(name, os.path.join(folder, f"{name}.py"))
+    for name in names:
+        spec = importlib.util.spec_from_file_location(name, os.path.join(directory, f"{name}.py"))
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
-    sys.modules["brimful_rehearsal"].wait_for_torch()
 
 
-def _load_accepts(folder):
-    """Load what asks a script for its options, for `brimful init`."""
-    import importlib.util
+def _prepare(directory):
+    rehearses = bool(os.environ.get("BRIMFUL_REHEARSAL"))
+    if not rehearses and not os.environ.get("BRIMFUL_ACCEPTS"):
+        return
+    if sys.version_info < (3, 9):  # noqa: UP036
+        return  # a program of the system's, too old for a torch that could be rehearsed
+    _load(directory, _BOTH)
+    sys.modules["brimful_imports"].IMPORTS.install()
+    sys.modules["brimful_trackers"].install()
+    sys.modules["brimful_input"].install()
+    if rehearses:
+        _load(directory, _REHEARSAL)
+        sys.modules["brimful_rehearsal"].wait_for_torch()
+    else:
+        _load(directory, ("brimful_accepts",))
+        sys.modules["brimful_accepts"].watch()
 
-    spec = importlib.util.spec_from_file_location(
-        "brimful_accepts", os.path.join(folder, "brimful_accepts.py")
-    )
-    module = sys.modules["brimful_accepts"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.watch()
 
-
+_directory = _step_aside()
 try:
-    _folder = _step_aside()
-    if os.environ.get("BRIMFUL_REHEARSAL"):
-        _load(_folder)
-    elif os.environ.get("BRIMFUL_ACCEPTS"):
-        _load_accepts(_folder)
-except Exception as error:
-    sys.stderr.write(f"brimful: the rehearsal could not be prepared: {error!r}\n")
+    _prepare(_directory)
+except Exception as _error:
+    sys.stderr.write(f"brimful: the rehearsal could not be prepared: {_error!r}\n")
+    sys.stderr.flush()
+    os._exit(_ENVIRONMENT_ERROR)

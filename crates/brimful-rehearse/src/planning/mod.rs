@@ -20,6 +20,7 @@ use shape::shape;
 
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::protection::Protection;
+use crate::reports::LastStep;
 use crate::run::{Event, Progress, RehearsalError};
 
 /// A search that asks for more than this has lost its way.
@@ -192,7 +193,10 @@ fn rehearsed(
         return Ok((kept, true));
     }
     if look(Told::Rehearsing { number, settings }).is_break() {
-        return Err(PredictionError::from(RehearsalError::Interrupted).into());
+        return Err(PredictionError::from(RehearsalError::Interrupted {
+            progress: LastStep::default(),
+        })
+        .into());
     }
     let start = Instant::now();
     let asked = Question {
