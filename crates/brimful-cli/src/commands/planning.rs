@@ -8,7 +8,7 @@ use brimful::cards::Card;
 use brimful::job::{Job, Override};
 use brimful::machine::Machine;
 use brimful::plan::{LearntRun, Room};
-use brimful_rehearse::{Cache, NO_CARD, PlanQuestion, Planned, Told, job_file};
+use brimful_rehearse::{Cache, NO_CARD, PlanError, PlanQuestion, Planned, Told, job_file};
 use brimful_supervise::StateDir;
 
 use crate::args::{JobArguments, PlanRehearsalArguments, ProbeArguments};
@@ -93,7 +93,7 @@ pub(crate) fn search(
     };
     output.status("planning");
     let stop = Interruption::watch();
-    let mut lead = String::from("rehearsing");
+    let mut lead = String::from("a rehearsal");
     let planned = brimful_rehearse::plan(&question, |told| {
         match told {
             Told::Rehearsing { number, settings } => {
@@ -118,6 +118,11 @@ pub(crate) fn search(
     });
     output.clear_status();
     // Everything that was started has ended by now.
+    if let Err(PlanError::Prediction(error)) = &planned
+        && let Some(progress) = error.interrupted()
+    {
+        output.talk(&format!("interrupted in {lead} {progress}\n"));
+    }
     stop.obey();
     Ok(planned?)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
-use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS};
+use brimful_rehearse::{Event, NO_CARD, PredictionError, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
@@ -67,6 +67,13 @@ pub(crate) fn predict(
     });
     output.clear_status();
     // Everything that was started has ended by now.
+    if let Some(progress) = predicted
+        .as_ref()
+        .err()
+        .and_then(PredictionError::interrupted)
+    {
+        output.talk(&format!("interrupted {progress}\n"));
+    }
     stop.obey();
     let predicted = predicted?;
     if let Some(path) = &arguments.save_trace {
