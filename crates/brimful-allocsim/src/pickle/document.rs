@@ -11,6 +11,10 @@ pub struct Document<'a> {
     /// References of all containers; a dict's lie in pairs of key and value.
     pub(super) cells: Vec<u32>,
     pub(super) spans: Vec<Span>,
+    /// What stood for something outside of the pickle.
+    pub(super) persistent_ids: Vec<u32>,
+    /// What objects were given as their state.
+    pub(super) states: Vec<u32>,
     pub(super) root: u32,
 }
 
@@ -25,6 +29,20 @@ impl Document<'_> {
         self.nodes.len()
     }
 
+    /// The identifiers of what lies outside of the pickle, in the order in which they were met.
+    ///
+    /// Empty unless the pickle was read by [`super::read_around_objects`].
+    pub fn persistent_ids(&self) -> impl Iterator<Item = Value<'_>> {
+        self.persistent_ids.iter().map(|id| self.value(*id))
+    }
+
+    /// The state that each object was given, in the order in which that happened.
+    ///
+    /// Empty unless the pickle was read by [`super::read_around_objects`].
+    pub fn states(&self) -> impl Iterator<Item = Value<'_>> {
+        self.states.iter().map(|id| self.value(*id))
+    }
+
     pub(super) fn value(&self, id: u32) -> Value<'_> {
         match self.nodes[id as usize] {
             Node::None => Value::None,
@@ -37,6 +55,8 @@ impl Document<'_> {
             Node::Tuple { .. } => Value::Tuple(Sequence { document: self, id }),
             Node::List(_) => Value::List(Sequence { document: self, id }),
             Node::Dict(_) => Value::Dict(Dict { document: self, id }),
+            Node::Class(idx) => Value::Class(&self.texts[idx as usize]),
+            Node::Opaque => Value::Opaque,
         }
     }
 
@@ -82,6 +102,10 @@ pub enum Value<'d> {
     List(Sequence<'d>),
     Tuple(Sequence<'d>),
     Dict(Dict<'d>),
+    /// A class or function by its name, such as `torch.FloatStorage`. It was not looked up.
+    Class(&'d str),
+    /// What a class would have made, or something outside of the pickle.
+    Opaque,
 }
 
 impl Value<'_> {
@@ -97,6 +121,8 @@ impl Value<'_> {
             Value::List(_) => "a list",
             Value::Tuple(_) => "a tuple",
             Value::Dict(_) => "a dict",
+            Value::Class(_) => "a class",
+            Value::Opaque => "an object",
         }
     }
 }
@@ -179,6 +205,8 @@ pub(super) enum Node {
     Tuple { start: u32, len: u32, depth: u16 },
     List(Growth),
     Dict(Growth),
+    Class(u32),
+    Opaque,
 }
 
 // The figure that the memory of a large snapshot hangs on.

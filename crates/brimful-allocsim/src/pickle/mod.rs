@@ -1,8 +1,10 @@
 //! An unpickler of plain data: numbers, text, lists, tuples and dicts, and nothing that runs code.
 //!
 //! A pickle is a program for a small stack machine, and some of its instructions import and call
-//! anything. This reader has none of those: it names the class it met and stops. What it builds is
-//! bounded by [`Limits`], and no input makes it panic, loop or use the call stack without end.
+//! anything. This reader has none of those: it names the class it met and stops ([`read`]), or puts
+//! a value without contents in the place of what the class would have built ([`read_around_objects`],
+//! for checkpoints, whose tensors are objects). What it builds is bounded by [`Limits`], and no input
+//! makes it panic, loop or use the call stack without end.
 //!
 //! Values live in one [`Document`], as indexes into flat tables, and text stays in the input.
 //! A memory snapshot holds a million dicts whose keys and frames are shared through the pickle's
@@ -17,6 +19,8 @@ mod error;
 mod file_kind;
 mod machine;
 #[cfg(test)]
+mod opaque_tests;
+#[cfg(test)]
 mod tests;
 mod unescape;
 
@@ -24,7 +28,7 @@ pub use document::{Dict, Document, Sequence, Value};
 pub use error::PickleError;
 pub use file_kind::FileKind;
 
-use machine::Machine;
+use machine::{Machine, Objects};
 
 /// How much a pickle may make of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,5 +64,21 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, Pickle
     if let Some(found) = FileKind::of(bytes) {
         return Err(PickleError::NotAPickle { found });
     }
-    Machine::new(bytes, *limits).run()
+    Machine::new(bytes, *limits, Objects::Refused).run()
+}
+
+/// The same for a pickle that also holds objects: nothing is imported, called or built for them.
+///
+/// A class is a [`Value::Class`], whatever it makes is [`Value::Opaque`], and so are a reference to
+/// something outside of the pickle, a set, and an integer of more than 64 bits. What an object is
+/// filled with is dropped; [`Document::persistent_ids`] and [`Document::states`] keep what is
+/// needed to find the tensors of a checkpoint.
+pub fn read_around_objects<'a>(
+    bytes: &'a [u8],
+    limits: &Limits,
+) -> Result<Document<'a>, PickleError> {
+    if let Some(found) = FileKind::of(bytes) {
+        return Err(PickleError::NotAPickle { found });
+    }
+    Machine::new(bytes, *limits, Objects::Opaque).run()
 }

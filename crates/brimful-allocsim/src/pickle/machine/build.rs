@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Machine;
+use super::{Machine, Objects};
 use crate::pickle::PickleError;
 use crate::pickle::document::{NOWHERE, Node, Span};
 use crate::pickle::unescape::{unescape_quoted, unescape_unicode};
@@ -42,10 +42,18 @@ impl<'a> Machine<'a> {
         } else if let Ok(value) = u64::try_from(value) {
             self.push_node(Node::UInt(value))
         } else {
-            Err(PickleError::IntegerTooLarge {
+            self.too_wide(n_bytes)
+        }
+    }
+
+    /// An integer of more than 64 bits, such as the state of a random number generator.
+    fn too_wide(&mut self, n_bytes: usize) -> Result<(), PickleError> {
+        match self.objects {
+            Objects::Opaque => self.opaque(),
+            Objects::Refused => Err(PickleError::IntegerTooLarge {
                 n_bytes,
                 at: self.at,
-            })
+            }),
         }
     }
 
@@ -59,12 +67,7 @@ impl<'a> Machine<'a> {
         let n_bytes = bytes.len();
         match wide.get_mut(..n_bytes) {
             Some(place) => place.copy_from_slice(bytes),
-            None => {
-                return Err(PickleError::IntegerTooLarge {
-                    n_bytes,
-                    at: self.at,
-                });
-            }
+            None => return self.too_wide(n_bytes),
         }
         self.wide_integer(i128::from_le_bytes(wide), n_bytes)
     }
@@ -91,10 +94,7 @@ impl<'a> Machine<'a> {
                     std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow
                 ) =>
             {
-                Err(PickleError::IntegerTooLarge {
-                    n_bytes: digits.len(),
-                    at: self.at,
-                })
+                self.too_wide(digits.len())
             }
             Err(_) => Err(self.malformed("an integer", "other text")),
         }
@@ -134,13 +134,18 @@ impl<'a> Machine<'a> {
     }
 
     fn push_text(&mut self, text: Cow<'a, str>) -> Result<(), PickleError> {
+        let idx = self.new_text(text)?;
+        self.push_node(Node::Text(idx))
+    }
+
+    pub(super) fn new_text(&mut self, text: Cow<'a, str>) -> Result<u32, PickleError> {
         if let Cow::Owned(text) = &text {
             self.owned_bytes += text.capacity() as u64;
             self.check_size()?;
         }
         let idx = self.index(self.document.texts.len())?;
         self.document.texts.push(text);
-        self.push_node(Node::Text(idx))
+        Ok(idx)
     }
 
     pub(super) fn blob(&mut self, len: u64) -> Result<(), PickleError> {
@@ -190,6 +195,11 @@ impl<'a> Machine<'a> {
         let (mut growth, kind) = match (self.document.nodes[container as usize], is_dict) {
             (Node::List(growth), false) => (growth, "list"),
             (Node::Dict(growth), true) => (growth, "dict"),
+            // An object that is filled like a list or dict, such as an OrderedDict.
+            (Node::Opaque, _) => {
+                self.stack.truncate(start);
+                return Ok(());
+            }
             (_, is_dict) => {
                 let expected = if is_dict {
                     "a dict to fill"

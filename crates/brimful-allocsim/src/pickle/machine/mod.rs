@@ -1,9 +1,19 @@
 //! The stack machine that carries out a pickle's instructions, and names those it refuses.
 
 mod build;
+mod objects;
 
 use super::document::{Document, Growth, NOWHERE, Node, Value};
 use super::{Limits, PickleError};
+
+/// What becomes of instructions that import, call or refer to something outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Objects {
+    /// The pickle is not read.
+    Refused,
+    /// A value without contents takes their place.
+    Opaque,
+}
 
 /// The stack machine.
 pub(super) struct Machine<'a> {
@@ -13,6 +23,7 @@ pub(super) struct Machine<'a> {
     /// Where the instruction being carried out starts.
     at: usize,
     limits: Limits,
+    objects: Objects,
     document: Document<'a>,
     /// Bytes of text and blobs that could not be borrowed.
     owned_bytes: u64,
@@ -30,21 +41,25 @@ struct Constants {
     booleans: [u32; 2],
     empty_tuple: u32,
     small_integers: [u32; 256],
+    opaque: u32,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(input: &'a [u8], limits: Limits) -> Machine<'a> {
+    pub(super) fn new(input: &'a [u8], limits: Limits, objects: Objects) -> Machine<'a> {
         Machine {
             input,
             position: 0,
             at: 0,
             limits,
+            objects,
             document: Document {
                 nodes: Vec::new(),
                 texts: Vec::new(),
                 blobs: Vec::new(),
                 cells: Vec::new(),
                 spans: Vec::new(),
+                persistent_ids: Vec::new(),
+                states: Vec::new(),
                 root: NOWHERE,
             },
             owned_bytes: 0,
@@ -57,6 +72,7 @@ impl<'a> Machine<'a> {
                 booleans: [NOWHERE; 2],
                 empty_tuple: NOWHERE,
                 small_integers: [NOWHERE; 256],
+                opaque: NOWHERE,
             },
         }
     }
@@ -170,6 +186,7 @@ impl<'a> Machine<'a> {
             0x94 => self.put(self.n_memoized as u64),
             b'g' | b'h' | b'j' => self.get(operand),
 
+            _ if self.objects == Objects::Opaque => self.around(instruction),
             _ => Err(self.refuse(instruction)),
         }
     }
@@ -380,6 +397,8 @@ impl<'a> Machine<'a> {
             + size_of_val(document.blobs.as_slice()) as u64
             + size_of_val(document.cells.as_slice()) as u64
             + size_of_val(document.spans.as_slice()) as u64
+            + size_of_val(document.persistent_ids.as_slice()) as u64
+            + size_of_val(document.states.as_slice()) as u64
             + size_of_val(self.stack.as_slice()) as u64
             + size_of_val(self.marks.as_slice()) as u64
             + size_of_val(self.memo.as_slice()) as u64;
