@@ -1,19 +1,20 @@
-//! The newest whole checkpoint, by hand: `checkpoints FOLDER PATTERN…` says which would be gone on from, and which not.
+//! The checkpoint to resume from, by hand: `checkpoints DIRECTORY PATTERN…` shows which one is chosen, and which are
+//! refused and why.
 
 #![expect(clippy::print_stdout, reason = "an example for the terminal")]
 
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use brimful_supervise::checkpoints::newest_complete;
+use brimful_supervise::checkpoints::{Criteria, choose};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = PathBuf::from(arguments.next().unwrap_or_else(|| ".".into()));
     let patterns: Vec<String> = arguments.collect();
-    let found = newest_complete(&folder, &patterns);
-    for (path, why) in &found.skipped {
-        println!("skipped  {}: {why}", path.display());
+    let found = choose(&folder, &patterns, &Criteria::now());
+    for (path, why) in &found.refused {
+        println!("refused  {}: {why}", path.display());
     }
     match found.chosen {
         Some(chosen) => println!(

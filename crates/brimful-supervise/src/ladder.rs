@@ -24,6 +24,8 @@ pub struct NextAttempt {
     /// The checkpoint's step and the time since it was written, where they are known.
     pub checkpoint_step: Option<u64>,
     pub checkpoint_age_ms: Option<u64>,
+    /// A sentence for each checkpoint that is not resumed from: which one, and why.
+    pub refused: Vec<String>,
     /// Samples per optimizer step, the same in every attempt.
     pub effective_batch: Option<u64>,
     /// Why this and not something else, in one sentence.

@@ -51,6 +51,7 @@ pub(crate) fn start<'a>(
     mut gaps: Vec<String>,
 ) -> io::Result<Started<'a>> {
     let started = Instant::now();
+    gaps.extend(next.refused.iter().cloned());
     // A group or scope of the attempt before may take a moment to go.
     let id = match number {
         1 => run.id.clone(),

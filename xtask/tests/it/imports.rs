@@ -18,7 +18,11 @@ const LAW: &[(&str, &[&str])] = &[
         &["brimful", "brimful-allocsim", "brimful-isolate"],
     ),
     ("brimful-report", &["brimful"]),
-    ("brimful-supervise", &["brimful", "brimful-probe"]),
+    (
+        "brimful-supervise",
+        // The unpickler that builds nothing of a class, for the steps in checkpoints.
+        &["brimful", "brimful-allocsim", "brimful-probe"],
+    ),
     (
         "brimful-cli",
         &[

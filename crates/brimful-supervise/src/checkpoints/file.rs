@@ -7,7 +7,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::checkpoints::{CheckpointKind, Incomplete, torch_zip};
+use crate::checkpoints::pickled::{self, MAX_PICKLE, Progress};
+use crate::checkpoints::region::Region;
+use crate::checkpoints::torch_zip::{self, Archive};
+use crate::checkpoints::{CheckpointKind, Incomplete};
 
 /// The format's own bound.
 const LONGEST_HEADER: u64 = 100 << 20;
@@ -31,7 +34,7 @@ pub(super) fn check(path: &Path) -> Result<CheckpointKind, Incomplete> {
         .map(str::to_lowercase)
         .unwrap_or_default();
     if ending == "safetensors" {
-        safetensors(&file, length)?;
+        safetensors(Region::whole(&file, length))?;
         return Ok(CheckpointKind::Safetensors);
     }
     if start.len() < torch_zip::START.len()
@@ -40,7 +43,7 @@ pub(super) fn check(path: &Path) -> Result<CheckpointKind, Incomplete> {
         return Err(Incomplete::CutShort("it ends within its first bytes"));
     }
     if start.starts_with(&torch_zip::START) {
-        torch_zip::check(&file, length)?;
+        torch_zip::check(Region::whole(&file, length))?;
         return Ok(CheckpointKind::TorchZip);
     }
     if start.first() == Some(&PICKLE)
@@ -63,12 +66,14 @@ pub(super) fn check(path: &Path) -> Result<CheckpointKind, Incomplete> {
 }
 
 /// An open file that holds something. Not a pipe: to read from one may take forever.
+///
+/// Links are resolved first, and the end of the path is then opened without following one.
 pub(super) fn open(path: &Path) -> Result<(File, u64), Incomplete> {
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or(0))
+        .open(path.canonicalize()?)?;
     let facts = file.metadata()?;
     if !facts.is_file() {
         return Err(Incomplete::NoFile);
@@ -101,10 +106,39 @@ fn read_up_to(file: &File, bytes: &mut [u8]) -> Result<usize, Incomplete> {
     Ok(n_read)
 }
 
+/// The step that a file of `torch.save` or a plain pickle holds. `n_left` is what may still be read.
+pub(super) fn progress(path: &Path, n_left: &mut u64) -> Progress {
+    let read = || -> Option<Vec<u8>> {
+        let (file, length) = open(path).ok()?;
+        let mut start = [0; 16];
+        let n_start = read_up_to(&file, &mut start).ok()?;
+        let start = &start[..n_start];
+        let region = Region::whole(&file, length);
+        let max = MAX_PICKLE.min(*n_left);
+        if start.starts_with(&torch_zip::START) {
+            return Archive::open(region).ok()?.pickle(max);
+        }
+        let is_pickle = start.first() == Some(&PICKLE) && !start.starts_with(TORCH_LEGACY);
+        is_pickle.then(|| region.read_all(max)).flatten()
+    };
+    let Some(bytes) = read() else {
+        return Progress::default();
+    };
+    *n_left = n_left.saturating_sub(bytes.len() as u64);
+    pickled::progress(&bytes)
+}
+
+/// One tensor of a safetensors file: its type, and where its bytes are.
+pub(super) struct Tensor {
+    pub(super) dtype: String,
+    pub(super) start: u64,
+    pub(super) length: u64,
+}
+
 /// 8 bytes with the length of the header, the header as JSON, and the data, which ends where the last tensor does.
-fn safetensors(file: &File, length: u64) -> Result<(), Incomplete> {
+pub(super) fn safetensors(file: Region<'_>) -> Result<Vec<Tensor>, Incomplete> {
     let mut size = [0; 8];
-    if length < 8 {
+    if file.length() < 8 {
         return Err(Incomplete::CutShort(
             "not even the header's length is there",
         ));
@@ -114,27 +148,40 @@ fn safetensors(file: &File, length: u64) -> Result<(), Incomplete> {
     if size > LONGEST_HEADER {
         return Err(Incomplete::Damaged("its header is too long"));
     }
-    let Some(data) = length.checked_sub(8 + size) else {
+    let data_start = 8 + size;
+    let Some(data) = file.length().checked_sub(data_start) else {
         return Err(Incomplete::CutShort("the header is not whole"));
     };
     let mut header = vec![0; usize::try_from(size).unwrap_or(0)];
     file.read_exact_at(&mut header, 8)?;
-    let Ok(Value::Object(tensors)) = serde_json::from_slice(&header) else {
+    let Ok(Value::Object(listed)) = serde_json::from_slice(&header) else {
         return Err(Incomplete::Damaged("its header is not JSON"));
     };
+    let mut tensors = Vec::new();
     let mut end = 0;
-    for (name, tensor) in &tensors {
+    for (name, tensor) in &listed {
         if name == "__metadata__" {
             continue;
         }
         let offset = |idx: usize| tensor.get("data_offsets")?.get(idx)?.as_u64();
         match (offset(0), offset(1)) {
-            (Some(from), Some(to)) if from <= to => end = end.max(to),
+            (Some(from), Some(to)) if from <= to => {
+                end = end.max(to);
+                tensors.push(Tensor {
+                    dtype: tensor
+                        .get("dtype")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned(),
+                    start: data_start.saturating_add(from),
+                    length: to - from,
+                });
+            }
             _ => return Err(Incomplete::Damaged("a tensor in its header has no place")),
         }
     }
     match end.cmp(&data) {
-        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Equal => Ok(tensors),
         std::cmp::Ordering::Greater => Err(Incomplete::CutShort("tensors at its end are missing")),
         std::cmp::Ordering::Less => Err(Incomplete::Damaged("more bytes than its tensors have")),
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
 
 use glob::{MatchOptions, Pattern};
 
-use crate::checkpoints::{Candidate, folder};
+use crate::checkpoints::folder;
+use crate::checkpoints::version::{Version, version_of};
 
 /// Entries that are looked at for one pattern: a folder of data may have millions.
 const MOST_ENTRIES: usize = 200_000;
@@ -21,11 +21,26 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
+/// A file or folder that a pattern names.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) version: Version,
+}
+
+/// What was found, and whether that is everything.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) is_complete: bool,
+}
+
 /// Everything that the patterns name. What lies inside of a folder that is itself a checkpoint is a part of it.
-pub(super) fn candidates(folder: &Path, patterns: &[String]) -> Vec<Candidate> {
-    let mut found: BTreeMap<PathBuf, SystemTime> = BTreeMap::new();
+pub(super) fn candidates(folder: &Path, patterns: &[String]) -> Found {
+    let mut found: BTreeMap<PathBuf, Version> = BTreeMap::new();
+    let mut is_complete = true;
     for pattern in patterns {
-        look_for(folder, pattern, &mut found);
+        is_complete &= look_for(folder, pattern, &mut found);
     }
     let folders: Vec<PathBuf> = found
         .keys()
@@ -37,16 +52,20 @@ pub(super) fn candidates(folder: &Path, patterns: &[String]) -> Vec<Candidate> {
             .iter()
             .any(|folder| path != folder && path.starts_with(folder))
     });
-    found
-        .into_iter()
-        .map(|(path, modified)| Candidate { path, modified })
-        .collect()
+    Found {
+        candidates: found
+            .into_iter()
+            .map(|(path, version)| Candidate { path, version })
+            .collect(),
+        is_complete,
+    }
 }
 
-fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, SystemTime>) {
+/// Whether everything was looked at.
+fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, Version>) -> bool {
     let pattern = pattern.trim_end_matches('/');
     if pattern.is_empty() || pattern.len() > LONGEST_PATTERN {
-        return;
+        return true;
     }
     // What stands before the first wildcard is a plain path; the search begins there.
     let parts: Vec<Component<'_>> = Path::new(pattern).components().collect();
@@ -61,10 +80,10 @@ fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, SystemTi
     let rest: Vec<String> = parts[n_plain..].iter().map(text).collect();
     if rest.is_empty() {
         add(root, found);
-        return;
+        return true;
     }
     let Ok(pattern) = Pattern::new(&rest.join("/")) else {
-        return;
+        return true;
     };
     let any_depth = rest.iter().any(|part| part == "**");
     let mut walk = Walk {
@@ -73,9 +92,11 @@ fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, SystemTi
         // A link may lead back up. Where the depth is told by the pattern, that comes to an end.
         follows_links: !any_depth,
         n_left: MOST_ENTRIES,
+        is_complete: true,
         found,
     };
     walk.below(&root, Path::new(""), 1);
+    walk.is_complete
 }
 
 struct Walk<'a> {
@@ -83,7 +104,8 @@ struct Walk<'a> {
     deepest: usize,
     follows_links: bool,
     n_left: usize,
-    found: &'a mut BTreeMap<PathBuf, SystemTime>,
+    is_complete: bool,
+    found: &'a mut BTreeMap<PathBuf, Version>,
 }
 
 impl Walk<'_> {
@@ -94,6 +116,7 @@ impl Walk<'_> {
         let mut folders = Vec::new();
         for entry in entries.flatten() {
             if self.n_left == 0 || self.found.len() >= MOST_FOUND {
+                self.is_complete = false;
                 return;
             }
             self.n_left -= 1;
@@ -120,25 +143,8 @@ impl Walk<'_> {
     }
 }
 
-fn add(path: PathBuf, found: &mut BTreeMap<PathBuf, SystemTime>) {
-    if let Some(modified) = modified(&path) {
-        found.insert(path, modified);
+fn add(path: PathBuf, found: &mut BTreeMap<PathBuf, Version>) {
+    if let Some(version) = version_of(&path) {
+        found.insert(path, version);
     }
-}
-
-/// When it was last written. A folder is as new as the newest file in it.
-fn modified(path: &Path) -> Option<SystemTime> {
-    let facts = std::fs::metadata(path).ok()?;
-    let own = facts.modified().ok()?;
-    if !facts.is_dir() {
-        return Some(own);
-    }
-    std::fs::read_dir(path)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .take(1000)
-        .filter_map(|entry| entry.metadata().ok()?.modified().ok())
-        .chain([own])
-        .max()
 }

@@ -1,10 +1,12 @@
 //! Whether a folder is a whole checkpoint, as Hugging Face, PyTorch and DeepSpeed write them.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::checkpoints::pickled::{self, MAX_PICKLE, Progress};
+use crate::checkpoints::zeros::Source;
 use crate::checkpoints::{CheckpointKind, Incomplete, file};
 
 /// Files of one folder that are looked at.
@@ -16,6 +18,7 @@ const LONGEST_METADATA: u64 = 256 << 20;
 const TRAINER_STATE: &str = "trainer_state.json";
 const METADATA: &str = ".metadata";
 const LATEST: &str = "latest";
+const LIGHTNING_META: &str = "meta.pt";
 /// One file with the whole model, or with what was trained of it.
 const MODELS: [&str; 5] = [
     "model.safetensors",
@@ -42,29 +45,89 @@ pub(super) fn looks_like_one(folder: &Path) -> bool {
         .any(|name| folder.join(name).is_file())
 }
 
-/// What kind of folder it is and its step, if nothing of it is missing.
-pub(super) fn check(folder: &Path) -> Result<(CheckpointKind, Option<u64>), Incomplete> {
+/// What kind of folder it is, if nothing of it is missing.
+pub(super) fn check(folder: &Path) -> Result<CheckpointKind, Incomplete> {
     if folder.join(METADATA).exists() {
         distributed(folder)?;
-        return Ok((CheckpointKind::Distributed, None));
+        return Ok(CheckpointKind::Distributed);
     }
     let state = folder.join(TRAINER_STATE);
     let is_trainers = is_named_by_trainer(folder);
     if state.exists() || is_trainers {
         // Written last, so nothing is whole without it.
-        let step = trainer_step(&state)?;
+        trainer_step(&state)?;
         hugging_face(folder)?;
-        return Ok((CheckpointKind::HuggingFace, step));
+        return Ok(CheckpointKind::HuggingFace);
     }
     if folder.join(LATEST).exists() {
-        let step = deep_speed(folder)?;
-        return Ok((CheckpointKind::DeepSpeed, step));
+        deep_speed(folder)?;
+        return Ok(CheckpointKind::DeepSpeed);
     }
     if looks_like_one(folder) {
         hugging_face(folder)?;
-        return Ok((CheckpointKind::HuggingFace, None));
+        return Ok(CheckpointKind::HuggingFace);
     }
     Err(Incomplete::UnknownFolder)
+}
+
+/// The step that a folder holds, where it can be read.
+pub(super) fn progress(folder: &Path) -> Progress {
+    let by_trainer = trainer_step(&folder.join(TRAINER_STATE)).ok().flatten();
+    let by_latest = || super::step::of_name(&latest(folder).ok()?);
+    // Lightning has what is no tensor in a file of its own.
+    let by_lightning = || {
+        let mut n_left = MAX_PICKLE;
+        file::progress(&folder.join(LIGHTNING_META), &mut n_left)
+    };
+    match by_trainer.or_else(by_latest) {
+        None => by_lightning(),
+        step => Progress { step, epoch: None },
+    }
+}
+
+/// Where the model is: its files, or the parts of them, at most `max`. Nothing where that cannot be told.
+pub(super) fn model_sources(folder: &Path, max: usize) -> Option<Vec<Source>> {
+    if folder.join(METADATA).exists() {
+        return distributed_sources(folder, max);
+    }
+    let names = names_in(folder).ok()?;
+    let mut sources = Vec::new();
+    let file = |path: PathBuf| Source::File(path);
+    for name in MODELS.iter().filter(|name| names.contains(**name)) {
+        sources.push(file(folder.join(name)));
+    }
+    for index in INDEXES.iter().filter(|name| names.contains(**name)) {
+        let shards = shard_names(folder, index).ok()?;
+        sources.extend(shards.iter().map(|name| file(folder.join(name))));
+    }
+    for name in names.iter().filter(|name| name.starts_with(SHARDED)) {
+        let inner = folder.join(name);
+        if inner.is_dir() {
+            sources.extend(distributed_sources(&inner, max)?);
+        }
+    }
+    if names.contains(LATEST) {
+        let inner = latest(folder).ok()?;
+        let names = names_in(&inner).ok()?;
+        let states = names.iter().filter(|name| name.ends_with("_states.pt"));
+        sources.extend(states.map(|name| file(inner.join(name))));
+    }
+    Some(sources)
+}
+
+fn distributed_sources(folder: &Path, max: usize) -> Option<Vec<Source>> {
+    let bytes = file::read_small(&folder.join(METADATA), MAX_PICKLE).ok()?;
+    let parts = pickled::distributed_parts(&bytes, max)?;
+    parts
+        .into_iter()
+        .map(|part| {
+            is_plain(&part.file).then(|| Source::Part {
+                path: folder.join(&part.file),
+                offset: part.offset,
+                length: part.length,
+            })
+        })
+        .collect()
 }
 
 fn is_named_by_trainer(folder: &Path) -> bool {
@@ -123,6 +186,17 @@ fn all_whole(folder: &Path, names: &BTreeSet<String>) -> Result<(), Incomplete> 
 }
 
 fn shards(folder: &Path, index: &str) -> Result<(), Incomplete> {
+    for name in shard_names(folder, index)? {
+        let path = folder.join(&name);
+        if !path.exists() {
+            return Err(Incomplete::Missing(name));
+        }
+        file::check(&path).map_err(Incomplete::part(name))?;
+    }
+    Ok(())
+}
+
+fn shard_names(folder: &Path, index: &str) -> Result<BTreeSet<String>, Incomplete> {
     let bytes =
         file::read_small(&folder.join(index), LONGEST_JSON).map_err(Incomplete::part(index))?;
     let parsed: Option<Value> = serde_json::from_slice(&bytes).ok();
@@ -131,25 +205,21 @@ fn shards(folder: &Path, index: &str) -> Result<(), Incomplete> {
             "it names no files",
         )));
     };
-    let files: BTreeSet<&str> = map.values().filter_map(Value::as_str).collect();
+    let files: BTreeSet<String> = map
+        .values()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
     if files.is_empty() || files.len() > MOST_FILES {
         return Err(Incomplete::part(index)(Incomplete::Damaged(
             "it names no files, or too many",
         )));
     }
-    for name in files {
-        if !is_plain(name) {
-            return Err(Incomplete::part(index)(Incomplete::Damaged(
-                "it names a file elsewhere",
-            )));
-        }
-        let path = folder.join(name);
-        if !path.exists() {
-            return Err(Incomplete::Missing(name.into()));
-        }
-        file::check(&path).map_err(Incomplete::part(name))?;
+    if !files.iter().all(|name| is_plain(name)) {
+        return Err(Incomplete::part(index)(Incomplete::Damaged(
+            "it names a file elsewhere",
+        )));
     }
-    Ok(())
+    Ok(files)
 }
 
 /// `.metadata` is written last, by one rank, and names the files of all.
@@ -210,8 +280,22 @@ fn files_named_in(bytes: &[u8]) -> BTreeSet<String> {
     found
 }
 
+fn deep_speed(folder: &Path) -> Result<(), Incomplete> {
+    let inner = latest(folder)?;
+    let shown = inner
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let names = names_in(&inner)?;
+    if !names.iter().any(|name| name.ends_with("_states.pt")) {
+        return Err(Incomplete::part(shown)(Incomplete::Empty));
+    }
+    all_whole(&inner, &names).map_err(Incomplete::part(shown))
+}
+
 /// `latest` names the folder of the newest step.
-fn deep_speed(folder: &Path) -> Result<Option<u64>, Incomplete> {
+fn latest(folder: &Path) -> Result<PathBuf, Incomplete> {
     let bytes = file::read_small(&folder.join(LATEST), 4096).map_err(Incomplete::part(LATEST))?;
     let text = String::from_utf8_lossy(&bytes);
     let name = text.trim();
@@ -224,12 +308,7 @@ fn deep_speed(folder: &Path) -> Result<Option<u64>, Incomplete> {
     if !inner.is_dir() {
         return Err(Incomplete::Missing(name.into()));
     }
-    let names = names_in(&inner)?;
-    if !names.iter().any(|name| name.ends_with("_states.pt")) {
-        return Err(Incomplete::part(name)(Incomplete::Empty));
-    }
-    all_whole(&inner, &names).map_err(Incomplete::part(name))?;
-    Ok(super::step::of_name(&inner))
+    Ok(inner)
 }
 
 fn names_in(folder: &Path) -> Result<BTreeSet<String>, Incomplete> {

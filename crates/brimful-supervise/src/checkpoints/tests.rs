@@ -8,10 +8,34 @@ use super::*;
 
 /// A zip file as `torch.save` lays it out; `wide` as all of PyTorch's are, with the second ending.
 fn zip(names: &[&str], wide: bool) -> Vec<u8> {
+    let entries: Vec<Entry<'_>> = names
+        .iter()
+        .map(|name| Entry::plain(name, b"\x80\x02}q\x00."))
+        .collect();
+    zip_of(&entries, wide)
+}
+
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    pub(super) data: &'a [u8],
+    /// 0 is not compressed, 8 is.
+    pub(super) method: u16,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn plain(name: &'a str, data: &'a [u8]) -> Entry<'a> {
+        Entry {
+            name,
+            data,
+            method: 0,
+        }
+    }
+}
+
+pub(super) fn zip_of(entries: &[Entry<'_>], wide: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut list = Vec::new();
-    for name in names {
-        let data = b"\x80\x02}q\x00.";
+    for Entry { name, data, method } in entries {
         let offset = out.len() as u64;
         out.extend_from_slice(b"PK\x03\x04");
         out.extend_from_slice(&[0; 14]);
@@ -23,7 +47,9 @@ fn zip(names: &[&str], wide: bool) -> Vec<u8> {
         out.extend_from_slice(data);
 
         list.extend_from_slice(b"PK\x01\x02");
-        list.extend_from_slice(&[0; 16]);
+        list.extend_from_slice(&[0; 6]);
+        list.extend_from_slice(&method.to_le_bytes());
+        list.extend_from_slice(&[0; 8]);
         let narrow = |value: u64| {
             if wide {
                 u32::MAX
@@ -49,7 +75,7 @@ fn zip(names: &[&str], wide: bool) -> Vec<u8> {
         list.extend_from_slice(name.as_bytes());
         list.extend_from_slice(&extra);
     }
-    let (start, length, n) = (out.len() as u64, list.len() as u64, names.len() as u64);
+    let (start, length, n) = (out.len() as u64, list.len() as u64, entries.len() as u64);
     out.extend_from_slice(&list);
     if wide {
         let end = out.len() as u64;
@@ -73,7 +99,7 @@ fn zip(names: &[&str], wide: bool) -> Vec<u8> {
     out
 }
 
-fn torch() -> Vec<u8> {
+pub(super) fn torch() -> Vec<u8> {
     zip(&["archive/data.pkl", "archive/data/0"], true)
 }
 
@@ -85,19 +111,19 @@ fn safetensors() -> Vec<u8> {
     out
 }
 
-struct Place(tempfile::TempDir);
+pub(super) struct Place(pub(super) tempfile::TempDir);
 
 impl Place {
-    fn new() -> Place {
+    pub(super) fn new() -> Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(super) fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A file that was written `minutes` after 1970.
-    fn put(&self, name: &str, bytes: &[u8], minutes: u64) {
+    pub(super) fn put(&self, name: &str, bytes: &[u8], minutes: u64) {
         let path = self.at(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
@@ -110,22 +136,22 @@ impl Place {
             .unwrap();
     }
 
-    fn find(&self, pattern: &str) -> Checkpoints {
-        newest_complete(self.0.path(), &[pattern.to_owned()])
+    pub(super) fn find(&self, pattern: &str) -> Checkpoints {
+        choose(self.0.path(), &[pattern.to_owned()], &Criteria::now())
     }
 
-    fn chosen(&self, pattern: &str) -> Option<(String, CheckpointKind, Option<u64>)> {
+    pub(super) fn chosen(&self, pattern: &str) -> Option<(String, CheckpointKind, Option<u64>)> {
         let chosen = self.find(pattern).chosen?;
         let path = chosen.path.strip_prefix(self.0.path()).unwrap();
         Some((path.display().to_string(), chosen.kind, chosen.step))
     }
 
     /// Why the only candidate is not taken.
-    fn refused(&self, pattern: &str) -> String {
+    pub(super) fn refused(&self, pattern: &str) -> String {
         let found = self.find(pattern);
         assert_eq!(found.chosen, None);
-        assert_eq!(found.skipped.len(), 1, "{found:?}");
-        found.skipped[0].1.to_string()
+        assert_eq!(found.refused.len(), 1, "{found:?}");
+        found.refused[0].1.to_string()
     }
 }
 
@@ -138,11 +164,11 @@ fn the_newest_that_is_whole_is_chosen_and_newer_ones_are_told() {
     place.put("out/step-400.pt.tmp", &torch(), 4);
     place.put("out/step-500.pt", b"", 5);
     let found = place.find("out/*");
-    let chosen = found.chosen.unwrap();
+    let chosen = found.chosen.clone().unwrap();
     assert_eq!(chosen.path, place.at("out/step-200.pt"));
     assert_eq!(chosen.step, Some(200));
     let skipped: Vec<String> = found
-        .skipped
+        .refused
         .iter()
         .map(|(path, why)| format!("{}: {why}", path.file_name().unwrap().display()))
         .collect();

@@ -2,11 +2,13 @@
 //!
 //! Whole means: the list can be read, each of its entries lies inside of the file behind a header of its own, and one of
 //! them is `data.pkl`. Checksums are not computed: that would read every byte of the model.
+//!
+//! `torch.save` compresses nothing, so an entry can be read in place; a compressed one is never unpacked.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 
 use crate::checkpoints::Incomplete;
+use crate::checkpoints::region::Region;
 
 const END: u32 = 0x0605_4b50;
 const END_64: u32 = 0x0606_4b50;
@@ -15,6 +17,11 @@ const LISTED: u32 = 0x0201_4b50;
 const LOCAL: u32 = 0x0403_4b50;
 
 const END_LENGTH: usize = 22;
+/// Of the header before an entry, without its name and extra fields.
+const LOCAL_LENGTH: usize = 30;
+/// The flag of an entry that is encrypted.
+const ENCRYPTED: u64 = 1;
+const PICKLE: &str = "data.pkl";
 /// A comment at the end may be this long.
 const LONGEST_COMMENT: usize = 0xffff;
 /// A model of a million tensors has a list of some 100 MB.
@@ -34,23 +41,120 @@ struct Directory {
     end: u64,
 }
 
-pub(super) fn check(file: &File, length: u64) -> Result<(), Incomplete> {
-    let directory = find_directory(file, length)?;
-    if directory.length > LONGEST_LIST {
-        return Err(Incomplete::Damaged("its list of contents is too long"));
-    }
-    let list_end = directory.start.checked_add(directory.length);
-    if list_end.is_none_or(|end| end > directory.end) {
-        return Err(Incomplete::Damaged("its list of contents is not inside"));
-    }
-    let size = usize::try_from(directory.length)
-        .map_err(|_| Incomplete::Damaged("its list of contents is too long"))?;
-    let mut list = vec![0; size];
-    file.read_exact_at(&mut list, directory.start)?;
-    check_entries(file, &directory, &list)
+/// The list of contents of an archive.
+pub(super) struct Archive<'a> {
+    region: Region<'a>,
+    /// Where the list is, and so where the last entry ends at the latest.
+    list_start: u64,
+    list: Vec<u8>,
+    entries: Vec<Entry>,
 }
 
-fn find_directory(file: &File, length: u64) -> Result<Directory, Incomplete> {
+/// One file in the archive.
+pub(super) struct Entry {
+    name: Range<usize>,
+    /// Where its own header is.
+    offset: u64,
+    packed: u64,
+    /// Neither compressed nor encrypted.
+    is_plain: bool,
+}
+
+impl<'a> Archive<'a> {
+    /// Reads the list, and holds that each entry lies before it.
+    pub(super) fn open(region: Region<'a>) -> Result<Archive<'a>, Incomplete> {
+        let directory = find_directory(region)?;
+        if directory.length > LONGEST_LIST {
+            return Err(Incomplete::Damaged("its list of contents is too long"));
+        }
+        let list_end = directory.start.checked_add(directory.length);
+        if list_end.is_none_or(|end| end > directory.end) {
+            return Err(Incomplete::Damaged("its list of contents is not inside"));
+        }
+        let size = usize::try_from(directory.length)
+            .map_err(|_| Incomplete::Damaged("its list of contents is too long"))?;
+        let mut list = vec![0; size];
+        region.read_exact_at(&mut list, directory.start)?;
+        let entries = entries(&directory, &list)?;
+        Ok(Archive {
+            region,
+            list_start: directory.start,
+            list,
+            entries,
+        })
+    }
+
+    /// Whether each entry begins with a header of its own, and one of them is `data.pkl`.
+    fn check(&self) -> Result<(), Incomplete> {
+        for entry in self.entries.iter().take(MOST_HEADERS) {
+            let mut header = [0; 4];
+            self.region.read_exact_at(&mut header, entry.offset)?;
+            if u32::from_le_bytes(header) != LOCAL {
+                return Err(Incomplete::Damaged("an entry is not where it should be"));
+            }
+        }
+        match self.pickle_entry() {
+            Some(_) => Ok(()),
+            None => Err(Incomplete::Missing(PICKLE.into())),
+        }
+    }
+
+    fn name(&self, entry: &Entry) -> &[u8] {
+        self.list.get(entry.name.clone()).unwrap_or_default()
+    }
+
+    fn pickle_entry(&self) -> Option<&Entry> {
+        self.entries.iter().find(|entry| {
+            let name = self.name(entry);
+            name.strip_suffix(PICKLE.as_bytes())
+                .is_some_and(|root| root.is_empty() || root.ends_with(b"/"))
+        })
+    }
+
+    /// The bytes of `data.pkl`, where it is not compressed and at most `max` long.
+    pub(super) fn pickle(&self, max: u64) -> Option<Vec<u8>> {
+        let entry = self.pickle_entry()?;
+        self.data(entry)?.read_all(max)
+    }
+
+    /// The entries that hold tensors, each with its key: `archive/data/0` has `0`.
+    pub(super) fn storages(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let root = self
+            .pickle_entry()
+            .and_then(|entry| self.name(entry).strip_suffix(PICKLE.as_bytes()));
+        self.entries.iter().filter_map(move |entry| {
+            let inner = self.name(entry).strip_prefix(root?)?;
+            let key = inner.strip_prefix(b"data/")?;
+            (entry.packed > 0).then_some((key, entry))
+        })
+    }
+
+    /// Where an entry's bytes are. Nothing where they are compressed, or its header is not as expected.
+    pub(super) fn data(&self, entry: &Entry) -> Option<Region<'a>> {
+        let mut header = [0; LOCAL_LENGTH];
+        self.region.read_exact_at(&mut header, entry.offset).ok()?;
+        if !entry.is_plain || number(&header, 0, 4) != Some(u64::from(LOCAL)) {
+            return None;
+        }
+        let (name, extra) = (number(&header, 26, 2)?, number(&header, 28, 2)?);
+        let start = entry
+            .offset
+            .checked_add(LOCAL_LENGTH as u64 + name + extra)?;
+        let end = start.checked_add(entry.packed)?;
+        if end > self.list_start {
+            return None;
+        }
+        self.region.part(start, entry.packed)
+    }
+}
+
+/// Whether an archive is whole.
+pub(super) fn check(region: Region<'_>) -> Result<(), Incomplete> {
+    Archive::open(region)?.check()
+}
+
+fn find_directory(file: Region<'_>) -> Result<Directory, Incomplete> {
+    let length = file.length();
     let no_end = Incomplete::CutShort("the list of contents at its end is missing");
     let window = length.min((LONGEST_COMMENT + END_LENGTH) as u64);
     let start = length - window;
@@ -99,11 +203,10 @@ fn find_directory(file: &File, length: u64) -> Result<Directory, Incomplete> {
     })
 }
 
-fn check_entries(file: &File, directory: &Directory, list: &[u8]) -> Result<(), Incomplete> {
+fn entries(directory: &Directory, list: &[u8]) -> Result<Vec<Entry>, Incomplete> {
     let damaged = || Incomplete::Damaged("its list of contents cannot be read");
     let mut at = 0;
-    let mut n_entries = 0;
-    let mut has_pickle = false;
+    let mut entries = Vec::new();
     while at < list.len() {
         let field = |offset: usize, width: usize| number(list, at + offset, width);
         if field(0, 4) != Some(u64::from(LISTED)) {
@@ -116,7 +219,6 @@ fn check_entries(file: &File, directory: &Directory, list: &[u8]) -> Result<(), 
         let (name, extra, comment) = (width(28)?, width(30)?, width(32)?);
         let name_at = at + 46;
         let (extra_at, next) = (name_at + name, name_at + name + extra + comment);
-        let name = list.get(name_at..extra_at).ok_or_else(damaged)?;
         let extra = list.get(extra_at..extra_at + extra).ok_or_else(damaged)?;
         if next > list.len() {
             return Err(damaged());
@@ -130,30 +232,27 @@ fn check_entries(file: &File, directory: &Directory, list: &[u8]) -> Result<(), 
         .ok_or_else(damaged)?;
         let inside = sizes
             .offset
-            .checked_add(30)
+            .checked_add(LOCAL_LENGTH as u64)
             .and_then(|data| data.checked_add(sizes.packed))
             .is_some_and(|end| end <= directory.start);
         if !inside {
             return Err(Incomplete::CutShort("an entry is not inside"));
         }
-        if n_entries < MOST_HEADERS {
-            let mut header = [0; 4];
-            file.read_exact_at(&mut header, sizes.offset)?;
-            if u32::from_le_bytes(header) != LOCAL {
-                return Err(Incomplete::Damaged("an entry is not where it should be"));
-            }
-        }
-        has_pickle |= name == b"data.pkl" || name.ends_with(b"/data.pkl");
-        n_entries += 1;
+        let (flags, method) = (field(8, 2), field(10, 2));
+        entries.push(Entry {
+            name: name_at..extra_at,
+            offset: sizes.offset,
+            packed: sizes.packed,
+            is_plain: method == Some(0)
+                && flags.is_some_and(|flags| flags & ENCRYPTED == 0)
+                && sizes.packed == sizes.unpacked,
+        });
         at = next;
     }
-    if n_entries as u64 != directory.n_entries {
+    if entries.len() as u64 != directory.n_entries {
         return Err(Incomplete::Damaged("entries are missing in its list"));
     }
-    if !has_pickle {
-        return Err(Incomplete::Missing("data.pkl".into()));
-    }
-    Ok(())
+    Ok(entries)
 }
 
 struct Sizes {
