@@ -469,9 +469,13 @@ pub struct RunArguments {
     #[arg(long)]
     pub as_wanted: bool,
 
-    /// Begin the job from its newest complete checkpoint
+    /// Start the job from its furthest complete checkpoint
     #[arg(long)]
     pub resume: bool,
+
+    /// Accept checkpoints of other users, from the future, or with all tensors zero
+    #[arg(long)]
+    pub force: bool,
 
     /// Start the job so many times at the most
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]

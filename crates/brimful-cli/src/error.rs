@@ -1,5 +1,6 @@
 //! What goes wrong, by whose turn it is.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ use brimful_allocsim::version::VersionError;
 use brimful_isolate::Isolation;
 use brimful_probe::PlatformUnsupported;
 use brimful_rehearse::{AcceptsError, JobFileError, PlanError, PredictionError, RehearsalError};
+use brimful_supervise::checkpoints::Refusal;
 use brimful_supervise::{RunError, RunNotFound};
 
 use crate::exit::ExitStatus;
@@ -44,6 +46,8 @@ pub(crate) enum CommandError {
     Job(#[from] JobError),
     #[error("no settings of the job fit here; it was not started")]
     NothingFits,
+    #[error("none of the job's checkpoints can be resumed from{}", listed(.refused))]
+    NoUsableCheckpoint { refused: Vec<(PathBuf, Refusal)> },
     #[error("the search for settings came to no end")]
     Endless,
     #[error(transparent)]
@@ -123,6 +127,7 @@ impl CommandError {
             | CommandError::Record { .. }
             | CommandError::NotStarted { .. }
             | CommandError::JobFile(_)
+            | CommandError::NoUsableCheckpoint { .. }
             | CommandError::FileExists { .. }
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
             CommandError::PlatformUnsupported(_)
@@ -222,6 +227,14 @@ impl CommandError {
             CommandError::NothingFits => vec![
                 "allow more (docs/reference/job-file.md: sacrifice), or begin all the same with --as-wanted".into(),
             ],
+            CommandError::NoUsableCheckpoint { refused } => {
+                let is_lifted = |(_, why): &(PathBuf, Refusal)| why.is_lifted_by_force();
+                let accept = refused.iter().any(is_lifted).then(|| {
+                    "to resume from one of them all the same, add --force once you know who wrote it".into()
+                });
+                let start_over = "to start from the beginning, move them away or leave out --resume".into();
+                accept.into_iter().chain([start_over]).collect()
+            }
             CommandError::Endless => vec!["please report it, with the job file".into()],
             CommandError::NoStateDir => vec!["name the folder, as in `--state-dir ~/.local/state/brimful`".into()],
             CommandError::NoSuchRun(RunNotFound::None { .. }) => {
@@ -261,6 +274,20 @@ fn not_isolated_hints(reasons: &[(Isolation, String)], hint: &str) -> Vec<String
         .iter()
         .map(|(isolation, reason)| format!("{isolation} is not available: {reason}"));
     tried.chain([hint.to_owned()]).collect()
+}
+
+/// A line for each checkpoint, with the reason why it is refused.
+fn listed(refused: &[(PathBuf, Refusal)]) -> String {
+    const MAX_LISTED: usize = 10;
+    let mut lines = String::new();
+    for (path, why) in refused.iter().take(MAX_LISTED) {
+        let path = path.display().to_string().replace(char::is_control, "?");
+        let _ = write!(lines, "\n  {path}: {why}");
+    }
+    if refused.len() > MAX_LISTED {
+        let _ = write!(lines, "\n  and {} more", refused.len() - MAX_LISTED);
+    }
+    lines
 }
 
 impl From<PlanError> for CommandError {

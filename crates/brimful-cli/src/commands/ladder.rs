@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use brimful::job::{Job, Settings};
 use brimful::plan::{Change, LearntRun, Revision, Room, Shape, revise};
 use brimful::record::Outcome;
-use brimful_supervise::checkpoints::{Checkpoint, newest_complete};
+use brimful_report::text;
+use brimful_supervise::checkpoints::{Checkpoint, Checkpoints, Refusal, Selector};
 use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir};
 
 /// Steps down by verdict, and remembers.
@@ -19,11 +20,10 @@ pub(crate) struct Rungs {
     pub first: Settings,
     pub tried: Vec<Settings>,
     pub most_attempts: usize,
-    /// Go on from a checkpoint at the first start too.
-    pub resume: bool,
-    /// What was there before the run: another training's, unless the user says to go on from it.
-    pub stale: Option<Checkpoint>,
-    pub folder: PathBuf,
+    /// Knows what was there before the run: another run's, unless the user says to resume from it.
+    pub checkpoints: Selector,
+    /// Some attempt of this run has resumed from a checkpoint.
+    pub has_resumed: bool,
     pub state: Option<StateDir>,
     pub key: String,
     /// Why it went no further, for the last word.
@@ -31,13 +31,6 @@ pub(crate) struct Rungs {
 }
 
 impl Rungs {
-    /// The newest complete checkpoint, written by this run or not.
-    pub(crate) fn newest(&self) -> Option<Checkpoint> {
-        let chosen = newest_complete(&self.folder, &self.job.checkpoints).chosen;
-        // A command line of ours is text.
-        chosen.filter(|found| found.path.to_str().is_some())
-    }
-
     /// The command of the first attempt, as it is recorded.
     pub(crate) fn first_command(&self) -> Vec<OsString> {
         let rendered = self.job.render(&self.first, None);
@@ -49,17 +42,13 @@ impl Rungs {
         settings: Settings,
         changed: Vec<Change>,
         why: String,
-        resume: bool,
+        found: Checkpoints,
     ) -> NextAttempt {
-        let checkpoint = self
-            .newest()
-            .filter(|found| resume && self.stale.as_ref() != Some(found));
-        let age = checkpoint
-            .as_ref()
-            .and_then(|found| found.age(SystemTime::now()))
-            .and_then(|age| u64::try_from(age.as_millis()).ok());
-        let step = checkpoint.as_ref().and_then(|found| found.step);
-        let path = checkpoint.map(|checkpoint| checkpoint.path);
+        let refused = sentences(&found.refused);
+        let age = found.chosen.as_ref().and_then(age_ms);
+        let step = found.chosen.as_ref().and_then(|chosen| chosen.step);
+        let path = found.chosen.map(|chosen| chosen.path);
+        self.has_resumed |= path.is_some();
         let rendered = self
             .job
             .render(&settings, path.as_deref().and_then(Path::to_str));
@@ -76,9 +65,25 @@ impl Rungs {
             resumed_from: path,
             checkpoint_step: step,
             checkpoint_age_ms: age,
+            refused,
             effective_batch: self.job.effective_batch,
             why,
         }
+    }
+
+    /// Why the next attempt must not start from the beginning: it would write over what this run has done.
+    fn starting_over_loses(&self, found: &Checkpoints) -> Option<String> {
+        let is_lifted = |(_, why): &(PathBuf, Refusal)| why.is_lifted_by_force();
+        let any_lifted = found.refused.iter().any(is_lifted);
+        if found.chosen.is_some() || !(self.has_resumed || any_lifted) {
+            return None;
+        }
+        let mut why = vec!["it would start from the beginning".to_owned()];
+        why.extend(sentences(&found.refused));
+        if any_lifted {
+            why.push("`brimful run --resume --force` accepts it".into());
+        }
+        Some(why.join("; "))
     }
 
     fn remember(&mut self, ended: &AttemptEnd) {
@@ -112,14 +117,36 @@ impl Rungs {
     }
 }
 
+/// The time since a checkpoint was written.
+pub(crate) fn age_ms(checkpoint: &Checkpoint) -> Option<u64> {
+    let age = checkpoint.age(SystemTime::now())?;
+    u64::try_from(age.as_millis()).ok()
+}
+
+/// What is not resumed from, for the terminal and the record.
+fn sentences(refused: &[(PathBuf, Refusal)]) -> Vec<String> {
+    const MAX_SHOWN: usize = 8;
+    let mut lines: Vec<String> = refused
+        .iter()
+        .filter(|(_, why)| why.may_hold_progress())
+        .map(|(path, why)| text::ladder::refused(&path.to_string_lossy(), &why.to_string()))
+        .collect();
+    let n_more = lines.len().saturating_sub(MAX_SHOWN);
+    lines.truncate(MAX_SHOWN);
+    if n_more > 0 {
+        lines.push(format!("{n_more} more checkpoints are not used"));
+    }
+    lines
+}
+
 impl Ladder for Rungs {
     fn most_attempts(&self) -> Option<u32> {
         u32::try_from(self.most_attempts).ok()
     }
 
     fn first(&mut self) -> NextAttempt {
-        let resume = self.resume;
-        self.attempt(self.first.clone(), Vec::new(), String::new(), resume)
+        let found = self.checkpoints.first().clone();
+        self.attempt(self.first.clone(), Vec::new(), String::new(), found)
     }
 
     fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt> {
@@ -154,7 +181,14 @@ impl Ladder for Rungs {
                 settings,
                 changed,
                 why,
-            } => Some(self.attempt(settings, changed, why, true)),
+            } => {
+                let found = self.checkpoints.later();
+                if let Some(why) = self.starting_over_loses(&found) {
+                    self.gave_up = Some(why);
+                    return None;
+                }
+                Some(self.attempt(settings, changed, why, found))
+            }
             Revision::GiveUp { why } => {
                 self.gave_up = Some(why);
                 None
@@ -170,22 +204,24 @@ mod tests {
 
     use super::*;
 
-    fn rungs(folder: &Path) -> Rungs {
+    fn rungs(directory: &Path, resume: bool) -> Rungs {
         let file = brimful::job::read(
             "[job]\ncommand = [\"train\"]\ncheckpoints = \"*.pt\"\nresume = [\"--resume\", \"{checkpoint}\"]\n",
         )
         .expect("a job");
+        let job = file.job(None, &[]).expect("a job");
+        let mut checkpoints = Selector::new(directory, &job.checkpoints, resume, false);
+        checkpoints.rehearsals_ended();
         Rungs {
-            job: file.job(None, &[]).expect("a job"),
+            job,
             room: Room::default(),
             shapes: Vec::new(),
             learnt: Vec::new(),
             first: Settings::default(),
             tried: Vec::new(),
             most_attempts: 3,
-            resume: false,
-            stale: None,
-            folder: folder.to_owned(),
+            checkpoints,
+            has_resumed: false,
             state: None,
             key: String::new(),
             gave_up: None,
@@ -198,21 +234,88 @@ mod tests {
         file.set_modified(SystemTime::now() - age).expect("set");
     }
 
+    fn later(rungs: &mut Rungs) -> NextAttempt {
+        let found = rungs.checkpoints.later();
+        rungs.attempt(Settings::default(), Vec::new(), String::new(), found)
+    }
+
     #[test]
     fn a_checkpoint_of_an_earlier_training_is_not_gone_on_from() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("last.pt");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("last.pt");
         write(&path, "old", Duration::from_mins(1));
-        let mut rungs = rungs(folder.path());
-        rungs.stale = rungs.newest();
-        assert!(rungs.stale.is_some());
-        let next = rungs.attempt(Settings::default(), Vec::new(), String::new(), true);
+        let mut rungs = rungs(directory.path(), false);
+        assert_eq!(rungs.first().resumed_from, None);
+        let next = later(&mut rungs);
         assert_eq!(next.resumed_from, None);
         assert_eq!(next.command, ["train"]);
         // This run writes its own over it.
         write(&path, "new", Duration::from_secs(5));
-        let next = rungs.attempt(Settings::default(), Vec::new(), String::new(), true);
+        let next = later(&mut rungs);
         assert_eq!(next.resumed_from.as_deref(), Some(path.as_path()));
         assert_eq!(next.command.len(), 3);
+    }
+
+    /// Two steps inside of pickles, as `pickle.dump({"step": 9}, file)` writes them.
+    const STEP_9: &str = "}X\x04\0\0\0stepK\x09s.";
+    const STEP_2: &str = "}X\x04\0\0\0stepK\x02s.";
+
+    fn write_step(path: &Path, pickle: &str, age: Duration) {
+        fs::write(path, [b"\x80\x02", pickle.as_bytes()].concat()).expect("written");
+        let file = fs::File::options().append(true).open(path).expect("there");
+        file.set_modified(SystemTime::now() - age).expect("set");
+    }
+
+    #[test]
+    fn a_higher_step_of_an_earlier_training_does_not_count_under_any_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        write_step(&at("last.pt"), STEP_9, Duration::from_mins(9));
+        write_step(&at("other.pt"), STEP_9, Duration::from_mins(8));
+        let mut rungs = rungs(directory.path(), false);
+        assert_eq!(rungs.first().resumed_from, None);
+        // The new training keeps the file that it finds under another name.
+        fs::rename(at("last.pt"), at("previous.pt")).expect("renamed");
+        write_step(&at("last.pt"), STEP_2, Duration::from_secs(5));
+        let next = later(&mut rungs);
+        assert_eq!(next.resumed_from, Some(at("last.pt")));
+        assert_eq!(next.checkpoint_step, Some(2));
+    }
+
+    #[test]
+    fn a_run_that_resumed_does_not_start_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("last.pt");
+        write_step(&path, STEP_9, Duration::from_mins(9));
+        let mut rungs = rungs(directory.path(), true);
+        let first = rungs.first();
+        assert_eq!(first.resumed_from.as_deref(), Some(path.as_path()));
+        assert_eq!(first.checkpoint_step, Some(9));
+        assert_eq!(rungs.starting_over_loses(&rungs.checkpoints.later()), None);
+        // The last save was cut short.
+        fs::write(&path, b"\x80\x02}").expect("written");
+        let why = rungs.starting_over_loses(&rungs.checkpoints.later());
+        let why = why.expect("nothing to resume from");
+        assert!(
+            why.contains("last.pt` is not used: it is cut short"),
+            "{why}"
+        );
+        assert!(!why.contains("--force"), "{why}");
+    }
+
+    #[test]
+    fn what_a_new_run_wrote_and_cannot_use_ends_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("last.pt");
+        let rungs = rungs(directory.path(), false);
+        assert_eq!(rungs.starting_over_loses(&rungs.checkpoints.later()), None);
+        write_step(&path, STEP_2, Duration::ZERO);
+        let file = fs::File::options().append(true).open(&path).expect("there");
+        file.set_modified(SystemTime::now() + Duration::from_hours(3))
+            .expect("set");
+        let why = rungs.starting_over_loses(&rungs.checkpoints.later());
+        let why = why.expect("a checkpoint from the future");
+        assert!(why.contains("in the future"), "{why}");
+        assert!(why.contains("--resume --force"), "{why}");
     }
 }

@@ -9,12 +9,13 @@ use brimful::record::Outcome;
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
 use brimful_rehearse::NO_CARD;
 use brimful_report::text;
+use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector};
 use brimful_supervise::{
     AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, job_key,
 };
 
 use crate::args::{OnPressureChoice, RunArguments, StateArguments};
-use crate::commands::ladder::Rungs;
+use crate::commands::ladder::{Rungs, age_ms};
 use crate::commands::plan::{context, current_folder};
 use crate::commands::planning::{self, Search};
 use crate::error::CommandError;
@@ -83,6 +84,14 @@ fn rungs(
     output: &Output,
 ) -> Result<Rungs, CommandError> {
     let found = planning::find_job(&arguments.job, &arguments.overrides)?;
+    // Before anything is rehearsed: what a rehearsal might write is no choice.
+    let mut checkpoints = Selector::new(
+        &current_folder(),
+        &found.job.checkpoints,
+        arguments.resume,
+        arguments.force,
+    );
+    usable(checkpoints.first())?;
     let machine = planning::machine(None, arguments.gpu.as_deref(), None)?;
     let on_processors = arguments.gpu.as_deref() == Some(NO_CARD);
     let (room, card) = Room::for_job(&machine, on_processors);
@@ -118,7 +127,14 @@ fn rungs(
         }
         (plan.settings, planned.shapes)
     };
-    let mut rungs = Rungs {
+    checkpoints.rehearsals_ended();
+    usable(checkpoints.first())?;
+    if !arguments.quiet
+        && let Some(resumption) = resumption(checkpoints.first())
+    {
+        output.talk(&text::ladder::resuming(&resumption, &plain_page()));
+    }
+    Ok(Rungs {
         job: found.job,
         room: search.room,
         shapes,
@@ -126,15 +142,37 @@ fn rungs(
         first,
         tried: Vec::new(),
         most_attempts: arguments.attempts as usize,
-        resume: arguments.resume,
-        stale: None,
-        folder: current_folder(),
+        checkpoints,
+        has_resumed: false,
         state: state.cloned(),
         key,
         gave_up: None,
-    };
-    rungs.stale = rungs.newest().filter(|_| !arguments.resume);
-    Ok(rungs)
+    })
+}
+
+/// Where checkpoints are there and none of them can be used, the job is not started: it would write over them from its
+/// first step on.
+fn usable(found: &Checkpoints) -> Result<(), CommandError> {
+    let may_hold_progress = |(_, why): &(PathBuf, Refusal)| why.may_hold_progress();
+    if found.chosen.is_none() && found.refused.iter().any(may_hold_progress) {
+        return Err(CommandError::NoUsableCheckpoint {
+            refused: found.refused.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn resumption(found: &Checkpoints) -> Option<text::ladder::Resumption<'_>> {
+    let chosen = found.chosen.as_ref()?;
+    Some(text::ladder::Resumption {
+        path: chosen.path.to_string_lossy(),
+        step: chosen.step,
+        age_ms: age_ms(chosen),
+        newer: found
+            .newer
+            .as_ref()
+            .map(|(path, step)| (path.to_string_lossy(), *step)),
+    })
 }
 
 /// Old records go once the training has ended, so that nobody waits for it.

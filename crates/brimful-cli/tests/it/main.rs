@@ -14,5 +14,6 @@ mod plan;
 mod predict;
 mod probe;
 mod replay;
+mod resume;
 mod run;
 mod usage;

@@ -35,6 +35,32 @@ pub struct Comeback<'a> {
     pub checkpoint_age_ms: Option<u64>,
 }
 
+/// The checkpoint that a run starts from.
+#[derive(Clone, Debug)]
+pub struct Resumption<'a> {
+    pub path: Cow<'a, str>,
+    pub step: Option<u64>,
+    pub age_ms: Option<u64>,
+    /// One that was written later, at an earlier step.
+    pub newer: Option<(Cow<'a, str>, u64)>,
+}
+
+/// What a run starts from, and which newer checkpoint it leaves aside.
+pub fn resuming(resumption: &Resumption<'_>, page: &Page) -> String {
+    let from = checkpoint(&resumption.path, resumption.step, resumption.age_ms);
+    let mut out = page.hang(NAME, NAME.len(), &format!("resuming from {from}"));
+    if let Some((path, step)) = &resumption.newer {
+        let newer = format!("{path} is newer, but at step {step}: the higher step is used");
+        out.push_str(&page.hang(NAME, NAME.len(), &newer));
+    }
+    out
+}
+
+/// A checkpoint that is not resumed from, and why.
+pub fn refused(path: &str, why: &str) -> String {
+    format!("checkpoint `{path}` is not used: {why}")
+}
+
 /// Why it died, the table of what changes, and what is kept. Without a line's end at its end.
 pub fn coming_back(comeback: &Comeback<'_>, page: &Page) -> String {
     let of = comeback
@@ -85,14 +111,18 @@ pub fn coming_back(comeback: &Comeback<'_>, page: &Page) -> String {
 }
 
 fn resumed_from(comeback: &Comeback<'_>) -> String {
-    let Some(path) = &comeback.resumed_from else {
-        return "the beginning: there is no complete checkpoint".into();
-    };
-    let mut text = path.clone().into_owned();
-    if let Some(step) = comeback.checkpoint_step {
+    match &comeback.resumed_from {
+        None => "the beginning: there is no complete checkpoint".into(),
+        Some(path) => checkpoint(path, comeback.checkpoint_step, comeback.checkpoint_age_ms),
+    }
+}
+
+fn checkpoint(path: &str, step: Option<u64>, age_ms: Option<u64>) -> String {
+    let mut text = path.to_owned();
+    if let Some(step) = step {
         let _ = write!(text, ", step {step}");
     }
-    if let Some(age) = comeback.checkpoint_age_ms {
+    if let Some(age) = age_ms {
         let _ = write!(text, ", written {} ago", duration(age));
     }
     text
@@ -245,5 +275,26 @@ brimful: attempt 2 of 5 begins: a worker was killed, so fewer of them
         for line in text.lines() {
             assert!(width_of(line) <= 80, "{line}");
         }
+    }
+
+    #[test]
+    fn a_run_that_resumes_says_from_what_and_what_is_newer() {
+        let mut resumption = Resumption {
+            path: "out/last.pt".into(),
+            step: Some(40),
+            age_ms: Some(120_000),
+            newer: None,
+        };
+        assert_eq!(
+            resuming(&resumption, &Page::plain(80)),
+            "brimful: resuming from out/last.pt, step 40, written 2 min ago\n"
+        );
+        resumption.newer = Some(("out/new\u{1b}[2J.pt".into(), 2));
+        let text = resuming(&resumption, &Page::plain(80));
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(
+            text.ends_with(".pt is newer, but at step 2: the higher step is used\n"),
+            "{text}"
+        );
     }
 }
