@@ -49,6 +49,14 @@ fn pickles(data: &[u8]) {
             }
             Err(error) => shown(&error.to_string(), error.hint()),
         }
+        match pickle::read_around_objects(data, &limits) {
+            Ok(document) => {
+                let _ = format!("{document:?}");
+                let n_kept = document.persistent_ids().count() + document.states().count();
+                assert!(n_kept <= data.len(), "each takes an instruction");
+            }
+            Err(error) => shown(&error.to_string(), error.hint()),
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, Pickle
 ///
 /// A class is a [`Value::Class`], whatever it makes is [`Value::Opaque`], and so are a reference to
 /// something outside of the pickle, a set, and an integer of more than 64 bits. What an object is
-/// filled with is dropped; [`Document::persistent_ids`] and [`Document::states`] keep what is
+/// filled with is dropped, and so is what would make a list or dict hold itself; [`Document::persistent_ids`] and [`Document::states`] keep what is
 /// needed to find the tensors of a checkpoint.
 pub fn read_around_objects<'a>(
     bytes: &'a [u8],

@@ -88,6 +88,27 @@ fn every_kind_of_object_is_opaque() {
     assert!(matches!(try_read(wide).unwrap().root(), Value::Opaque));
 }
 
+/// `children = []; node.owner = children; children.append(node)`, as trees of modules are pickled.
+#[test]
+fn a_list_that_leads_back_to_itself_through_an_object_is_cut() {
+    let mut bytes = b"\x80\x02}(X\x08\x00\x00\x00children]q\x00cm\nNode\n)\x81".to_vec();
+    bytes.extend(b"}X\x05\x00\x00\x00ownerh\x00sba");
+    bytes.extend(b"X\x04\x00\x00\x00stepK(u.");
+    let document = try_read(&bytes).unwrap();
+    let Value::Dict(root) = document.root() else {
+        panic!("{document:?}");
+    };
+    assert!(matches!(root.get("step"), Some(Value::Int(40))));
+    let Some(Value::List(children)) = root.get("children") else {
+        panic!("{root:?}");
+    };
+    assert_eq!(children.iter().count(), 0);
+    assert!(matches!(
+        try_read(b"]q\x00h\x00a.").unwrap().root(),
+        Value::List(_)
+    ));
+}
+
 #[test]
 fn a_state_belongs_to_an_object_and_a_class_has_a_name() {
     for bytes in [&b"}}b."[..], b"cm\nC\n}b.", b"NN\x93.", b"cm\nC\n(K\x01e."] {

@@ -153,11 +153,15 @@ fn rungs(
 /// Where checkpoints are there and none of them can be used, the job is not started: it would write over them from its
 /// first step on.
 fn usable(found: &Checkpoints) -> Result<(), CommandError> {
-    let may_hold_progress = |(_, why): &(PathBuf, Refusal)| why.may_hold_progress();
-    if found.chosen.is_none() && found.refused.iter().any(may_hold_progress) {
-        return Err(CommandError::NoUsableCheckpoint {
-            refused: found.refused.clone(),
-        });
+    let may_hold_progress = |(_, why): &&(PathBuf, Refusal)| why.may_hold_progress();
+    let refused: Vec<(PathBuf, Refusal)> = found
+        .refused
+        .iter()
+        .filter(may_hold_progress)
+        .cloned()
+        .collect();
+    if found.chosen.is_none() && !refused.is_empty() {
+        return Err(CommandError::NoUsableCheckpoint { refused });
     }
     Ok(())
 }

@@ -70,18 +70,14 @@ fn accepts(storages: &[(&str, &[u8])]) -> bool {
     let place = Place::new();
     place.put("a.pt", &torch_of(storages), 1);
     let found = place.find("a.pt");
-    match found.chosen {
-        Some(chosen) => {
-            assert_eq!(chosen.step, Some(40));
-            true
-        }
-        None => {
-            assert_eq!(found.refused[0].1, Refusal::AllZero);
-            let forced = choose(place.0.path(), &["a.pt".into()], &Criteria::forced());
-            assert!(forced.chosen.is_some());
-            false
-        }
+    if let Some(chosen) = found.chosen {
+        assert_eq!(chosen.step, Some(40));
+        return true;
     }
+    assert_eq!(found.refused[0].1, Refusal::AllZero);
+    let forced = choose(place.0.path(), &["a.pt".into()], &Criteria::forced());
+    assert!(forced.chosen.is_some());
+    false
 }
 
 #[test]

@@ -213,6 +213,12 @@ impl<'a> Machine<'a> {
         if self.stack.len() == start {
             return Ok(());
         }
+        // What leads back to itself does so through an object, whose contents are not kept anyway.
+        let is_cycle = growth.held || self.stack[start..].contains(&container);
+        if is_cycle && self.objects == Objects::Opaque {
+            self.stack.truncate(start);
+            return Ok(());
+        }
         if growth.held {
             return Err(PickleError::ContainsItself { kind, at: self.at });
         }
