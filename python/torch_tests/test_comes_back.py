@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,3 +160,90 @@ def test_a_plan_that_fits_at_the_first_step_comes_back(job: Job) -> None:
     said, attempts = job("longer")
     assert "samples/s" in said
     assert [attempt["settings"]["micro_batch"] for attempt in attempts] == [64, 32]
+
+
+RESUMED = """
+    import argparse
+    import torch
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--resume")
+    checkpoint = torch.load(parser.parse_args().resume, weights_only=True)
+    print("step", checkpoint["step"], "mean", checkpoint["model"]["weight"].mean().item(), flush=True)
+"""
+
+RESUMED_JOB = """
+    [job]
+    command = ["{python}", "train.py"]
+    checkpoints = "*.pt"
+    resume = ["--resume", "{{checkpoint}}"]
+"""
+
+
+def save(path: Path, step: int, weight: float, age_seconds: float) -> None:
+    """Save a model and its optimizer as a training does, last modified some time ago."""
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 64)).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(weight)
+            for name in ("exp_avg", "exp_avg_sq"):
+                optimizer.state[parameter][name].fill_(weight)
+    values = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "random": torch.get_rng_state(),
+        "step": step,
+    }
+    torch.save(values, path)
+    modified = time.time() - age_seconds
+    os.utime(path, (modified, modified))
+
+
+def resume(folder: Path, phantom: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the job of a folder from its checkpoints."""
+    (folder / "train.py").write_text(textwrap.dedent(RESUMED), encoding="utf-8")
+    text = textwrap.dedent(RESUMED_JOB).format(python=sys.executable)
+    (folder / "brimful.toml").write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [shutil.which("brimful") or "brimful", "run", "--as-wanted", "--gpu", "none", "--resume", *options],
+        cwd=folder,
+        env={**os.environ, "LD_PRELOAD": phantom, "BRIMFUL_STATE_DIR": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_only_a_proven_checkpoint_is_resumed_from(tmp_path: Path, phantom: str) -> None:
+    """The step inside wins over the time, and neither zeros nor a file from the future win over anything."""
+    save(tmp_path / "further.pt", step=40, weight=0.5, age_seconds=7200)
+    save(tmp_path / "newer.pt", step=30, weight=0.25, age_seconds=60)
+    save(tmp_path / "zeros.pt", step=99, weight=0.0, age_seconds=30)
+    save(tmp_path / "future.pt", step=98, weight=0.75, age_seconds=-7200)
+    ended = resume(tmp_path, phantom)
+    said = " ".join(ended.stderr.split())
+    assert ended.returncode == 0, said
+    assert "step 40 mean 0.5" in ended.stdout
+    assert "zeros.pt` is not used: its tensors are all zero" in said
+    assert "future.pt` is not used: its modification time is 2 hours in the future" in said
+    assert "newer, but at step 30" in said
+    forced = resume(tmp_path, phantom, "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert "step 99 mean 0.0" in forced.stdout
+
+
+def test_a_job_is_not_started_over_checkpoints_that_are_refused(tmp_path: Path, phantom: str) -> None:
+    """It would overwrite them."""
+    save(tmp_path / "zeros.pt", step=99, weight=0.0, age_seconds=30)
+    whole = (tmp_path / "zeros.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
+    ended = resume(tmp_path, phantom)
+    assert ended.returncode == 96, ended.stderr
+    assert ended.stdout == ""
+    assert "zeros.pt: its tensors are all zero" in ended.stderr
+    assert "cut.pt: it is cut short" in ended.stderr
+    assert "--force" in ended.stderr
