@@ -1,0 +1,260 @@
+//! Whether another user could replace what lies in a directory.
+
+use std::ffi::CStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::Stat;
+
+const STICKY: u32 = 0o1000;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The uid that the kernel shows for owners that a user namespace does not map.
+const OVERFLOW_UID: u32 = 65534;
+
+/// Another user could read or replace files below this path, so brimful does not use it.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}` {problem} (owner {owner}, mode {mode:04o}); {remedy}", path.display())]
+pub struct Untrusted {
+    pub path: PathBuf,
+    pub owner: u32,
+    pub mode: u32,
+    problem: &'static str,
+    remedy: String,
+}
+
+impl From<Untrusted> for io::Error {
+    fn from(untrusted: Untrusted) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, untrusted)
+    }
+}
+
+/// The user whose files these are.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Refuses a directory in which somebody else could replace entries of ours.
+pub(crate) fn check(path: &Path, stat: &Stat) -> Result<(), Untrusted> {
+    let untrusted = |problem, remedy: String| Untrusted {
+        path: path.to_owned(),
+        owner: stat.st_uid,
+        mode: stat.st_mode & 0o7777,
+        problem,
+        remedy,
+    };
+    if !is_ours_or_of_root(stat.st_uid) {
+        return Err(untrusted(
+            "belongs to another user",
+            "use a directory that belongs to you, below directories that belong to you or root"
+                .into(),
+        ));
+    }
+    if is_writable_by_others(stat) && !is_sticky(stat) {
+        let who = if stat.st_mode & 0o002 == 0 { "g" } else { "go" };
+        return Err(untrusted(
+            "can be changed by other users",
+            format!("run `chmod {who}-w {}`", path.display()),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a link that another user put into a directory to which everybody may write.
+pub(crate) fn check_link(path: &Path, link: &Stat) -> Result<(), Untrusted> {
+    if is_ours_or_of_root(link.st_uid) {
+        return Ok(());
+    }
+    Err(refused(
+        path,
+        link,
+        "is a link that belongs to another user",
+    ))
+}
+
+/// An error for something that must belong to this user.
+pub(crate) fn refused(path: &Path, stat: &Stat, problem: &'static str) -> Untrusted {
+    Untrusted {
+        path: path.to_owned(),
+        owner: stat.st_uid,
+        mode: stat.st_mode & 0o7777,
+        problem,
+        remedy: "remove it, or use another directory".into(),
+    }
+}
+
+pub(crate) fn is_sticky(stat: &Stat) -> bool {
+    stat.st_mode & STICKY != 0
+}
+
+/// Whether somebody besides this user and root may create entries in this directory.
+pub(crate) fn is_writable_by_others(stat: &Stat) -> bool {
+    match stat.st_mode & WRITABLE_BY_OTHERS {
+        0 => false,
+        0o020 => !is_private_group(stat.st_gid),
+        _ => true,
+    }
+}
+
+pub(crate) fn is_ours_or_of_root(owner: u32) -> bool {
+    owner == 0 || owner == user() || owner == OVERFLOW_UID && is_in_a_user_namespace()
+}
+
+/// Whether this process runs in a user namespace that does not map every user, as unprivileged containers do: there
+/// root's own directories seem to belong to nobody.
+fn is_in_a_user_namespace() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        let mapped = map
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok())
+            .sum::<u64>();
+        mapped > 0 && mapped < u64::from(u32::MAX)
+    })
+}
+
+/// Whether a group has this user as its only member: many distributions give each user such a group and the umask 002.
+fn is_private_group(gid: u32) -> bool {
+    static OWN: OnceLock<Option<u32>> = OnceLock::new();
+    *OWN.get_or_init(private_group) == Some(gid)
+}
+
+/// The user's primary group, if it is called as the user is and has no other members.
+fn private_group() -> Option<u32> {
+    let (name, gid) = account(user())?;
+    let (group, members) = group(gid)?;
+    (group == name && members.iter().all(|member| *member == name)).then_some(gid)
+}
+
+/// Directory services answer within this.
+const LARGEST_ENTRY: usize = 1 << 20;
+
+#[expect(unsafe_code, reason = "the account database of the C library")]
+fn account(uid: u32) -> Option<(String, u32)> {
+    lookup(|buffer| {
+        // SAFETY: an all-zero passwd is a valid value of this plain C struct.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the pointers are to live values, and the length is the buffer's.
+        let error = unsafe {
+            libc::getpwuid_r(
+                uid,
+                &raw mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        if error != 0 || found.is_null() {
+            return Err(error);
+        }
+        // SAFETY: the call succeeded, so the name is a C string in the buffer, which is still borrowed.
+        let name = unsafe { CStr::from_ptr(entry.pw_name) };
+        Ok((name.to_string_lossy().into_owned(), entry.pw_gid))
+    })
+}
+
+#[expect(unsafe_code, reason = "the group database of the C library")]
+fn group(gid: u32) -> Option<(String, Vec<String>)> {
+    lookup(|buffer| {
+        // SAFETY: an all-zero group is a valid value of this plain C struct.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the pointers are to live values, and the length is the buffer's.
+        let error = unsafe {
+            libc::getgrgid_r(
+                gid,
+                &raw mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        if error != 0 || found.is_null() {
+            return Err(error);
+        }
+        // SAFETY: the call succeeded, so the name is a C string in the buffer, which is still borrowed.
+        let name = unsafe { CStr::from_ptr(entry.gr_name) };
+        let mut members = Vec::new();
+        let mut next = entry.gr_mem;
+        // SAFETY: `gr_mem` is a list of C strings in the buffer that ends with a null pointer.
+        while let Some(member) = unsafe { next.as_ref() }.filter(|member| !member.is_null()) {
+            // SAFETY: as above.
+            members.push(
+                unsafe { CStr::from_ptr(*member) }
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+            // SAFETY: the entry was not the null pointer at the end, so there is one behind it.
+            next = unsafe { next.add(1) };
+        }
+        Ok((name.to_string_lossy().into_owned(), members))
+    })
+}
+
+/// Asks with a larger buffer as long as the C library wants one.
+fn lookup<T>(mut ask: impl FnMut(&mut [u8]) -> Result<T, i32>) -> Option<T> {
+    let mut size = 4096;
+    while size <= LARGEST_ENTRY {
+        match ask(&mut vec![0; size]) {
+            Ok(found) => return Some(found),
+            Err(libc::ERANGE) => size *= 4,
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(owner: u32, mode: u32) -> Stat {
+        let mut stat = rustix::fs::stat("/").unwrap();
+        stat.st_uid = owner;
+        // A group that is nobody's own.
+        stat.st_gid = u32::MAX - 7;
+        stat.st_mode = 0o040_000 | mode;
+        stat
+    }
+
+    fn is_trusted(owner: u32, mode: u32) -> bool {
+        check(Path::new("/x"), &stat(owner, mode)).is_ok()
+    }
+
+    #[test]
+    fn directories_of_ours_and_of_root_are_trusted_if_nobody_else_writes_there() {
+        for owner in [0, user()] {
+            for mode in [0o700, 0o755, 0o711, 0o1777, 0o1770, 0o3775] {
+                assert!(is_trusted(owner, mode), "{owner} {mode:o}");
+            }
+            for mode in [0o777, 0o775, 0o770, 0o757, 0o2775, 0o702] {
+                assert!(!is_trusted(owner, mode), "{owner} {mode:o}");
+            }
+        }
+        assert!(!is_trusted(user() + 17, 0o700));
+        assert!(!is_trusted(user() + 17, 0o1777));
+    }
+
+    #[test]
+    fn a_refusal_names_path_owner_mode_and_remedy() {
+        let error = check(Path::new("/x"), &stat(0, 0o2775)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`/x` can be changed by other users (owner 0, mode 2775); run `chmod g-w /x`"
+        );
+        let error = io::Error::from(check(Path::new("/x"), &stat(0, 0o777)).unwrap_err());
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().ends_with("run `chmod go-w /x`"));
+    }
+
+    #[test]
+    fn accounts_and_groups_are_found() {
+        let (name, gid) = account(0).unwrap();
+        assert_eq!((name.as_str(), gid), ("root", 0));
+        assert_eq!(group(0).unwrap().0, "root");
+        assert_eq!(account(u32::MAX - 7), None);
+        assert_eq!(group(u32::MAX - 7), None);
+    }
+}
