@@ -240,6 +240,9 @@ impl CommandError {
             CommandError::NoSuchRun(RunNotFound::None { .. }) => {
                 vec!["start one with `brimful run -- python train.py`, or give a log: `brimful explain train.log`".into()]
             }
+            CommandError::NoSuchRun(RunNotFound::Unusable { .. }) => {
+                vec!["choose another one with --state-dir or BRIMFUL_STATE_DIR".into()]
+            }
             CommandError::NoSuchRun(_) => vec!["`brimful runs` lists them".into()],
             CommandError::StillRunning { .. } => vec!["wait for its end, or read its record beside the others: `brimful runs`".into()],
             CommandError::Record { .. } => vec!["give a record (record.jsonl), a log, or a CUDA memory snapshot".into()],

@@ -26,6 +26,12 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_new(path)?.write_all(bytes)
 }
 
+/// Copies a file to a new one of mode 0600; it fails as [`create_new`] does.
+pub fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = open_named(from)?;
+    io::copy(&mut source, &mut create_new(to)?).map(drop)
+}
+
 /// Opens a file of ours to append to it and to read it, or makes it with mode 0600.
 pub fn append(path: &Path, create: bool) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::APPEND;
@@ -90,6 +96,21 @@ pub fn replace_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
         _ => {}
     }
     replace_with_mode(path, bytes, Mode::from_raw_mode(0o666))
+}
+
+/// Writes a file that the user named, as other programs do: its mode follows the umask, and links are followed.
+pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    std::fs::write(path, bytes)
+}
+
+/// Opens a file that the user named to write it from its beginning, as [`write_named`] does.
+pub fn create_named(path: &Path) -> io::Result<File> {
+    File::create(path)
+}
+
+/// As [`write_named`], where there must not be one yet.
+pub fn write_new_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    File::create_new(path)?.write_all(bytes)
 }
 
 /// Opens a file beside one that the user named, such as `NAME.part`, for writing: a new one that follows the umask, or

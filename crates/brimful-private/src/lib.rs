@@ -20,7 +20,8 @@ pub use directory::{
     Missing, create_directory, create_missing_directories, new_directory, own_directory,
 };
 pub use file::{
-    append, create_new, open, open_named, read, replace, replace_named, take_over_named, write_new,
+    append, copy_new, create_named, create_new, open, open_named, read, replace, replace_named,
+    take_over_named, write_named, write_new, write_new_named,
 };
 pub use temporary::{TempDir, temporary_directory};
 pub use trust::Untrusted;

@@ -86,9 +86,10 @@ pub(crate) fn plan(
             learnt: state
                 .as_ref()
                 .map_or_else(Vec::new, |state| state.history(&key)),
-            cache: state.as_ref().map(|state| Cache {
-                folder: state.folder.join("rehearsals"),
-            }),
+            cache: state
+                .as_ref()
+                .and_then(StateDir::rehearsals)
+                .map(|folder| Cache { folder }),
             fresh,
             steps,
             time_limit: Duration::try_from_secs_f64(time_limit).unwrap_or(Duration::MAX),

@@ -1,6 +1,5 @@
 //! From a record and what lies beside it to a verdict.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -49,9 +48,8 @@ pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
 }
 
 fn read_bounded(path: &Path) -> Option<Vec<u8>> {
-    let file = File::open(path).ok()?;
-    let facts = file.metadata().ok()?;
-    if !facts.is_file() || facts.len() > LARGEST_SNAPSHOT {
+    let file = brimful_private::open_named(path).ok()?;
+    if file.metadata().ok()?.len() > LARGEST_SNAPSHOT {
         return None;
     }
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 //! One file of JSON lines per job. It is only ever added to, but for the moment at which it has become too long; then a
 //! shorter one takes its place in one step. Nothing is sent anywhere.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use brimful::plan::LearntRun;
 
 use crate::state::StateDir;
 
-const FOLDER: &str = "history";
+pub(crate) const FOLDER: &str = "history";
 /// Entries that are kept of one job.
 const MOST_ENTRIES: usize = 200;
 /// Shortened when it has a quarter more, so that it is not rewritten each time.
@@ -22,7 +22,10 @@ const MOST_BYTES: u64 = 16 << 20;
 impl StateDir {
     /// What was learnt of a job, oldest first. Lines that cannot be read are skipped.
     pub fn history(&self, job_key: &str) -> Vec<LearntRun> {
-        let mut learnt = read(&self.history_path(job_key));
+        let Ok(folder) = self.existing_directory() else {
+            return Vec::new();
+        };
+        let mut learnt = read(&path_of(&folder, job_key));
         let extra = learnt.len().saturating_sub(MOST_ENTRIES);
         learnt.drain(..extra);
         learnt
@@ -30,15 +33,12 @@ impl StateDir {
 
     /// Adds what an attempt taught.
     pub fn remember(&self, job_key: &str, learnt: &LearntRun) -> io::Result<()> {
-        let path = self.history_path(job_key);
-        fs::create_dir_all(self.history_folder())?;
+        let folder = self.own_directory()?;
+        brimful_private::create_directory(&folder.join(FOLDER))?;
+        let path = path_of(&folder, job_key);
         let mut line = serde_json::to_string(learnt)?;
         line.push('\n');
-        let mut file = OpenOptions::new()
-            .append(true)
-            .read(true)
-            .create(true)
-            .open(&path)?;
+        let mut file = brimful_private::append(&path, true)?;
         if !ends_with_a_line(&file)? {
             // Whoever wrote the last one was killed in the middle of it.
             line.insert(0, '\n');
@@ -53,22 +53,21 @@ impl StateDir {
 
     /// Forgets a job; says how many entries there were.
     pub fn forget(&self, job_key: &str) -> usize {
-        let path = self.history_path(job_key);
+        let Ok(folder) = self.existing_directory() else {
+            return 0;
+        };
+        let path = path_of(&folder, job_key);
         let n_entries = read(&path).len();
         match fs::remove_file(path) {
             Ok(()) => n_entries,
             Err(_) => 0,
         }
     }
+}
 
-    fn history_folder(&self) -> PathBuf {
-        self.folder.join(FOLDER)
-    }
-
-    fn history_path(&self, job_key: &str) -> PathBuf {
-        self.history_folder()
-            .join(format!("{:016x}.jsonl", hash(job_key.as_bytes())))
-    }
+fn path_of(state: &Path, job_key: &str) -> PathBuf {
+    let name = format!("{:016x}.jsonl", hash(job_key.as_bytes()));
+    state.join(FOLDER).join(name)
 }
 
 /// What tells a job apart from others: the folder it is started in and its command with places for knobs.
@@ -91,7 +90,7 @@ fn hash(bytes: &[u8]) -> u64 {
 
 fn read(path: &Path) -> Vec<LearntRun> {
     let mut bytes = Vec::new();
-    let Ok(file) = File::open(path) else {
+    let Ok(file) = brimful_private::open(path) else {
         return Vec::new();
     };
     if file.take(MOST_BYTES).read_to_end(&mut bytes).is_err() {
@@ -123,12 +122,7 @@ fn shorten(path: &Path, learnt: &[LearntRun]) -> io::Result<()> {
         text.push_str(&serde_json::to_string(entry)?);
         text.push('\n');
     }
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    brimful_private::replace(path, text.as_bytes())
 }
 
 #[cfg(test)]
@@ -182,7 +176,7 @@ mod tests {
     fn torn_lines_are_skipped_and_cost_nothing_else() {
         let (_folder, state) = state();
         state.remember("a", &learnt(1)).unwrap();
-        let path = state.history_path("a");
+        let path = path_of(&state.folder, "a");
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
@@ -204,9 +198,9 @@ mod tests {
         let found = state.history("a");
         assert_eq!(found.len(), MOST_ENTRIES);
         assert_eq!(found.last(), Some(&learnt(999)));
-        let bytes = fs::metadata(state.history_path("a")).unwrap().len();
+        let bytes = fs::metadata(path_of(&state.folder, "a")).unwrap().len();
         assert!(bytes < 500_000, "{bytes}");
-        let files = fs::read_dir(state.history_folder()).unwrap().count();
+        let files = fs::read_dir(state.folder.join(FOLDER)).unwrap().count();
         assert_eq!(files, 1);
     }
 

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use brimful::record::HookLine;
@@ -65,28 +65,29 @@ impl Staged {
     }
 
     fn new_with(run_folder: &Path, shared_memory: &Path) -> io::Result<Staged> {
-        let run_folder = std::path::absolute(run_folder)?;
-        if run_folder.as_os_str().as_bytes().contains(&b':') {
+        let folder = brimful_private::create_directory(&run_folder.join(FOLDER))?;
+        clear(&folder);
+        if folder.as_os_str().as_bytes().contains(&b':') {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "PYTHONPATH cannot name a folder with a colon in its path",
             ));
         }
-        let folder = run_folder.join(FOLDER);
-        clear(&folder);
-        private_folder(&folder)?;
-        for name in ["hook", "events", "snapshots"] {
-            private_folder(&folder.join(name))?;
+        let folder = brimful_private::create_directory(&folder)?;
+        brimful_private::create_directory(&folder.join("snapshots"))?;
+        // New ones: what was there before is never run or believed.
+        for name in ["hook", "events"] {
+            brimful_private::new_directory(&folder.join(name))?;
         }
         for (name, text) in FILES {
-            std::fs::write(folder.join("hook").join(name), text)?;
+            brimful_private::write_new(&folder.join("hook").join(name), text.as_bytes())?;
         }
         remove_left_behind(shared_memory);
         let (gauges, lock) = if let Ok((gauges, lock)) = gauges_in_memory(shared_memory) {
             (gauges, Some(lock))
         } else {
             let gauges = folder.join("gauges");
-            private_folder(&gauges)?;
+            brimful_private::new_directory(&gauges)?;
             (gauges, None)
         };
         Ok(Staged {
@@ -188,29 +189,14 @@ fn clear(folder: &Path) {
     let _ = std::fs::remove_dir(folder);
 }
 
-fn private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
 /// A new folder in shared memory and the lock that says whose it is.
 fn gauges_in_memory(shared_memory: &Path) -> io::Result<(PathBuf, File)> {
-    let nanoseconds = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_nsec;
-    let name = format!("{GAUGES_PREFIX}{}-{nanoseconds}", std::process::id());
-    let folder = shared_memory.join(name);
-    // Anybody may write to /dev/shm: a folder that is there already is not ours.
-    DirBuilder::new().mode(0o700).create(&folder)?;
-    let locked = || {
-        let unready = folder.join("lock.new");
-        let lock = File::create_new(&unready)?;
-        lock.lock()?;
-        std::fs::rename(unready, folder.join(LOCK))?;
-        Ok(lock)
-    };
-    locked()
-        .map(|lock| (folder.clone(), lock))
-        .inspect_err(|_| {
-            let _ = std::fs::remove_dir_all(&folder);
-        })
+    let folder = brimful_private::temporary_directory(&[shared_memory], GAUGES_PREFIX)?;
+    let unready = folder.path().join("lock.new");
+    let lock = brimful_private::create_new(&unready)?;
+    lock.lock()?;
+    std::fs::rename(unready, folder.path().join(LOCK))?;
+    Ok((folder.keep(), lock))
 }
 
 /// Removes gauges whose supervisor was killed: nobody holds their lock. Process ids would not tell, since containers
@@ -219,12 +205,16 @@ fn remove_left_behind(shared_memory: &Path) {
     let Ok(entries) = std::fs::read_dir(shared_memory) else {
         return;
     };
+    let user = rustix::process::geteuid().as_raw();
     for entry in entries.flatten().take(MOST_FILES) {
         let name = entry.file_name();
         let is_gauges = name
             .to_str()
             .is_some_and(|name| name.starts_with(GAUGES_PREFIX));
-        if !is_gauges || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        let is_our_directory = entry
+            .metadata()
+            .is_ok_and(|facts| facts.is_dir() && facts.uid() == user);
+        if !is_gauges || !is_our_directory {
             continue;
         }
         // Without a lock it is being made right now.

@@ -1,7 +1,6 @@
 //! Figures for Prometheus, in the text form that its node exporter collects from files.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -9,9 +8,7 @@ use brimful::watch::Sample;
 
 /// Writes the figures of a sample to a file, in one step: a reader sees the old ones or the new ones.
 pub(crate) fn write(path: &Path, run: &str, sample: &Sample) -> io::Result<()> {
-    let new = path.with_extension("prom.new");
-    fs::write(&new, text(run, sample))?;
-    fs::rename(new, path)
+    brimful_private::replace_named(path, text(run, sample).as_bytes())
 }
 
 fn text(run: &str, sample: &Sample) -> String {

@@ -19,11 +19,10 @@ pub(crate) struct PressureFile {
 
 impl PressureFile {
     pub(crate) fn create(gauges: &Path) -> PressureFile {
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(gauges.join("pressure"));
+        let path = gauges.join("pressure");
+        // One of an earlier attempt.
+        let _ = std::fs::remove_file(&path);
+        let file = brimful_private::create_new(&path);
         PressureFile {
             file: file.ok(),
             told: None,

@@ -1,6 +1,6 @@
 //! Writes the run record, line by line, and keeps it short.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -115,6 +115,8 @@ impl Recorder {
     /// Merges the old samples into a new file that takes the place of the old one in one step.
     fn shorten(&mut self, old_before_ms: u64) -> io::Result<()> {
         let new_path = self.path.with_extension("jsonl.new");
+        // Left there by a brimful that was killed.
+        let _ = std::fs::remove_file(&new_path);
         let result = self.write_shorter(&new_path, old_before_ms);
         if result.is_err() {
             let _ = std::fs::remove_file(&new_path);
@@ -123,7 +125,7 @@ impl Recorder {
     }
 
     fn write_shorter(&mut self, new_path: &Path, old_before_ms: u64) -> io::Result<()> {
-        let old = BufReader::new(File::open(&self.path)?);
+        let old = BufReader::new(brimful_private::open(&self.path)?);
         let mut new = BufWriter::new(open(new_path, true)?);
         let mut merger = Merger::new(old_before_ms, self.attempt);
         let mut failed = Ok(());
@@ -153,7 +155,7 @@ impl Recorder {
 }
 
 fn open(path: &Path, create: bool) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(create).open(path)?;
+    let file = brimful_private::append(path, create)?;
     // Held as long as brimful lives: how others know that a run without an end is still going on.
     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
     Ok(file)
@@ -161,7 +163,8 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
 
 /// Whether somebody still writes this record.
 pub(crate) fn is_being_written(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    brimful_private::open(path)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
 /// Adds lines to a record whose writer is gone.

@@ -341,7 +341,8 @@ fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredR
         Ok(run) => Some(run),
         Err(error) => {
             gaps.push(format!(
-                "no run record: {} cannot be used: {error}",
+                "no run record: the state directory {} cannot be used: {error} (choose another one with --state-dir \
+                 or BRIMFUL_STATE_DIR)",
                 state.folder.display()
             ));
             None

@@ -1,12 +1,14 @@
 //! Where runs are kept, and what became of them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use brimful::record::{AttemptLine, Line, Record, RecordUnreadable, VerdictLine};
+use brimful_private::Missing;
 
 use crate::explained::{self, explain_record};
+use crate::history::FOLDER as HISTORY;
 use crate::recorder::{self, FILE_NAME};
 
 /// A list of runs is read in full; nobody keeps more.
@@ -14,7 +16,13 @@ const MOST_RUNS: usize = 100_000;
 /// Removed at one time: nobody shall wait for it.
 const MOST_PRUNED: usize = 50;
 
-/// The folder in which runs are kept.
+const RUNS: &str = "runs";
+const REHEARSALS: &str = "rehearsals";
+/// All that brimful keeps in a state directory.
+const ENTRIES: &[&str] = &[RUNS, HISTORY, REHEARSALS];
+
+/// The directory in which runs are kept, as the user named it. Where that is shared, each user's files lie in a
+/// subdirectory: see [`brimful_private::own_directory`].
 #[derive(Clone, Debug)]
 pub struct StateDir {
     pub folder: PathBuf,
@@ -36,6 +44,8 @@ pub enum RunNotFound {
     Unknown { folder: PathBuf, found: String },
     #[error("`{found}` fits several runs: {candidates}")]
     Several { found: String, candidates: String },
+    #[error("the state directory `{}` cannot be used: {source}", folder.display())]
+    Unusable { folder: PathBuf, source: io::Error },
 }
 
 impl StateDir {
@@ -57,20 +67,33 @@ impl StateDir {
         Some(StateDir { folder })
     }
 
-    fn runs_folder(&self) -> PathBuf {
-        self.folder.join("runs")
+    /// Where this user's files are: in the directory itself, or in this user's part of a shared one. It is made if it
+    /// is missing; another user cannot get into it.
+    pub fn own_directory(&self) -> io::Result<PathBuf> {
+        brimful_private::own_directory(&self.folder, ENTRIES, Missing::Create)
+    }
+
+    /// The same, to read what is there: nothing is made.
+    pub(crate) fn existing_directory(&self) -> io::Result<PathBuf> {
+        brimful_private::own_directory(&self.folder, ENTRIES, Missing::Fail)
+    }
+
+    /// Where rehearsals are kept; `None` where there is no directory that only this user can enter.
+    pub fn rehearsals(&self) -> Option<PathBuf> {
+        self.own_directory()
+            .ok()
+            .map(|folder| folder.join(REHEARSALS))
     }
 
     /// A folder for a new run, named by its moment.
     pub(crate) fn new_run(&self, started_unix_ms: u64) -> io::Result<StoredRun> {
-        let runs = self.runs_folder();
-        fs::create_dir_all(&runs)?;
+        let runs = brimful_private::create_directory(&self.own_directory()?.join(RUNS))?;
         let stamp = time_stamp(started_unix_ms);
         for attempt in 0..1000_u32 {
             let salt = u64::from(std::process::id()) ^ started_unix_ms ^ (u64::from(attempt) << 7);
             let id = format!("{stamp}-{:04x}", salt & 0xffff);
             let folder = runs.join(&id);
-            match fs::create_dir(&folder) {
+            match brimful_private::new_directory(&folder) {
                 Ok(()) => return Ok(StoredRun { id, folder }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -79,15 +102,26 @@ impl StateDir {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Every run, newest first.
-    pub fn runs(&self) -> Vec<StoredRun> {
-        let Ok(entries) = fs::read_dir(self.runs_folder()) else {
-            return Vec::new();
+    /// Every run, newest first. An error where another user could have put them there.
+    pub fn runs(&self) -> Result<Vec<StoredRun>, RunNotFound> {
+        let runs = self
+            .existing_directory()
+            .and_then(|folder| fs::read_dir(folder.join(RUNS)));
+        let entries = match runs {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => {
+                return Err(RunNotFound::Unusable {
+                    folder: self.folder.clone(),
+                    source,
+                });
+            }
         };
+        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
         let mut runs: Vec<StoredRun> = entries
             .flatten()
             .take(MOST_RUNS)
-            .filter(|entry| entry.path().join(FILE_NAME).is_file())
+            .filter(|entry| is_file(&entry.path().join(FILE_NAME)))
             .filter_map(|entry| {
                 Some(StoredRun {
                     id: entry.file_name().into_string().ok()?,
@@ -96,12 +130,12 @@ impl StateDir {
             })
             .collect();
         runs.sort_by(|a, b| b.id.cmp(&a.id));
-        runs
+        Ok(runs)
     }
 
     /// The run of this id or the beginning or end of one; the newest where none is named.
     pub fn find(&self, id: Option<&str>) -> Result<StoredRun, RunNotFound> {
-        let runs = self.runs();
+        let runs = self.runs()?;
         let folder = self.folder.clone();
         let Some(id) = id else {
             return runs.into_iter().next().ok_or(RunNotFound::None { folder });
@@ -135,7 +169,7 @@ impl StateDir {
     /// none of the last day.
     pub fn prune(&self, keep: usize, now_unix_ms: u64) -> usize {
         let yesterday = time_stamp(now_unix_ms.saturating_sub(86_400_000));
-        let old = self.runs().into_iter().skip(keep);
+        let old = self.runs().unwrap_or_default().into_iter().skip(keep);
         old.filter(|run| is_time_stamped(&run.id) && run.id < yesterday)
             .filter(|run| !run.is_running())
             .take(MOST_PRUNED)
@@ -147,7 +181,8 @@ impl StateDir {
     /// told.
     pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<(StoredRun, Record)> {
         // Looking through the last few is enough: each start tells what it finds.
-        for run in self.runs().into_iter().filter(|run| run.id != but).take(8) {
+        let runs = self.runs().unwrap_or_default().into_iter();
+        for run in runs.filter(|run| run.id != but).take(8) {
             let Ok(record) = run.read() else { continue };
             if record.run.folder != place {
                 continue;
@@ -186,7 +221,7 @@ impl StoredRun {
 
     /// Its record; with what a killed brimful left beside it, where the record has no end.
     pub fn read(&self) -> Result<Record, RecordUnreadable> {
-        let mut record = Record::read(File::open(self.record_path())?)?;
+        let mut record = Record::read(brimful_private::open(&self.record_path())?)?;
         explained::add_what_was_left(&mut record, &self.folder);
         Ok(record)
     }

@@ -1,6 +1,6 @@
 //! The end of what the training printed, kept in memory and beside the record.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -96,12 +96,9 @@ impl Tail {
         self.written = 0;
         self.remove_file(self.turn.checked_sub(2));
         self.file = self.path(self.turn).and_then(|path| {
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(path)
-                .ok()
+            // One of an earlier attempt.
+            let _ = std::fs::remove_file(&path);
+            brimful_private::create_new(&path).ok()
         });
     }
 
@@ -144,7 +141,7 @@ pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
             turns.sort_unstable();
             let mut bytes = Vec::new();
             for turn in turns.iter().rev().take(2).rev() {
-                let _ = File::open(file_of(folder, stream, *turn))
+                let _ = brimful_private::open(&file_of(folder, stream, *turn))
                     .and_then(|file| file.take(4 * KEPT_BYTES as u64).read_to_end(&mut bytes));
             }
             (!bytes.is_empty()).then(|| OutputLine {

@@ -1,6 +1,5 @@
 //! `brimful explain`.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -97,7 +96,7 @@ fn file(path: &Path) -> Result<Subject, CommandError> {
         path: path.to_owned(),
         source,
     };
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = brimful_private::open_named(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let mut start = Vec::new();
     (&file).take(64).read_to_end(&mut start).map_err(failed)?;

@@ -1,7 +1,6 @@
 //! `brimful init`.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -95,16 +94,11 @@ fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandErr
 }
 
 fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true);
+    let written = if force {
+        brimful_private::write_named(path, text.as_bytes())
     } else {
-        options.create_new(true);
-    }
-    let written = options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
+        brimful_private::write_new_named(path, text.as_bytes())
+    };
     written.map_err(|source| match source.kind() {
         // Somebody was faster.
         io::ErrorKind::AlreadyExists => CommandError::FileExists {

@@ -77,9 +77,9 @@ pub(crate) fn search(
         here: search.here,
         card: search.card,
         learnt: search.learnt.clone(),
-        cache: state.map(|state| Cache {
-            folder: state.folder.join("rehearsals"),
-        }),
+        cache: state
+            .and_then(StateDir::rehearsals)
+            .map(|folder| Cache { folder }),
         fresh: arguments.fresh,
         steps: arguments.rehearsal.steps,
         time_limit: Duration::from_secs(arguments.rehearsal.time_limit),

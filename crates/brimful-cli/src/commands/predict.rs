@@ -77,9 +77,11 @@ pub(crate) fn predict(
     stop.obey();
     let predicted = predicted?;
     if let Some(path) = &arguments.save_trace {
-        std::fs::write(path, predicted.trace.to_bytes()).map_err(|source| CommandError::Write {
-            path: path.clone(),
-            source,
+        brimful_private::write_named(path, &predicted.trace.to_bytes()).map_err(|source| {
+            CommandError::Write {
+                path: path.clone(),
+                source,
+            }
         })?;
     }
     let rehearsed = json::Rehearsed {

@@ -11,7 +11,7 @@ use crate::output::Output;
 pub(crate) fn runs(arguments: &RunsArguments, output: &Output) -> Result<ExitStatus, CommandError> {
     let state = state_dir(&arguments.state).ok_or(CommandError::NoStateDir)?;
     let summaries: Vec<json::RunSummary> = state
-        .runs()
+        .runs()?
         .iter()
         .take(arguments.last.unwrap_or(usize::MAX))
         .filter_map(|run| {
