@@ -9,10 +9,9 @@
 //!   indexes/3f09…c2.index    gzip of: the name of the version, entries (numbers and bytes of the format), 0
 //! ```
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +60,7 @@ impl Indexes {
     /// The index of a file as it is now.
     pub(crate) fn find(&self, kind: &str, reader: &Reader) -> Option<Kept> {
         let version = version_of(kind, reader)?;
-        let file = File::open(self.path_of(&version)).ok()?;
+        let file = brimful_private::open(&self.path_of(&version)).ok()?;
         // Used last now; where that cannot be noted, it goes a little earlier.
         drop(file.set_modified(SystemTime::now()));
         let decoder = GzDecoder::new(BufReader::new(file));
@@ -80,11 +79,9 @@ impl Indexes {
         let path = self.path_of(&version);
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
-        let mut folder = DirBuilder::new();
-        folder.recursive(true).mode(0o700);
-        folder.create(&self.folder).ok()?;
+        brimful_private::create_directory(&self.folder).ok()?;
         TIDIED.call_once(|| self.tidy(MOST_BYTES, MOST_FILES));
-        let file = File::create_new(&part).ok()?;
+        let file = brimful_private::create_new(&part).ok()?;
         let encoder = GzEncoder::new(file, Compression::fast());
         let mut keeping = Keeping {
             bytes: Some(BufWriter::new(encoder)),

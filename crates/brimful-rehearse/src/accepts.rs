@@ -1,7 +1,6 @@
 //! What a script takes on its command line: it is started until it looks at its arguments.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -107,10 +106,9 @@ pub fn accepts(
     mut look: impl FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
-    let folder = tempfile::Builder::new()
-        .prefix("brimful-")
-        .tempdir()
-        .map_err(AcceptsError::Folder)?;
+    let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let folder =
+        brimful_private::temporary_directory(&places, "brimful-").map_err(AcceptsError::Folder)?;
     let hook = folder.path().join("hook");
     write_hook(&hook).map_err(AcceptsError::Folder)?;
     let results = folder.path().join("accepts.json");
@@ -160,7 +158,7 @@ fn is_told(results: &Path) -> bool {
 
 fn read(results: &Path) -> Option<Written> {
     let mut bytes = Vec::new();
-    File::open(results)
+    brimful_private::open(results)
         .ok()?
         .take(LARGEST_RESULT)
         .read_to_end(&mut bytes)
@@ -184,7 +182,7 @@ fn spawn(
         .env("BRIMFUL_ACCEPTS", results)
         .env_remove("BRIMFUL_REHEARSAL");
     trackers::turn_off(&mut command, &results.with_file_name("trackers"));
-    let file = File::create(output).map_err(AcceptsError::Folder)?;
+    let file = brimful_private::create_new(output).map_err(AcceptsError::Folder)?;
     protection
         .start(&command, &file, &[directory.to_owned()], None)
         .map_err(|error| match error {

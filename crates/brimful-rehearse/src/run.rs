@@ -587,7 +587,11 @@ fn spawn(
         path: output.to_owned(),
         source,
     };
-    let file = File::create(output).map_err(unwritable)?;
+    let file = match &asked.output {
+        Some(named) => brimful_private::create_named(named),
+        None => brimful_private::create_new(output),
+    };
+    let file = file.map_err(unwritable)?;
     asked
         .protection
         .start(&command, &file, &[stage.path().to_owned()], isolation)

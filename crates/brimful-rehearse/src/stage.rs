@@ -92,7 +92,7 @@ const HOOK: &[(&str, &str)] = &[
 /// A temporary folder, removed at the end.
 #[derive(Debug)]
 pub struct Stage {
-    folder: tempfile::TempDir,
+    folder: brimful_private::TempDir,
 }
 
 impl Stage {
@@ -100,9 +100,9 @@ impl Stage {
     pub fn new(phantom: &Path) -> io::Result<Stage> {
         let stage = Stage::without_card()?;
         let libraries = stage.libraries();
-        std::fs::create_dir(&libraries)?;
+        brimful_private::new_directory(&libraries)?;
         // A copy: the links must lie beside it, and the folder of the original may be read-only.
-        std::fs::copy(phantom, libraries.join(LIBRARY))?;
+        brimful_private::copy_new(phantom, &libraries.join(LIBRARY))?;
         for name in names() {
             link(Path::new(LIBRARY), &libraries.join(name))?;
         }
@@ -113,7 +113,7 @@ impl Stage {
     pub fn without_card() -> io::Result<Stage> {
         let folder = temporary_folder()?;
         write_hook(&folder.path().join("hook"))?;
-        std::fs::create_dir(folder.path().join("results"))?;
+        brimful_private::new_directory(&folder.path().join("results"))?;
         Ok(Stage { folder })
     }
 
@@ -178,15 +178,15 @@ impl Stage {
 
 /// Makes a folder with the Python that runs inside of the script.
 pub(crate) fn write_hook(folder: &Path) -> io::Result<()> {
-    std::fs::create_dir(folder)?;
+    brimful_private::new_directory(folder)?;
     for (name, text) in HOOK {
-        std::fs::write(folder.join(name), text)?;
+        brimful_private::write_new(&folder.join(name), text.as_bytes())?;
     }
     Ok(())
 }
 
 /// LD_PRELOAD is cut at blanks and colons, so the folder's path may have neither.
-fn temporary_folder() -> io::Result<tempfile::TempDir> {
+fn temporary_folder() -> io::Result<brimful_private::TempDir> {
     let usable = |path: &Path| {
         !path
             .as_os_str()
@@ -205,11 +205,9 @@ fn temporary_folder() -> io::Result<tempfile::TempDir> {
         "the path of the temporary folder has a blank or a colon",
     );
     for place in places.iter().filter(|place| usable(place)) {
-        match tempfile::Builder::new()
-            .prefix("brimful-")
-            .tempdir_in(place)
-        {
-            Ok(folder) => return Ok(folder),
+        match brimful_private::temporary_directory(&[place], "brimful-") {
+            Ok(folder) if usable(folder.path()) => return Ok(folder),
+            Ok(_) => {}
             Err(error) => failed = error,
         }
     }

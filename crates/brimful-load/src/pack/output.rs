@@ -95,12 +95,7 @@ impl Part {
             path: part.clone(),
             cause,
         };
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&part)
-            .map_err(unwritable)?;
+        let file = brimful_private::take_over_named(&part).map_err(unwritable)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // The second are file systems without locks.
             Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP) => {}

@@ -50,7 +50,7 @@ fn in_memory() -> Result<File, Errno> {
 }
 
 fn in_folder(folder: &Path, id: &Id) -> Result<File, Errno> {
-    fs::create_dir_all(folder).map_err(|error| errno(&error))?;
+    brimful_private::create_missing_directories(folder).map_err(|error| errno(&error))?;
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::open(folder, flags | OFlags::TMPFILE, mode) {

@@ -160,16 +160,21 @@ def _end_at_optimizer(module):
     module.Optimizer.__init__ = made
 
 
+def _private(path, flags):
+    """Open a file that only this user can read, whatever the umask is."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def _write(found):
     temporary = f"{_RESULTS}.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8", errors="replace") as file:
+    with open(temporary, "w", encoding="utf-8", errors="replace", opener=_private) as file:
         json.dump(found, file)
     os.replace(temporary, _RESULTS)
 
 
 def _end(found):
     _write(found)
-    with open(os.path.splitext(_RESULTS)[0] + ".done", "w", encoding="utf-8"):
+    with open(os.path.splitext(_RESULTS)[0] + ".done", "w", encoding="utf-8", opener=_private):
         pass
     sys.stdout.flush()
     sys.stderr.flush()

@@ -20,6 +20,11 @@ EVALUATION_BATCHES = 3
 WITHOUT_CUDA = os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_CUDA") == "1"
 
 
+def open_private(path, flags):
+    """Open a file that only this user can read, whatever the umask is; for `open(..., opener=open_private)`."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def tell(**facts):
     """Append one line for the waiting program."""
     if not FOLDER:

@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 
-from brimful_common import FOLDER, OWN_TIME, PROCESSORS, guarded
+from brimful_common import FOLDER, OWN_TIME, PROCESSORS, guarded, open_private
 from brimful_composition import PAGE, composition
 
 # A worker looks at all of its pages after so many batches; each look takes up to a few ms.
@@ -407,7 +407,7 @@ class HostWatch:
 
     def put(self, name, said):
         path = os.path.join(FOLDER, name)
-        with open(path + ".part", "w", encoding="utf-8") as file:
+        with open(path + ".part", "w", encoding="utf-8", opener=open_private) as file:
             json.dump(said, file)
         os.replace(path + ".part", path)
 
@@ -515,7 +515,7 @@ for line in {imports!r}:
         pass
 torch.set_num_threads(1)
 torch.manual_seed(1)
-with open({out!r} + ".part", "w") as file:
+with open({out!r} + ".part", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
     json.dump({{"torch": after_torch, "program": anon()}}, file)
 os.replace({out!r} + ".part", {out!r})
 """

@@ -32,6 +32,7 @@ from brimful_common import (
     announce_to_phantom,
     guarded,
     load_part,
+    open_private,
     phantom_is_loaded,
     pretend_no_cuda,
     tell,
@@ -593,7 +594,7 @@ class Rehearsal(Branches, Substitutes, Onward):
     def put(self, name, contents):
         """Write a file that appears when it is whole."""
         path = os.path.join(FOLDER, name)
-        with open(path + ".part", "wb") as file:
+        with open(path + ".part", "wb", opener=open_private) as file:
             file.write(contents)
         os.replace(path + ".part", path)
 

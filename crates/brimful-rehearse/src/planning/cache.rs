@@ -123,23 +123,19 @@ impl Cache {
     /// Keeps a rehearsal; where that fails the next plan rehearses again.
     pub(crate) fn put(&self, key: &Key, kept: &Kept, sources: &[PathBuf]) -> io::Result<()> {
         let folder = self.folder_of(key);
-        fs::create_dir_all(&self.folder)?;
+        brimful_private::create_directory(&self.folder)?;
         self.make_room();
         // Written aside and moved into place, so that nobody reads half of one.
-        let aside = tempfile::Builder::new()
-            .prefix(".new-")
-            .tempdir_in(&self.folder)?;
+        let aside = brimful_private::temporary_directory(&[&self.folder], ".new-")?;
         for (number, process) in kept.processes.iter().enumerate() {
-            fs::write(
-                aside.path().join(format!("{number}.json")),
-                serde_json::to_vec(&process.facts)?,
-            )?;
-            fs::write(
-                aside.path().join(format!("{number}.trace")),
-                process.trace.to_bytes(),
-            )?;
+            let put = |kind: &str, bytes: &[u8]| {
+                let path = aside.path().join(format!("{number}.{kind}"));
+                brimful_private::write_new(&path, bytes)
+            };
+            put("json", &serde_json::to_vec(&process.facts)?)?;
+            put("trace", &process.trace.to_bytes())?;
             if process.died {
-                fs::write(aside.path().join(format!("{number}.died")), "")?;
+                put("died", b"")?;
             }
         }
         let entry = Entry {
@@ -154,7 +150,8 @@ impl Cache {
             seconds: kept.seconds,
             n_processes: kept.processes.len(),
         };
-        fs::write(aside.path().join("entry.json"), serde_json::to_vec(&entry)?)?;
+        let entry = serde_json::to_vec(&entry)?;
+        brimful_private::write_new(&aside.path().join("entry.json"), &entry)?;
         let _ = fs::remove_dir_all(&folder);
         fs::rename(aside.path(), &folder)
     }
@@ -198,7 +195,7 @@ impl Source {
 
 fn bounded(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = fs::File::open(path)
+    let read = brimful_private::open(path)
         .ok()?
         .take(LARGEST_FILE)
         .read_to_end(&mut bytes)
