@@ -1,5 +1,6 @@
 //! Repository chores: `cargo xtask ci`, `cargo xtask wheel`, `cargo xtask generate`.
 
+#![expect(clippy::disallowed_methods, reason = "a tool for developers")]
 #![expect(clippy::print_stdout, reason = "a tool for people at a terminal")]
 
 mod accuracy;

@@ -4,6 +4,11 @@
 //!
 //! Read first: [`args::Arguments`], what may be typed, and [`exit`], what a script can tell from the exit code.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 pub mod args;
 pub mod exit;
 

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
+use brimful::printable::is_printable;
 use brimful_report::text::Page;
 use clap::ColorChoice;
 
@@ -53,7 +54,7 @@ impl Output {
         if io::stderr().is_terminal() {
             let line: String = text
                 .chars()
-                .filter(|c| !c.is_control())
+                .filter(|c| is_printable(*c))
                 .take(WIDEST - 1)
                 .collect();
             eprint!("\r\x1b[K{line}");
@@ -153,7 +154,7 @@ pub(crate) fn complain(error: &CommandError) {
 /// What a message quotes may come from a hostile file: nothing in it may steer the terminal.
 fn harmless(text: &str) -> String {
     text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\t' | '\n'))
+        .filter(|c| is_printable(*c) || matches!(c, '\t' | '\n'))
         .collect()
 }
 

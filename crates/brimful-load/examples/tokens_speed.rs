@@ -4,6 +4,7 @@
 //! $ cargo run --release -p brimful-load --example tokens_speed
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "a measurement")]
 #![expect(clippy::print_stdout, reason = "a measurement to be read")]
 
 use std::hint::black_box;

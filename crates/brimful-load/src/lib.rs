@@ -10,6 +10,11 @@
 //!
 //! Read first: [`Source`] and [`Op`], then [`Loader`].
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 pub mod array;
 pub mod buffer;
 pub mod error;

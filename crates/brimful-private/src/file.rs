@@ -58,6 +58,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_own(path, OFlags::RDONLY)
 }
 
+/// Whether a regular file of ours (or of root) is there.
+pub fn is_file(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && trust::is_ours_or_of_root(stat.st_uid)
+    })
+}
+
 /// Opens a regular file that the user named for reading, through links. Never waits.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let (file, _) = open_regular(path, OFlags::RDONLY)?;
@@ -99,16 +107,19 @@ pub fn replace_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a file that the user named, as other programs do: its mode follows the umask, and links are followed.
+#[expect(clippy::disallowed_methods, reason = "the user named it")]
 pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(path, bytes)
 }
 
 /// Opens a file that the user named to write it from its beginning, as [`write_named`] does.
+#[expect(clippy::disallowed_methods, reason = "the user named it")]
 pub fn create_named(path: &Path) -> io::Result<File> {
     File::create(path)
 }
 
 /// As [`write_named`], where there must not be one yet.
+#[expect(clippy::disallowed_methods, reason = "the user named it")]
 pub fn write_new_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::create_new(path)?.write_all(bytes)
 }
@@ -291,7 +302,9 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         for name in ["link", "fifo", ".", "missing"] {
             assert!(read(&place.at(name), 3).is_err(), "{name}");
+            assert!(!is_file(&place.at(name)), "{name}");
         }
+        assert!(is_file(&place.at("a")));
         assert!(open_named(&place.at("link")).is_ok());
         assert!(open_named(&place.at("fifo")).is_err());
     }

@@ -9,6 +9,11 @@
 //!
 //! Read first: [`own_directory`] for a directory that the user chose and [`create_directory`] for one of ours.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 mod directory;
 mod file;
 mod name;
@@ -20,8 +25,8 @@ pub use directory::{
     Missing, create_directory, create_missing_directories, new_directory, own_directory,
 };
 pub use file::{
-    append, copy_new, create_named, create_new, open, open_named, read, replace, replace_named,
-    take_over_named, write_named, write_new, write_new_named,
+    append, copy_new, create_named, create_new, is_file, open, open_named, read, replace,
+    replace_named, take_over_named, write_named, write_new, write_new_named,
 };
 pub use temporary::{TempDir, temporary_directory};
 pub use trust::Untrusted;

@@ -17,6 +17,11 @@
 //! assert_eq!(machine.host.physical.gap().unwrap().to_string(), "/proc/meminfo is not there");
 //! ```
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 mod cgroup;
 mod cpus;
 mod files;

@@ -78,7 +78,7 @@ pub(crate) fn predict(
             (predicted, None) => predicted?,
         };
         let rehearsed = json::Rehearsed {
-            command: shown,
+            command: brimful::secrets::mask_command(&shown),
             torch_version: predicted.torch,
             world_size: predicted.world_size,
             seconds: predicted.seconds,

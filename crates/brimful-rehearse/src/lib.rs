@@ -7,6 +7,11 @@
 //! phantom stands in for NVIDIA's libraries; [`plan`], rehearsals until settings are found; [`accepts()`], what a script
 //! takes on its command line.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 pub mod facts;
 pub mod job_file;
 pub mod stage;

@@ -652,7 +652,7 @@ pub(crate) fn tail(path: &Path) -> String {
         file.take(TAIL).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+    brimful::secrets::mask_text(&String::from_utf8_lossy(&read().unwrap_or_default()))
 }
 
 fn read_results(folder: &Path, processors: bool) -> Result<Vec<Rehearsed>, RehearsalError> {

@@ -179,6 +179,8 @@ impl Stage {
 /// Makes a folder with the Python that runs inside of the script.
 pub(crate) fn write_hook(folder: &Path) -> io::Result<()> {
     brimful_private::new_directory(folder)?;
+    // Python would make its cache by the umask.
+    brimful_private::new_directory(&folder.join("__pycache__"))?;
     for (name, text) in HOOK {
         brimful_private::write_new(&folder.join(name), text.as_bytes())?;
     }

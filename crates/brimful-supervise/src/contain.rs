@@ -3,6 +3,11 @@
 //! A group of its own makes the kernel count for the job alone (use, kills), and lets nothing escape.
 //! No limit is set on it: those of the groups above hold as before.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "control groups are files of the kernel"
+)]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

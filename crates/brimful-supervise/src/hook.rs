@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use brimful::record::HookLine;
+use brimful::secrets::mask_text;
 
 use crate::gauge::{open_plain, pid_of};
 
@@ -76,7 +77,8 @@ impl Staged {
         let folder = brimful_private::create_directory(&folder)?;
         brimful_private::create_directory(&folder.join("snapshots"))?;
         // New ones: what was there before is never run or believed.
-        for name in ["hook", "events"] {
+        // Python would make its cache by the umask.
+        for name in ["hook", "hook/__pycache__", "events"] {
             brimful_private::new_directory(&folder.join(name))?;
         }
         for (name, text) in FILES {
@@ -254,7 +256,11 @@ fn parse(line: &[u8], pid: u32) -> Option<HookLine> {
         HookLine::Loader(loader) => loader.pid,
         HookLine::CudaOom(proof) => proof.pid,
     };
+    if let HookLine::Exception { message, .. } = &mut line {
+        *message = mask_text(message);
+    }
     if let HookLine::CudaOom(proof) = &mut line {
+        proof.message = mask_text(&proof.message);
         proof.snapshot = proof
             .snapshot
             .take()

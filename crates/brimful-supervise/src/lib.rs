@@ -8,6 +8,11 @@
 //!
 //! Read first: [`run()`] and [`RunSettings`], [`run_attempts`] and [`Ladder`] for a run that comes back; then `streams.rs` and `terminal.rs` for what passes through.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
+)]
+
 pub mod checkpoints;
 pub mod gauge;
 pub mod hook;

@@ -180,7 +180,7 @@ impl Run<'_> {
             id: self.id.clone(),
             brimful_version: self.settings.brimful_version.clone(),
             started_at_unix_ms: unix_ms(),
-            command: words(&self.settings.command),
+            command: recorded(&self.settings.command),
             folder: place.to_owned(),
             host_name: rustix::system::uname()
                 .nodename()
@@ -355,6 +355,11 @@ pub(crate) fn words(command: &[OsString]) -> Vec<String> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect()
+}
+
+/// A command as it is recorded: without its secrets.
+pub(crate) fn recorded(command: &[OsString]) -> Vec<String> {
+    brimful::secrets::mask_command(&words(command))
 }
 
 pub(crate) fn unix_ms() -> u64 {

@@ -21,7 +21,7 @@ use crate::keeper::Keeper;
 use crate::ladder::NextAttempt;
 use crate::launch::{Launch, launch};
 use crate::relay::Relay;
-use crate::run::{Run, RunSettings, unix_ms, words};
+use crate::run::{Run, RunSettings, recorded, unix_ms};
 use crate::running::Running;
 use crate::sampler::Sampler;
 use crate::scope::{self, Scope};
@@ -158,7 +158,7 @@ pub(crate) fn start<'a>(
     // Before anything that the training prints is handed on: whoever has seen a line of it finds the attempt on record.
     let line = AttemptLine {
         number,
-        command: words(&next.command),
+        command: recorded(&next.command),
         settings: next.settings.clone(),
         resumed_from: next
             .resumed_from

@@ -117,11 +117,10 @@ impl StateDir {
                 });
             }
         };
-        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
         let mut runs: Vec<StoredRun> = entries
             .flatten()
             .take(MOST_RUNS)
-            .filter(|entry| is_file(&entry.path().join(FILE_NAME)))
+            .filter(|entry| brimful_private::is_file(&entry.path().join(FILE_NAME)))
             .filter_map(|entry| {
                 Some(StoredRun {
                     id: entry.file_name().into_string().ok()?,

@@ -5,11 +5,14 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use brimful::record::{OutputLine, Stream};
+use brimful::secrets::mask_text;
 
 use crate::streams::Direct;
 
 /// A traceback of a large model with its chained causes fits; so does the last screen of every rank.
 const KEPT_BYTES: usize = 64 << 10;
+/// A longer one is kept although it was cut.
+const LONGEST_LINE: usize = 8 << 10;
 
 /// The last of one stream.
 ///
@@ -19,6 +22,8 @@ const KEPT_BYTES: usize = 64 << 10;
 pub(crate) struct Tail {
     stream: Stream,
     bytes: Vec<u8>,
+    /// `bytes` does not begin where the stream did.
+    is_cut: bool,
     folder: Option<PathBuf>,
     file: Option<File>,
     written: usize,
@@ -32,6 +37,7 @@ impl Tail {
         let mut tail = Tail {
             stream,
             bytes: Vec::new(),
+            is_cut: false,
             folder: folder.map(Path::to_owned),
             file: None,
             written: 0,
@@ -48,6 +54,7 @@ impl Tail {
         if self.bytes.len() > 2 * KEPT_BYTES {
             let extra = self.bytes.len() - KEPT_BYTES;
             self.bytes.drain(..extra);
+            self.is_cut = true;
         }
     }
 
@@ -74,7 +81,7 @@ impl Tail {
         OutputLine {
             at_ms,
             stream: self.stream,
-            tail: text_of(&self.bytes),
+            tail: text_of(&self.bytes, self.is_cut),
         }
     }
 
@@ -140,6 +147,7 @@ pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
             let mut turns: Vec<u64> = names.iter().filter_map(turn_of).collect();
             turns.sort_unstable();
             let mut bytes = Vec::new();
+            let is_cut = turns.iter().rev().nth(1).is_some_and(|first| *first > 0);
             for turn in turns.iter().rev().take(2).rev() {
                 let _ = brimful_private::open(&file_of(folder, stream, *turn))
                     .and_then(|file| file.take(4 * KEPT_BYTES as u64).read_to_end(&mut bytes));
@@ -147,7 +155,7 @@ pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
             (!bytes.is_empty()).then(|| OutputLine {
                 at_ms: 0,
                 stream,
-                tail: text_of(&bytes),
+                tail: text_of(&bytes, is_cut),
             })
         })
         .collect()
@@ -169,13 +177,24 @@ pub(crate) fn of_file(direct: &mut Direct, at_ms: u64) -> Option<OutputLine> {
     Some(OutputLine {
         at_ms,
         stream: direct.stream,
-        tail: text_of(&bytes),
+        tail: text_of(&bytes, from > direct.from),
     })
 }
 
-fn text_of(bytes: &[u8]) -> String {
+/// The end of a stream without its secrets. Where it was cut, it begins with a line: half of a secret is not known as
+/// one.
+fn text_of(bytes: &[u8], is_cut: bool) -> String {
     let from = bytes.len().saturating_sub(KEPT_BYTES);
-    String::from_utf8_lossy(&bytes[from..]).into_owned()
+    let mut bytes = &bytes[from..];
+    if (is_cut || from > 0)
+        && let Some(end) = bytes
+            .iter()
+            .take(LONGEST_LINE)
+            .position(|byte| matches!(byte, b'\n' | b'\r'))
+    {
+        bytes = &bytes[end + 1..];
+    }
+    mask_text(&String::from_utf8_lossy(bytes))
 }
 
 #[cfg(test)]
@@ -202,5 +221,23 @@ mod tests {
         assert!(left[0].tail.ends_with("line 49999\n"));
         tail.remove_files();
         assert!(left_behind(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn secrets_are_masked_also_where_the_stream_is_cut() {
+        let token = format!("hf_{}", "a1b2c3d4e5".repeat(4));
+        let folder = tempfile::tempdir().unwrap();
+        let mut tail = Tail::new(Stream::Both, Some(folder.path()));
+        tail.push(format!("logged in with {token}\n").as_bytes());
+        tail.flush();
+        assert_eq!(tail.line(0).tail, "logged in with ***\n");
+        assert_eq!(left_behind(folder.path())[0].tail, "logged in with ***\n");
+        for n_cut in 0..60 {
+            let mut text = format!("logged in with {token}\n");
+            text.push_str(&"x\n".repeat((KEPT_BYTES - text.len()) / 2));
+            text.push_str(&"y".repeat(n_cut));
+            let shown = text_of(text.as_bytes(), false);
+            assert!(!shown.contains("a1b2"), "{n_cut}");
+        }
     }
 }

@@ -12,6 +12,10 @@
 //! ```
 
 #![expect(
+    clippy::disallowed_methods,
+    reason = "makes files for tests, and writes to those of the kernel"
+)]
+#![expect(
     clippy::panic,
     reason = "a broken fixture must stop the test that uses it"
 )]

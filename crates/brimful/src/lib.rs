@@ -32,7 +32,9 @@ pub mod plan;
 pub mod predict;
 pub mod profiles;
 pub mod record;
+pub mod secrets;
 pub mod watch;
 
 pub mod env_vars;
+pub mod printable;
 pub mod suggest;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brimful::predict::Verdict;
+use brimful::secrets::mask_command;
 use brimful_rehearse::{Event, NO_CARD, PredictionError, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
@@ -85,11 +86,13 @@ pub(crate) fn predict(
         })?;
     }
     let rehearsed = json::Rehearsed {
-        command: arguments
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        command: mask_command(
+            &arguments
+                .command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect::<Vec<_>>(),
+        ),
         torch_version: predicted.torch,
         world_size: predicted.world_size,
         seconds: predicted.seconds,

@@ -1,5 +1,6 @@
 //! The program from outside, as a user meets it.
 
+#![expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -10,6 +11,7 @@ mod context;
 mod init;
 mod isolation;
 mod kernel_agrees;
+mod other_user;
 mod plan;
 mod predict;
 mod probe;

@@ -1,5 +1,6 @@
 //! The readers against recorded machines, hostile files and a stand-in for the driver's library.
 
+#![expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

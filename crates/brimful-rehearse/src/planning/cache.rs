@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
+use brimful::secrets::{mask_command, mask_variable};
 use brimful_allocsim::trace::Trace;
 use brimful_isolate::Isolation;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use crate::Rehearsed;
 use crate::facts::Facts;
 
 /// The form of an entry; another one is not read.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Entries that are kept.
 const MOST_ENTRIES: usize = 200;
 /// More than any entry, and than any Python file.
@@ -62,7 +63,9 @@ pub(crate) struct Kept {
 #[derive(Serialize, Deserialize)]
 struct Entry {
     form: u32,
+    /// For people: without secrets.
     key: Key,
+    key_hash: u64,
     sources: Vec<Source>,
     host: HostFacts,
     pace: Pace,
@@ -83,16 +86,17 @@ struct Source {
 
 impl Cache {
     fn folder_of(&self, key: &Key) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        self.folder.join(format!("{:016x}", hasher.finish()))
+        self.folder.join(format!("{:016x}", key.hashed(0)))
     }
 
     /// What was rehearsed before under this key, if its files are as they were.
     pub(crate) fn get(&self, key: &Key) -> Option<Kept> {
         let folder = self.folder_of(key);
         let entry: Entry = serde_json::from_slice(&bounded(&folder.join("entry.json"))?).ok()?;
-        if entry.form != FORM || entry.key != *key || !entry.sources.iter().all(Source::is_current)
+        if entry.form != FORM
+            || entry.key_hash != key.hashed(1)
+            || entry.key != key.masked()
+            || !entry.sources.iter().all(Source::is_current)
         {
             return None;
         }
@@ -140,7 +144,8 @@ impl Cache {
         }
         let entry = Entry {
             form: FORM,
-            key: key.clone(),
+            key: key.masked(),
+            key_hash: key.hashed(1),
             sources: sources.iter().filter_map(|path| Source::of(path)).collect(),
             host: kept.host.clone(),
             pace: kept.pace,
@@ -170,6 +175,28 @@ impl Cache {
         let excess = found.len().saturating_sub(MOST_ENTRIES - 1);
         for (_, path) in found.into_iter().take(excess) {
             let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+impl Key {
+    fn hashed(&self, salt: u8) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if salt > 0 {
+            salt.hash(&mut hasher);
+        }
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn masked(&self) -> Key {
+        let variables = self.variables.iter();
+        Key {
+            command: mask_command(&self.command),
+            variables: variables
+                .map(|(name, value)| (name.clone(), mask_variable(name, value)))
+                .collect(),
+            ..self.clone()
         }
     }
 }
@@ -243,6 +270,24 @@ mod tests {
         assert!(cache.get(&key("b")).is_none());
         fs::write(&script, "two").unwrap();
         assert!(cache.get(&key("a")).is_none());
+    }
+
+    #[test]
+    fn secrets_tell_rehearsals_apart_and_are_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            folder: folder.path().to_owned(),
+        };
+        let with = |token: &str| Key {
+            command: vec!["train".into(), "--hf-token".into(), token.into()],
+            variables: vec![("API_KEY".into(), token.into())],
+            ..Key::default()
+        };
+        cache.put(&with("first"), &Kept::default(), &[]).unwrap();
+        assert!(cache.get(&with("first")).is_some());
+        assert!(cache.get(&with("second")).is_none());
+        let entry = fs::read_to_string(cache.folder_of(&with("first")).join("entry.json")).unwrap();
+        assert!(!entry.contains("first"), "{entry}");
     }
 
     #[test]

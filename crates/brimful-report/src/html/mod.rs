@@ -7,3 +7,12 @@ mod probe;
 pub use plan::plan;
 pub use predict::predict;
 pub use probe::probe;
+
+use brimful::printable::is_bidirectional_control;
+
+/// A page without characters that change the direction of what is shown: a name could read as another one.
+fn harmless(page: &str) -> String {
+    page.chars()
+        .filter(|c| !is_bidirectional_control(*c))
+        .collect()
+}

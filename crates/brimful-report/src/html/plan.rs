@@ -5,6 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
+use crate::html::harmless;
 use crate::json::{PlanDocument, PlannedBrim, SettingValue};
 
 const TEMPLATE: &str = include_str!("plan.html");
@@ -38,6 +39,7 @@ pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Er
     environment
         .get_template("plan.html")?
         .render(Value::from(Serde(&card)))
+        .map(|page| harmless(&page))
 }
 
 #[derive(Debug, Serialize)]

@@ -8,6 +8,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
+use crate::html::harmless;
 use crate::json::Rehearsed;
 use crate::text::{Page, term_name, verdict_words};
 
@@ -70,6 +71,7 @@ pub fn predict(
     environment
         .get_template("predict.html")?
         .render(Value::from(Serde(&card)))
+        .map(|page| harmless(&page))
 }
 
 #[derive(Debug, Serialize)]

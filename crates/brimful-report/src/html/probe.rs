@@ -7,6 +7,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
+use crate::html::harmless;
 use crate::json::{Finding, ProbeDocument};
 use crate::text::Page;
 
@@ -28,6 +29,7 @@ pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
     environment
         .get_template("probe.html")?
         .render(Value::from(Serde(&card)))
+        .map(|page| harmless(&page))
 }
 
 /// Shows what stands between backticks as code; everything is escaped first.

@@ -177,7 +177,8 @@ impl RunSummary {
         RunSummary {
             id: record.run.id.clone(),
             started_at_unix_ms: record.run.started_at_unix_ms,
-            command: record.run.command.clone(),
+            // Records of earlier versions hold secrets.
+            command: brimful::secrets::mask_command(&record.run.command),
             folder: record.run.folder.clone(),
             state: state.into(),
             exit_code,

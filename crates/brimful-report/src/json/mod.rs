@@ -33,6 +33,10 @@ pub use probe::{
 
 pub use replay::{ReplayAgreement, ReplayDocument, ReplayResult};
 
+use std::fmt::Write;
+
+use brimful::printable::is_bidirectional_control;
+
 /// The JSON Schema of [`ProbeDocument`].
 pub fn probe_schema() -> schemars::Schema {
     schema::<ProbeDocument>()
@@ -80,7 +84,27 @@ fn schema<T: schemars::JsonSchema>() -> schemars::Schema {
 
 /// One JSON document, indented, with a final newline.
 pub fn to_text(document: &impl serde::Serialize) -> Result<String, serde_json::Error> {
-    let mut text = serde_json::to_string_pretty(document)?;
+    let plain = serde_json::to_string_pretty(document)?;
+    let mut text = String::with_capacity(plain.len() + 1);
+    for c in plain.chars() {
+        if is_bidirectional_control(c) {
+            // Within a string, where alone such a character can be.
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
     text.push('\n');
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn text_in_other_scripts_stays_and_what_turns_it_around_is_escaped() {
+        let text = super::to_text(&["a\u{202e}b\u{2066}", "שלום"]).unwrap();
+        assert!(text.contains("a\\u202eb\\u2066") && text.contains("שלום"));
+        let back: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back[0], "a\u{202e}b\u{2066}");
+    }
 }

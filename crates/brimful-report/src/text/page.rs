@@ -1,6 +1,7 @@
 //! What a terminal page is laid out with: width, color, and the characters it may use.
 
 use anstyle::{AnsiColor, Style};
+use brimful::printable::is_printable;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// How a page may look.
@@ -149,7 +150,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let clean: String = text
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !c.is_control())
+        .filter(|c| is_printable(*c))
         .collect();
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use brimful::predict::{Footprint, Phase, Verdict};
+use brimful::printable::is_printable;
 use brimful::units::Bytes;
 
 use crate::json::Rehearsed;
@@ -258,7 +259,7 @@ fn largest(footprint: &Footprint, page: &Page) -> String {
             let name: String = largest
                 .made_by
                 .chars()
-                .filter(|c| !c.is_control())
+                .filter(|c| is_printable(*c))
                 .collect();
             let room = page.width.saturating_sub(34);
             vec![

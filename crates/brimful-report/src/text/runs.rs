@@ -1,5 +1,6 @@
 //! The list of runs.
 
+use brimful::printable::is_printable;
 use brimful::units::Bytes;
 
 use crate::json::RunSummary;
@@ -58,7 +59,7 @@ fn row(run: &RunSummary) -> Vec<String> {
 fn shortened(command: &str, room: usize, page: &Page) -> String {
     let command: String = command
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_printable(c) { c } else { ' ' })
         .collect();
     let length = command.chars().count();
     if length <= room {

@@ -1,11 +1,17 @@
 //! Tables in plain columns: the first to the left, the others to the right.
 
+use brimful::printable::is_printable;
+
 use crate::text::page::{Page, Role, width_of};
 
 /// A table with a heading line. Columns are two blanks apart; cells may not hold color.
 pub(super) fn table(page: &Page, heading: &[&str], rows: &[Vec<String>]) -> String {
     // Names and settings may come from a hostile file.
-    let harmless = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
+    let harmless = |cell: &String| {
+        cell.chars()
+            .filter(|c| is_printable(*c))
+            .collect::<String>()
+    };
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(harmless).collect())

@@ -1,5 +1,6 @@
 //! The supervisor's parts against real, small processes.
 
+#![expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -6,6 +6,8 @@
 //! memory-hog file FILE MIB   write FILE (on a tmpfs: shared memory)
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "a program for tests")]
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 

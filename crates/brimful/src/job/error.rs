@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::job::template::BraceProblem;
+use crate::printable::is_printable;
 
 /// A job file or an override that cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,7 +316,7 @@ fn short(text: &str) -> String {
     let mut kept: String = text
         .chars()
         .take(60)
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_printable(c) { c } else { ' ' })
         .collect();
     if text.chars().count() > 60 {
         kept.push('…');

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::job::render::ALLOCATOR_VARIABLE;
 use crate::job::value::{Settings, Value};
 use crate::job::{Job, knobs};
+use crate::printable::is_printable;
 
 /// The knob `precision`: of other science, and known to frameworks.
 const PRECISION: &str = "precision";
@@ -267,7 +268,7 @@ pub(crate) fn toml_text(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() => {
+            c if !is_printable(c) => {
                 let _ = write!(out, "\\u{:04X}", u32::from(c));
             }
             c => out.push(c),

@@ -4,6 +4,8 @@
 //! with a rank before every line. So phrases are searched in one long text without any white space and in small
 //! letters, in which a wrap leaves no trace; the lines are kept beside it, for what only a line can tell.
 
+use crate::printable::is_printable;
+
 /// What is read of a text: its end. A message longer ago than this is not what ended the process.
 const MOST_BYTES: usize = 256 * 1024;
 /// A quote is no longer than this.
@@ -30,7 +32,7 @@ impl Reading {
                 '\n' | '\r' => reading.push(&mut line),
                 '\u{1b}' => skip_escape(&mut chars),
                 '\t' => line.push(' '),
-                c if c.is_control() || c == '\u{fffd}' => {}
+                c if !is_printable(c) || c == '\u{fffd}' => {}
                 c => line.push(c),
             }
         }

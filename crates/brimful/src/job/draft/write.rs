@@ -6,6 +6,7 @@ use crate::job::draft::Draft;
 use crate::job::draft::choose::{Batch, Checkpoints, Chosen, ChosenKnob, Science};
 use crate::job::forms::{toml_key, toml_text, toml_value};
 use crate::job::{Choices, knobs};
+use crate::printable::is_printable;
 
 const HEAD: &str = "\
 # What brimful may turn so that this training fits, and how it is started.
@@ -216,7 +217,7 @@ fn one_line(text: &str) -> String {
     let line: String = words
         .join(" ")
         .chars()
-        .filter(|c| !c.is_control())
+        .filter(|c| is_printable(*c))
         .collect();
     if line.chars().count() <= 80 {
         return line;
