@@ -1,6 +1,5 @@
 //! Where the job is described: the file that was named, `brimful.toml`, or `[tool.brimful]` of `pyproject.toml`.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -81,7 +80,7 @@ fn read(path: &Path) -> Result<Option<JobFile>, JobFileError> {
 /// The text, a byte more than a job file may have at the most.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?
+    brimful_private::open_named(path)?
         .take(LARGEST_FILE as u64 + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() > LARGEST_FILE {

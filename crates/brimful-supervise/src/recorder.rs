@@ -9,8 +9,11 @@ use rustix::fs::{FlockOperation, flock};
 
 /// Beyond this the record is shortened. A day-long run stays below 20 MB with room for everything that is not a sample.
 const SHORTEN_AT: u64 = 6 << 20;
-/// Beyond this only what is not a sample is written, should shortening fail.
+/// Beyond this only what every attempt has once is written: a job may have thousands of processes that report, and
+/// shortening may fail.
 const MOST_BYTES: u64 = 18 << 20;
+/// Beyond this the output of further attempts is left out too. A reader stops at 64 MiB.
+const MOST_BYTES_WITH_OUTPUT: u64 = 48 << 20;
 /// Samples of the last ten minutes stay whole.
 const KEEP_MS: u64 = 600_000;
 
@@ -72,7 +75,12 @@ impl Recorder {
         if let Line::Attempt(start) = line {
             self.attempt = start.number;
         }
-        if self.size >= MOST_BYTES && matches!(line, Line::Sample(_)) {
+        let max_bytes = match line {
+            Line::Run(_) | Line::Attempt(_) | Line::End(_) | Line::Verdict(_) => u64::MAX,
+            Line::Output(_) => MOST_BYTES_WITH_OUTPUT,
+            _ => MOST_BYTES,
+        };
+        if self.size >= max_bytes {
             return;
         }
         let mut text = line.to_json();
@@ -190,11 +198,11 @@ fn write_once(file: &mut File, bytes: &[u8]) -> (usize, io::Result<()>) {
     (written, Ok(()))
 }
 
-/// Lines of at most 4 MiB; longer ones are not ours.
+/// Lines of at most 1 MiB; longer ones are not ours.
 fn bounded_lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<Vec<u8>>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();
-        match (&mut reader).take(4 << 20).read_until(b'\n', &mut line) {
+        match (&mut reader).take(1 << 20).read_until(b'\n', &mut line) {
             Ok(0) => None,
             Ok(_) => Some(Ok(line)),
             Err(error) => Some(Err(error)),

@@ -357,9 +357,27 @@ pub(crate) fn words(command: &[OsString]) -> Vec<String> {
         .collect()
 }
 
-/// A command as it is recorded: without its secrets.
+/// Bytes of a command that are recorded. Some name every file of a dataset.
+const MAX_RECORDED_COMMAND: usize = 128 << 10;
+
+/// A command as it is recorded: without its secrets, and not longer than a line may be.
 pub(crate) fn recorded(command: &[OsString]) -> Vec<String> {
-    brimful::secrets::mask_command(&words(command))
+    let mut recorded = brimful::secrets::mask_command(&words(command));
+    let mut left = MAX_RECORDED_COMMAND;
+    let n_fit = recorded
+        .iter()
+        .take_while(|word| {
+            let fits = word.len() < left;
+            left = left.saturating_sub(word.len() + 1);
+            fits
+        })
+        .count();
+    let n_more = recorded.len() - n_fit;
+    recorded.truncate(n_fit);
+    if n_more > 0 {
+        recorded.push(format!("... ({n_more} more)"));
+    }
+    recorded
 }
 
 pub(crate) fn unix_ms() -> u64 {

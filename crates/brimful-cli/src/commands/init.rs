@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use brimful::job::draft::{Accepts, draft};
 use brimful::job::read;
+use brimful::secrets::mask_command;
 use brimful_rehearse::{Accepted, accepts};
 
 use crate::args::InitArguments;
@@ -33,6 +34,12 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    if mask_command(&command) != command {
+        output.notice(
+            "the command contains a secret, so the job file contains it too",
+            "pass it in an environment variable such as HF_TOKEN instead, and remove it from the command",
+        );
+    }
     let drafted = draft(&command, &accepts);
     read(&drafted.text).map_err(CommandError::Draft)?;
     if to_stdout {

@@ -178,7 +178,7 @@ fn bounded(path: &Path) -> Result<Vec<u8>, CommandError> {
         path: path.to_owned(),
         source,
     };
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = brimful_private::open_named(path).map_err(failed)?;
     if !file
         .metadata()
         .is_ok_and(|facts| facts.is_file() && facts.len() < LARGEST_FILE)

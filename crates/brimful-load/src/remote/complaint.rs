@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 
+use brimful::printable::is_printable;
 use object_store::Error;
 
 /// Longest text of a server that is passed on.
@@ -68,7 +69,7 @@ fn said(text: &str) -> String {
     };
     let plain: String = without_secrets(&plain)
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if is_printable(c) { c } else { ' ' })
         .take(LONGEST)
         .collect();
     plain.trim().to_owned()

@@ -13,6 +13,7 @@
 
 mod address;
 mod complaint;
+mod connector;
 #[cfg(test)]
 mod formats;
 mod runtime;

@@ -25,6 +25,10 @@ pub(crate) enum Fault {
     NoRanges,
     /// Says that it is not allowed, and repeats secrets.
     Forbidden,
+    /// Sends the client on to this server under another name of the machine.
+    RedirectsElsewhere,
+    /// Sends the client on to another path of this server.
+    RedirectsHere,
 }
 
 /// Serves one object under any path but `/missing`.
@@ -36,6 +40,7 @@ pub(crate) struct Server {
 
 #[derive(Debug)]
 struct State {
+    port: u16,
     object: Vec<u8>,
     version: String,
     /// Each fault, and for how many requests more.
@@ -48,6 +53,7 @@ impl Server {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State {
+            port,
             object,
             version: "\"1\"".to_owned(),
             faults: Vec::new(),
@@ -145,7 +151,16 @@ impl State {
             );
             (head, text.as_bytes().to_vec())
         };
+        let redirect = |host: &str| {
+            let head = format!(
+                "HTTP/1.1 302 Found\r\nlocation: http://{host}:{}/moved\r\ncontent-length: 0\r\n\r\n",
+                self.port
+            );
+            (head, Vec::new())
+        };
         match fault {
+            Some(Fault::RedirectsElsewhere) => return redirect("localhost"),
+            Some(Fault::RedirectsHere) => return redirect("127.0.0.1"),
             Some(Fault::Unavailable) => return said("503 Service Unavailable", "come back later"),
             Some(Fault::Forbidden) => {
                 let text = "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message>\

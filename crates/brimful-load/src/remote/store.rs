@@ -11,6 +11,7 @@ use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
 
 use super::address::{Address, Place};
 use super::complaint::complaint;
+use super::connector::Connector;
 use super::runtime::Runtime;
 use super::{MOST_RETRIES, RETRY_FOR};
 
@@ -52,22 +53,26 @@ fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
         retry_timeout: RETRY_FOR,
         ..RetryConfig::default()
     };
+    let private = Connector { is_public: false };
     Ok(match place {
         Place::S3 { bucket } => Arc::new(
             AmazonS3Builder::from_env()
                 .with_bucket_name(bucket)
+                .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
         Place::Google { bucket } => Arc::new(
             GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(bucket)
+                .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
         Place::Azure { container } => Arc::new(
             MicrosoftAzureBuilder::from_env()
                 .with_container_name(container)
+                .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
@@ -75,6 +80,7 @@ fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
             HttpBuilder::new()
                 .with_url(url.as_str())
                 .with_client_options(ClientOptions::new().with_allow_http(url.scheme() == "http"))
+                .with_http_connector(Connector { is_public: true })
                 .with_retry(retry)
                 .build()?,
         ),

@@ -292,3 +292,23 @@ fn files_are_looked_through_one_after_the_other() {
     });
     assert_eq!(made, Ok(vec![(); 20]));
 }
+
+#[test]
+fn a_redirect_is_followed_on_its_host_and_no_further() {
+    let server = Server::start(data(1000));
+    server.fail(Fault::RedirectsHere, 1);
+    let reader = Reader::open(&server.path("data.bin"), Access::Mapped).unwrap();
+    assert_eq!(read(&reader, 10, 20).unwrap(), data(1000)[10..30]);
+    server.asked();
+    server.fail(Fault::RedirectsElsewhere, 1);
+    let error = Reader::open(&server.path("other.bin"), Access::Mapped).unwrap_err();
+    let text = format!("{error:?} {error}");
+    assert!(
+        text.contains("redirects to another host, localhost"),
+        "{text}"
+    );
+    assert_eq!(server.asked().len(), 1, "nothing was sent there");
+    server.fail(Fault::RedirectsHere, 20);
+    let error = Reader::open(&server.path("third.bin"), Access::Mapped).unwrap_err();
+    assert!(format!("{error:?} {error}").contains("more than 10 times"));
+}

@@ -204,7 +204,7 @@ impl Key {
 impl Source {
     fn of(path: &Path) -> Option<Source> {
         let mut content = Vec::new();
-        let file = fs::File::open(path).ok()?;
+        let file = brimful_private::open_named(path).ok()?;
         file.take(LARGEST_SOURCE).read_to_end(&mut content).ok()?;
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);

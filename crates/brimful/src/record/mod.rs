@@ -14,6 +14,7 @@
 //! assert_eq!(record.n_broken_lines, 1);
 //! ```
 
+mod bounds;
 mod line;
 mod merge;
 mod read;

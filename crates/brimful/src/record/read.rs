@@ -3,15 +3,24 @@
 use std::io::{self, BufRead, Read};
 
 use crate::explain::{Evidence, Verdict};
+use crate::record::bounds::{bound, n_parts};
 use crate::record::line::{
     ActionLine, AttemptLine, EndLine, GapLine, HookLine, Line, OutputLine, RunLine,
 };
 use crate::watch::{Alarm, Sample};
 
 /// A line longer than this is not ours.
-const LONGEST_LINE: u64 = 4 << 20;
-/// A record is held below 20 MB by its writer; a hostile one is cut off here.
-const MOST_BYTES: u64 = 256 << 20;
+const LONGEST_LINE: u64 = 1 << 20;
+/// A record is held below 20 MB by its writer, but for the ends of many attempts; a hostile one is cut off here.
+const MOST_BYTES: u64 = 64 << 20;
+/// A run has at most 100 attempts.
+const MAX_ATTEMPTS: usize = 1000;
+/// Of all attempts together. The writer's own bounds are lower.
+const MAX_SAMPLES: usize = 200_000;
+/// Processes, gauges and GPUs in samples, of all attempts together.
+const MAX_SAMPLE_PARTS: usize = 1_000_000;
+/// Of each other kind of line, of all attempts together.
+const MAX_LINES: usize = 20_000;
 
 /// A run as its record tells it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +32,45 @@ pub struct Record {
     pub n_broken_lines: usize,
     /// Lines of a newer brimful.
     pub n_unknown_lines: usize,
+    /// Lines beyond what a record of ours has.
+    pub n_lines_left_out: usize,
+}
+
+/// Lines that were kept so far, by kind.
+#[derive(Default)]
+struct Kept {
+    gaps: usize,
+    samples: usize,
+    sample_parts: usize,
+    alarms: usize,
+    actions: usize,
+    hook: usize,
+}
+
+impl Kept {
+    /// Whether there is room for one more like this; it is counted then.
+    fn has_room(&mut self, line: &Line, n_attempts: usize) -> bool {
+        let (kept, max) = match line {
+            Line::Gap(_) => (&mut self.gaps, MAX_LINES),
+            Line::Alarm(_) => (&mut self.alarms, MAX_LINES),
+            Line::Action(_) => (&mut self.actions, MAX_LINES),
+            Line::Hook(_) => (&mut self.hook, MAX_LINES),
+            Line::Sample(sample) => {
+                self.sample_parts += n_parts(sample);
+                if self.sample_parts > MAX_SAMPLE_PARTS {
+                    return false;
+                }
+                (&mut self.samples, MAX_SAMPLES)
+            }
+            Line::Attempt(_) => return n_attempts < MAX_ATTEMPTS,
+            // One of each attempt.
+            Line::Run(_) | Line::Output(_) | Line::End(_) | Line::Verdict(_) | Line::Unknown => {
+                return true;
+            }
+        };
+        *kept += 1;
+        *kept <= max
+    }
 }
 
 /// One launch and what became of it.
@@ -53,6 +101,7 @@ impl Record {
     pub fn read(file: impl Read) -> Result<Record, RecordUnreadable> {
         let mut reader = io::BufReader::new(file.take(MOST_BYTES));
         let mut record = Record::default();
+        let mut kept = Kept::default();
         let mut seen_run = false;
         let mut bytes = Vec::new();
         loop {
@@ -63,7 +112,10 @@ impl Record {
             if n_read == 0 {
                 break;
             }
-            let line = serde_json::from_slice::<Line>(&bytes);
+            let mut line = serde_json::from_slice::<Line>(&bytes);
+            if let Ok(line) = &mut line {
+                bound(line);
+            }
             if !seen_run {
                 let Ok(Line::Run(run)) = line else {
                     let found = String::from_utf8_lossy(&bytes).chars().take(60).collect();
@@ -74,7 +126,8 @@ impl Record {
                 continue;
             }
             match line {
-                Ok(line) => record.add(line),
+                Ok(line) if kept.has_room(&line, record.attempts.len()) => record.add(line),
+                Ok(_) => record.n_lines_left_out += 1,
                 Err(_) => record.n_broken_lines += 1,
             }
         }
@@ -164,5 +217,116 @@ impl Attempt {
             }
         }
         evidence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{GapLine, OutputLine, RunLine, Stream};
+    use crate::watch::Gauge;
+
+    fn read(lines: impl IntoIterator<Item = String>) -> Record {
+        let mut text = Line::Run(RunLine::default()).to_json();
+        text.extend(lines);
+        Record::read(text.as_bytes()).unwrap()
+    }
+
+    fn attempt() -> String {
+        Line::Attempt(AttemptLine::default()).to_json()
+    }
+
+    /// As short as a line of its kind can be.
+    fn many(line: &str, count: usize) -> impl Iterator<Item = String> + use<> {
+        std::iter::repeat_n(format!("{line}\n"), count)
+    }
+
+    #[test]
+    fn lines_of_every_kind_are_bounded() {
+        let record = read(many("{\"line\":\"gap\"}", MAX_LINES + 5));
+        assert_eq!((record.gaps.len(), record.n_lines_left_out), (MAX_LINES, 5));
+        let record = read(many("{\"line\":\"attempt\"}", MAX_ATTEMPTS + 5));
+        assert_eq!(record.attempts.len(), MAX_ATTEMPTS);
+        let hook = "{\"line\":\"hook\",\"kind\":\"cuda_oom\"}";
+        let alarm = "{\"line\":\"alarm\",\"at_ms\":1,\"detector\":\"\",\"urgency\":\"note\",\"message\":\"\"}";
+        let sample = "{\"line\":\"sample\",\"at_ms\":1}";
+        let lines = std::iter::once(attempt())
+            .chain(many(hook, MAX_LINES + 1))
+            .chain(many(alarm, MAX_LINES + 1))
+            .chain(many(sample, MAX_SAMPLES + 1));
+        let record = read(lines);
+        let found = &record.attempts[0];
+        assert_eq!(
+            (found.hook.len(), found.alarms.len(), found.samples.len()),
+            (MAX_LINES, MAX_LINES, MAX_SAMPLES)
+        );
+        assert_eq!(record.n_lines_left_out, 3);
+        // Attempts share the bound.
+        let lines = (0..50).flat_map(|_| std::iter::once(attempt()).chain(many(hook, 1000)));
+        let hooks: usize = read(lines)
+            .attempts
+            .iter()
+            .map(|found| found.hook.len())
+            .sum();
+        assert_eq!(hooks, MAX_LINES);
+    }
+
+    #[test]
+    fn lists_and_texts_in_a_line_are_bounded() {
+        let sample = |n_gauges| {
+            Line::Sample(Sample {
+                gauges: vec![Gauge::default(); n_gauges],
+                ..Sample::default()
+            })
+        };
+        let record = read([attempt(), sample(5000).to_json()]);
+        assert_eq!(record.attempts[0].samples[0].gauges.len(), 4096);
+        let lines = std::iter::once(attempt()).chain((0..300).map(|_| sample(4000).to_json()));
+        let kept = read(lines).attempts[0].samples.len();
+        assert_eq!(kept, MAX_SAMPLE_PARTS / 4000);
+
+        let long = "é".repeat(200_000);
+        let output = Line::Output(OutputLine {
+            at_ms: 0,
+            stream: Stream::Both,
+            tail: long.clone(),
+        });
+        let start = Line::Attempt(AttemptLine {
+            command: vec![long.clone(); 2],
+            why: Some(long.clone()),
+            ..AttemptLine::default()
+        });
+        let gap = Line::Gap(GapLine {
+            at_ms: 0,
+            message: long,
+        });
+        // Beyond the longest line.
+        let start_of_many = Line::Attempt(AttemptLine {
+            command: vec!["x".into(); 100_000],
+            ..AttemptLine::default()
+        });
+        let record = read([
+            start.to_json(),
+            output.to_json(),
+            gap.to_json(),
+            start_of_many.to_json(),
+        ]);
+        assert_eq!(record.attempts[0].output[0].tail.len(), 256 << 10);
+        assert_eq!(record.gaps[0].message.len(), 16 << 10);
+        let start = &record.attempts[0].start;
+        assert_eq!(start.command[1].len(), 16 << 10);
+        assert_eq!(start.why.as_ref().unwrap().len(), 16 << 10);
+        assert_eq!(record.attempts[1].start.command.len(), 4096);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_passed_over() {
+        let long = format!(
+            "{{\"line\":\"gap\",\"message\":\"{}\"}}\n",
+            "x".repeat(3 << 20)
+        );
+        let record = read([long, Line::Gap(GapLine::default()).to_json()]);
+        assert_eq!(record.gaps.len(), 1);
+        assert!(record.n_broken_lines > 0);
     }
 }
