@@ -1,6 +1,8 @@
 //! Broken files: every truncation of every fixture, and thousands of flipped bytes. Each is an error or is read; no
 //! panic, and no memory that the size of the file does not explain.
 
+#![expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
+
 mod counting;
 
 use std::fs;

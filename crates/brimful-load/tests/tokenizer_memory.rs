@@ -1,5 +1,7 @@
 //! Tokenizers that were broken, and texts that take the most memory: errors, no panic, and never more than is said.
 
+#![expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
+
 mod counting;
 
 use std::alloc::Layout;

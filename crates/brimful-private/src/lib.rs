@@ -14,6 +14,7 @@
     expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
 )]
 
+mod accounts;
 mod directory;
 mod file;
 mod name;

@@ -1,11 +1,12 @@
 //! Whether another user could replace what lies in a directory.
 
-use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::Stat;
+
+use crate::accounts::is_private_group;
 
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -114,98 +115,6 @@ fn is_in_a_user_namespace() -> bool {
     })
 }
 
-/// Whether a group has this user as its only member: many distributions give each user such a group and the umask 002.
-fn is_private_group(gid: u32) -> bool {
-    static OWN: OnceLock<Option<u32>> = OnceLock::new();
-    *OWN.get_or_init(private_group) == Some(gid)
-}
-
-/// The user's primary group, if it is called as the user is and has no other members.
-fn private_group() -> Option<u32> {
-    let (name, gid) = account(user())?;
-    let (group, members) = group(gid)?;
-    (group == name && members.iter().all(|member| *member == name)).then_some(gid)
-}
-
-/// Directory services answer within this.
-const LARGEST_ENTRY: usize = 1 << 20;
-
-#[expect(unsafe_code, reason = "the account database of the C library")]
-fn account(uid: u32) -> Option<(String, u32)> {
-    lookup(|buffer| {
-        // SAFETY: an all-zero passwd is a valid value of this plain C struct.
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found = std::ptr::null_mut();
-        // SAFETY: the pointers are to live values, and the length is the buffer's.
-        let error = unsafe {
-            libc::getpwuid_r(
-                uid,
-                &raw mut entry,
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return Err(error);
-        }
-        // SAFETY: the call succeeded, so the name is a C string in the buffer, which is still borrowed.
-        let name = unsafe { CStr::from_ptr(entry.pw_name) };
-        Ok((name.to_string_lossy().into_owned(), entry.pw_gid))
-    })
-}
-
-#[expect(unsafe_code, reason = "the group database of the C library")]
-fn group(gid: u32) -> Option<(String, Vec<String>)> {
-    lookup(|buffer| {
-        // SAFETY: an all-zero group is a valid value of this plain C struct.
-        let mut entry: libc::group = unsafe { std::mem::zeroed() };
-        let mut found = std::ptr::null_mut();
-        // SAFETY: the pointers are to live values, and the length is the buffer's.
-        let error = unsafe {
-            libc::getgrgid_r(
-                gid,
-                &raw mut entry,
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 || found.is_null() {
-            return Err(error);
-        }
-        // SAFETY: the call succeeded, so the name is a C string in the buffer, which is still borrowed.
-        let name = unsafe { CStr::from_ptr(entry.gr_name) };
-        let mut members = Vec::new();
-        let mut next = entry.gr_mem;
-        // SAFETY: `gr_mem` is a list of C strings in the buffer that ends with a null pointer.
-        while let Some(member) = unsafe { next.as_ref() }.filter(|member| !member.is_null()) {
-            // SAFETY: as above.
-            members.push(
-                unsafe { CStr::from_ptr(*member) }
-                    .to_string_lossy()
-                    .into_owned(),
-            );
-            // SAFETY: the entry was not the null pointer at the end, so there is one behind it.
-            next = unsafe { next.add(1) };
-        }
-        Ok((name.to_string_lossy().into_owned(), members))
-    })
-}
-
-/// Asks with a larger buffer as long as the C library wants one.
-fn lookup<T>(mut ask: impl FnMut(&mut [u8]) -> Result<T, i32>) -> Option<T> {
-    let mut size = 4096;
-    while size <= LARGEST_ENTRY {
-        match ask(&mut vec![0; size]) {
-            Ok(found) => return Some(found),
-            Err(libc::ERANGE) => size *= 4,
-            Err(_) => return None,
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,14 +156,5 @@ mod tests {
         let error = io::Error::from(check(Path::new("/x"), &stat(0, 0o777)).unwrap_err());
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().ends_with("run `chmod go-w /x`"));
-    }
-
-    #[test]
-    fn accounts_and_groups_are_found() {
-        let (name, gid) = account(0).unwrap();
-        assert_eq!((name.as_str(), gid), ("root", 0));
-        assert_eq!(group(0).unwrap().0, "root");
-        assert_eq!(account(u32::MAX - 7), None);
-        assert_eq!(group(u32::MAX - 7), None);
     }
 }

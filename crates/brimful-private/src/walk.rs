@@ -99,13 +99,10 @@ pub(crate) fn walk(path: &Path, missing: Missing) -> io::Result<Reached> {
             _ => return Err(Errno::NOTDIR.into()),
         }
         let next = open_directory(&parent, &name)?;
-        let opened = rustix::fs::fstat(&next)?;
-        if (opened.st_dev, opened.st_ino) != (stat.st_dev, stat.st_ino) {
-            return Err(trust::refused(&here, &opened, "changed while it was opened").into());
-        }
+        // Not what was seen before: opening it may have mounted a file system there.
+        parent_stat = rustix::fs::fstat(&next)?;
         let holder = std::mem::replace(&mut parent, next);
         real = here;
-        parent_stat = opened;
         reached = Some((holder, name, is_new));
     }
     let (parent, name, is_new) = match reached {
