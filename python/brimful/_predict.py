@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from brimful import _native
 from brimful._documents import PredictDocument
 from brimful._errors import InputError, MachineError
+from brimful._folders import temporary_place
 from brimful._shown import Shown
 
 if TYPE_CHECKING:
@@ -102,7 +103,13 @@ def predict(  # noqa: PLR0913
     if callable(training):
         import tempfile
 
-        with tempfile.TemporaryDirectory(prefix="brimful-") as folder:
+        place = temporary_place()
+        if place is None:
+            raise MachineError(
+                "another user could replace files in the temporary directory",
+                ["set TMPDIR to a directory that only you can write to"],
+            )
+        with tempfile.TemporaryDirectory(prefix="brimful-", dir=place) as folder:
             command = _command_for(training, folder)
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
             return _predict(

@@ -12,7 +12,17 @@ import time
 VICTIM = int(sys.argv[1])
 LOG, MARKS, PLACES = sys.argv[2], sys.argv[3], sys.argv[4:]
 CODE = f"import os\nopen(os.path.join({MARKS!r}, f'{{os.getuid()}}-{{os.getpid()}}'), 'w').close()\n"
-NAMES = ("sitecustomize.py", "usercustomize.py", "record.jsonl", "runs", "hook", "inside", "pressure", "lock", "x.gauge")
+NAMES = (
+    "sitecustomize.py",
+    "usercustomize.py",
+    "record.jsonl",
+    "runs",
+    "hook",
+    "inside",
+    "pressure",
+    "lock",
+    "x.gauge",
+)
 
 
 def attempt(what, path, action):
@@ -41,7 +51,11 @@ def attack_directory(path):
     attempt("listed", path, lambda: os.listdir(path))
     for name in NAMES:
         attempt("planted in", path, lambda name=name: put(os.path.join(path, name)))
-        attempt("linked in", path, lambda name=name: os.symlink("/etc/hostname", os.path.join(path, name + ".new")))
+        attempt(
+            "linked in",
+            path,
+            lambda name=name: os.symlink("/etc/hostname", os.path.join(path, name + ".new")),
+        )
     attempt("piped in", path, lambda: os.mkfifo(os.path.join(path, "fifo")))
     attempt("opened", path, lambda: os.chmod(path, 0o777))
     attempt("moved", path, lambda: os.rename(path, path + ".moved"))

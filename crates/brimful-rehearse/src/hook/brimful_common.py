@@ -21,7 +21,7 @@ WITHOUT_CUDA = os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_CUDA") == "1"
 
 
 def open_private(path, flags):
-    """Open a file that only this user can read, whatever the umask is; for `open(..., opener=open_private)`."""
+    """Open a file that only this user can read, whatever the umask is: `open(..., opener=open_private)`."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
