@@ -3,12 +3,17 @@
 
 use brimful::explain::{Evidence, explain, replay_snapshot};
 use brimful::plan::Observed;
+use brimful::printable::is_printable;
 use brimful::record::{Line, Merger, Record};
+use brimful::secrets::{mask_command, mask_text};
 use brimful::watch::Watch;
 use brimful_report::text::{self, Page};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
+    let masked = mask_text(&String::from_utf8_lossy(data));
+    let words: Vec<String> = masked.split_whitespace().map(str::to_owned).collect();
+    assert_eq!(mask_command(&words).len(), words.len());
     let mut verdicts = vec![explain(&Evidence {
         text: String::from_utf8_lossy(data).into_owned(),
         ..Evidence::default()
@@ -46,6 +51,6 @@ fuzz_target!(|data: &[u8]| {
     for verdict in verdicts {
         assert!(!verdict.summary.is_empty());
         let page = text::explain(&verdict, &Page::plain(80));
-        assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+        assert!(page.chars().all(|c| c == '\n' || is_printable(c)));
     }
 });

@@ -324,6 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn nobody_else_can_read_or_replace_an_index() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let indexes = Indexes::in_folder(folder.path().join("a/b"));
+        let reader = reader(&large_file(folder.path()));
+        assert!(keep(&indexes, &reader));
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!(mode(&folder.path().join("a/b")), 0o700);
+        let index = fs::read_dir(folder.path().join("a/b")).unwrap().next();
+        let index = index.unwrap().unwrap().path();
+        assert_eq!(mode(&index), 0o600);
+        fs::rename(&index, folder.path().join("elsewhere")).unwrap();
+        symlink(folder.path().join("elsewhere"), &index).unwrap();
+        assert!(indexes.find("test", &reader).is_none());
+    }
+
+    #[test]
     fn a_file_that_was_changed_has_no_index() {
         let folder = tempfile::tempdir().unwrap();
         let indexes = Indexes::in_folder(folder.path().join("a/b"));

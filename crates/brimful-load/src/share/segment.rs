@@ -209,6 +209,10 @@ mod tests {
             assert!(Segment::open(&again.handle().unwrap()).is_ok());
             let below = folder.path().join("made/on/demand");
             if below.exists() {
+                for made in [&below, &folder.path().join("made")] {
+                    assert_eq!(fs::metadata(made).unwrap().mode() & 0o777, 0o700);
+                }
+                assert_eq!(again.file().metadata().unwrap().mode() & 0o777, 0o600);
                 assert_eq!(fs::read_dir(below).unwrap().count(), 0);
             }
         }

@@ -291,6 +291,20 @@ mod tests {
     }
 
     #[test]
+    fn nobody_else_can_read_what_is_kept() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache {
+            folder: folder.path().join("rehearsals"),
+        };
+        cache.put(&key("a"), &Kept::default(), &[]).unwrap();
+        let entry = cache.folder_of(&key("a"));
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&cache.folder), mode(&entry)), (0o700, 0o700));
+        assert_eq!(mode(&entry.join("entry.json")), 0o600);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache {

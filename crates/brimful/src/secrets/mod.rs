@@ -19,6 +19,8 @@ use names::{Strength, strength};
 pub const MASK: &str = "***";
 
 const MAX_NAME: usize = 100;
+/// No secret on one line is longer; a text without blanks must not be searched to its end for every name in it.
+const MAX_VALUE: usize = 8 << 10;
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// The words of a command without its secrets.
@@ -172,7 +174,7 @@ fn assigned(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
 
 /// A value that begins at `at`: a quoted text without its quotes, or all up to a blank or a sign that ends it.
 fn value(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
-    let rest = &text[at..];
+    let rest = beginning(&text[at..], MAX_VALUE);
     let quote = rest.chars().next()?;
     if matches!(quote, '"' | '\'') {
         let inner = &rest[1..];
@@ -242,7 +244,7 @@ fn user_information(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
         return None;
     }
     let start = at + 3;
-    let rest = &text[start..];
+    let rest = beginning(&text[start..], MAX_VALUE);
     let ends =
         |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>' | '`');
     let authority = &rest[..rest.find(ends).unwrap_or(rest.len())];
@@ -253,7 +255,7 @@ fn user_information(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
 
 /// The body of a private key, where `at` is its first line. One without an end goes to the end of the text.
 fn private_key(text: &str, at: usize) -> Option<std::ops::Range<usize>> {
-    let line = text[at..].lines().next()?;
+    let line = beginning(&text[at..], MAX_NAME).lines().next()?;
     let head = line.find(PRIVATE_KEY)? + PRIVATE_KEY.len();
     let start = at + head;
     let end = text[start..]
@@ -270,6 +272,10 @@ fn end_of_private_key(text: &str) -> Option<usize> {
     };
     let is_body = end > 0 && text[..end].bytes().all(is_base64);
     (is_body && text[end..].lines().next()?.ends_with(PRIVATE_KEY)).then_some(end)
+}
+
+fn beginning(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
 }
 
 fn last_word(text: &str) -> &str {

@@ -215,6 +215,21 @@ fn private_keys_are_masked_to_their_end() {
     check_untouched("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----");
 }
 
+#[test]
+fn texts_that_are_made_to_be_slow_are_not() {
+    for part in [
+        "token=",
+        "://a",
+        "-----BEGIN ",
+        "key ",
+        "'",
+        "a1b2c3d4e5f6a7b8c9d0a1b2c3d4e5f6a7b8c9d0 wandb key ",
+    ] {
+        let text = part.repeat((64 << 10) / part.len());
+        assert!(mask_text(&text).len() <= text.len() + MASK.len());
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_masked_without_a_panic_and_once(text in "\\PC{0,200}") {
