@@ -165,6 +165,17 @@ impl CommandError {
         }
     }
 
+    /// Whether brimful itself failed where it should not have, and neither the user's input nor the job is to blame.
+    pub(crate) fn is_ours(&self) -> bool {
+        let is_staging = matches!(
+            self,
+            CommandError::Prediction(PredictionError::Rehearsal(
+                RehearsalError::Stage(_) | RehearsalError::Output { .. }
+            ))
+        );
+        is_staging || self.status() == ExitStatus::InternalError
+    }
+
     /// The end of a script's own output, where it may tell more.
     pub(crate) fn script_output(&self) -> Option<&str> {
         match self {

@@ -36,8 +36,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
         .get(1)
         .is_some_and(|first| first == keeper::ARGUMENT)
     {
-        keeper::keep(&arguments[2..]);
-        return ExitStatus::Success;
+        return ExitStatus::Passed(keeper::keep(&arguments[2..]));
     }
     if arguments
         .get(1)

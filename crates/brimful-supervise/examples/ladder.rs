@@ -26,8 +26,7 @@ fn main() -> ExitCode {
     let first = arguments.next().unwrap_or_default();
     let rest: Vec<OsString> = arguments.collect();
     if first == keeper::ARGUMENT {
-        keeper::keep(&rest);
-        return ExitCode::SUCCESS;
+        return ExitCode::from(keeper::keep(&rest));
     }
     if rest.is_empty() {
         eprintln!("expected: ladder STATE_DIR SCRIPT SCRIPT…");
@@ -144,6 +143,8 @@ impl Audience for Words {
     fn line(&mut self, notice: &Notice<'_>) -> Option<String> {
         Some(match notice {
             Notice::CutOff { verdict, .. } => format!("cut off: {}", verdict.summary),
+            Notice::StillRunning { pid, .. } => format!("still running: {pid}"),
+            Notice::Unsupervised(reason) => format!("unsupervised: {reason}"),
             Notice::Gap(message) => format!("gap: {message}"),
             Notice::Alarm(alarm) => format!("alarm: {}", alarm.message),
             Notice::Action(action) => format!("action: {}", action.done),

@@ -18,6 +18,8 @@ use brimful::machine::CgroupVersion;
 use brimful_probe::{Group, Meter, ProcessFacts, Processes, descendants};
 use rustix::process::{Pid, Signal};
 
+use crate::send::send_to;
+
 /// How the job is held together.
 #[derive(Debug)]
 pub(crate) struct Containment {
@@ -127,6 +129,24 @@ impl Containment {
         }
     }
 
+    /// Moves a process that has not begun into the group.
+    pub(crate) fn take_in(&self, pid: Pid) -> io::Result<()> {
+        match self.door()? {
+            Some(mut door) => door.write_all(pid.as_raw_nonzero().to_string().as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the group up, which the job is not in: the tree of its processes remains.
+    pub(crate) fn give_up_group(&mut self) {
+        let not_the_job = self.not_the_job.clone();
+        let tree = Containment {
+            group: None,
+            not_the_job,
+        };
+        std::mem::replace(self, tree).remove();
+    }
+
     pub(crate) fn leave_out(&mut self, pid: u32) {
         self.not_the_job.push(pid);
     }
@@ -148,9 +168,7 @@ impl Containment {
     /// Sends a signal to every process of the job; says how many there were.
     pub(crate) fn signal(&self, processes: &Processes, signal: Signal) -> usize {
         let found = self.processes(processes);
-        for process in &found {
-            send(process.pid, signal);
-        }
+        send_to(processes, &found, signal);
         found.len()
     }
 
@@ -213,13 +231,6 @@ impl Containment {
             let _ = fs::write(parent.join("cgroup.procs"), std::process::id().to_string());
             let _ = fs::remove_dir(aside);
         }
-    }
-}
-
-/// Sends a signal to one process. A process that has gone is not an error.
-pub(crate) fn send(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
@@ -296,6 +307,10 @@ fn child_of(own: &Group, id: &str) -> Group {
 /// Removes the groups that a killed brimful left here, once the training that went on in them has ended. Those in use
 /// refuse; those of a living brimful may still be empty, and are let be.
 fn sweep(folder: &Path) {
+    // Without /proc nobody could be told to live.
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };

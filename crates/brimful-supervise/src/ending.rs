@@ -1,21 +1,21 @@
 //! The end of a run: nothing left running, the record closed, the verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brimful::explain::Verdict;
 use brimful::plan::Observed;
 use brimful::record::{Attempt, EndLine, Line, Outcome, OwnCost, Record, VerdictLine};
 use brimful::watch::Sample;
 use brimful_probe::Processes;
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::WaitOptions;
 
+use crate::exit_status::{self, Ended};
 use crate::explained::explain_record;
 use crate::hook::Staged;
-use crate::keeper::Keeper;
 use crate::ladder::AttemptEnd;
 use crate::run::Notice;
-use crate::running::{Ended, Running};
+use crate::running::Running;
 use crate::signals;
 use crate::start::end_line;
 use crate::streams::Direct;
@@ -42,7 +42,7 @@ pub(crate) struct Finished {
 impl Running<'_> {
     /// Ends what is left, closes the record of this attempt, and says how it ended.
     pub(crate) fn finish(mut self, direct: Vec<Direct>, mut hook: Option<Staged>) -> Finished {
-        self.control.take_back(self.pid);
+        self.control.take_back(self.pid());
         let at_ms = self.sampler.at_ms();
         // Before anything is cleaned up: the figures at the end.
         let last_look = catch_unwind(AssertUnwindSafe(|| {
@@ -102,10 +102,14 @@ impl Running<'_> {
             verdict: verdict.clone(),
         }));
         let exit_code = self.exit_code();
-        self.contained.remove();
+        // Before the cgroups: the keeper is in the one that brimful is in.
         if let Some(keeper) = self.keeper.take() {
-            dismiss(keeper);
+            keeper.dismiss();
+            if let Some(run) = self.stored {
+                exit_status::remove(&run.folder);
+            }
         }
+        self.contained.remove();
         if let Some(problem) = self.recorder.take_problem()
             && let Some(line) = self.audience.line(&Notice::Gap(&problem))
         {
@@ -160,7 +164,7 @@ impl Running<'_> {
         )
     }
 
-    fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         let signal = match self.ended {
             Some(Ended::Signaled(signal)) => Some(signal),
             _ => None,
@@ -186,35 +190,18 @@ impl Running<'_> {
             Some(Ended::Exited(code)) if !self.forwarded.is_some_and(signals::ends) => {
                 Outcome::Failed { code }
             }
+            Some(Ended::Unknown) => Ended::Unknown.into(),
             Some(_) => Outcome::StoppedByUser {
                 signal: self
                     .forwarded
                     .or(signal)
                     .unwrap_or(signal_hook::consts::SIGTERM),
             },
-            None => Outcome::Failed { code: -1 },
+            None => Ended::Unknown.into(),
         }
     }
 
-    fn exit_code(&self) -> u8 {
-        let code = match self.ended {
-            Some(Ended::Exited(code)) => code,
-            Some(Ended::Signaled(signal)) => 128 + signal,
-            None => 1,
-        };
-        u8::try_from(code & 0xff).unwrap_or(1)
-    }
-}
-
-/// Lets the keeper end, and waits for it: nothing of ours is left behind.
-fn dismiss(keeper: Keeper) {
-    let pid = i32::try_from(keeper.pid).ok().and_then(Pid::from_raw);
-    keeper.dismiss();
-    let give_up = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < give_up {
-        match rustix::process::waitpid(pid, WaitOptions::NOHANG) {
-            Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            _ => return,
-        }
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.ended.unwrap_or(Ended::Unknown).exit_code()
     }
 }

@@ -4,8 +4,10 @@ use std::io::Read;
 use std::path::Path;
 
 use brimful::explain::{Verdict, explain, replay_snapshot};
-use brimful::record::{Attempt, Record};
+use brimful::record::{Attempt, EndLine, Record};
 
+use crate::exit_status::{self, Ended};
+use crate::start::end_line;
 use crate::tail;
 
 /// More than any snapshot of an allocator that still holds a training.
@@ -37,14 +39,33 @@ pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
     explain(&evidence)
 }
 
-/// Puts the ends of the output that a killed brimful left beside its record into the record.
+/// Puts what a killed brimful left beside its record into the record: the ends of the output, and the end of the training
+/// if its keeper saw it.
 pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
+    let number = u32::try_from(record.attempts.len()).unwrap_or(u32::MAX);
     if let Some(attempt) = record.attempts.last_mut()
         && attempt.end.is_none()
-        && attempt.output.is_empty()
     {
-        attempt.output = tail::left_behind(folder);
+        if attempt.output.is_empty() {
+            attempt.output = tail::left_behind(folder);
+        }
+        attempt.end = exit_status::read(folder)
+            .filter(|kept| kept.attempt == number)
+            .and_then(|kept| kept.ended)
+            .map(|(ended, at_unix_ms)| end_of(attempt, ended, at_unix_ms));
     }
+}
+
+/// The end that the keeper saw, with what the record knows of the time before.
+fn end_of(attempt: &Attempt, ended: Ended, at_unix_ms: u64) -> EndLine {
+    let started = Some(attempt.start.started_at_unix_ms).filter(|started| *started > 0);
+    let at_ms = started.map_or(0, |started| at_unix_ms.saturating_sub(started));
+    let mut end = end_line(at_ms, ended.into());
+    for sample in &attempt.samples {
+        end.peaks.include(sample);
+    }
+    end.last = attempt.samples.last().cloned();
+    end
 }
 
 fn read_bounded(path: &Path) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Starting the training.
+//! Starting the training without a keeper, as a child of brimful.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,13 +8,14 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Pid;
 
+use crate::fault;
 use crate::terminal::Offer;
 
 /// What to start, and how.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub(crate) command: &'a [OsString],
-    pub(crate) variables: Vec<(OsString, OsString)>,
+    pub(crate) variables: &'a [(OsString, OsString)],
     pub(crate) stdout: Stdio,
     pub(crate) stderr: Stdio,
     /// In a process group of its own.
@@ -39,7 +40,8 @@ pub(crate) fn launch(launch: Launch<'_>) -> io::Result<Pid> {
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .envs(launch.variables)
+        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
+        .env_remove(fault::VARIABLE)
         .stdout(launch.stdout)
         .stderr(launch.stderr);
     if launch.own_group {

@@ -4,7 +4,8 @@
 //! [`brimful::explain`]. Prints nothing: who calls makes sentences of what is noticed ([`Audience`]).
 //!
 //! A supervisor must never make things worse. What it cannot do becomes a gap that is told once; a bug in the watch ends
-//! the watch, not the training; and when brimful itself is killed, a second process keeps the streams open.
+//! the watch, not the training; a start that fails leaves a training without supervision, not without a start
+//! ([`StartStep`]); and when brimful itself is killed, a second process keeps the streams open and records the end.
 //!
 //! Read first: [`run()`] and [`RunSettings`], [`run_attempts`] and [`Ladder`] for a run that comes back; then `streams.rs` and `terminal.rs` for what passes through.
 
@@ -14,6 +15,7 @@
 )]
 
 pub mod checkpoints;
+pub mod fault;
 pub mod gauge;
 pub mod hook;
 pub mod keeper;
@@ -21,10 +23,12 @@ pub mod roles;
 
 mod contain;
 mod ending;
+mod exit_status;
 mod explained;
 mod history;
 mod kernel_log;
 mod ladder;
+mod last_resort;
 mod launch;
 mod metrics;
 mod pressure;
@@ -34,10 +38,12 @@ mod run;
 mod running;
 mod sampler;
 mod scope;
+mod send;
 mod signals;
 mod start;
 mod state;
 mod status_line;
+mod steps;
 mod streams;
 mod tail;
 mod terminal;
@@ -47,3 +53,4 @@ pub use history::job_key;
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};
 pub use run::{Audience, Notice, RunEnd, RunError, RunSettings, run, run_attempts};
 pub use state::{RunNotFound, StateDir, StoredRun};
+pub use steps::{StartStep, step};

@@ -36,6 +36,8 @@ pub(crate) struct Relay {
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// What to hand on from now on.
+    begin: Option<(Vec<Way>, Option<File>)>,
     tails: Vec<Tail>,
     status: Option<String>,
     lines: Vec<String>,
@@ -48,30 +50,37 @@ struct Shared {
 }
 
 impl Relay {
-    pub(crate) fn start(
-        ways: Vec<Way>,
-        tail_folder: Option<&Path>,
-        keeper: Option<File>,
-    ) -> std::io::Result<Relay> {
-        let shared = Arc::new(Mutex::new(Shared {
-            tails: ways
-                .iter()
-                .map(|way| Tail::new(way.stream, tail_folder))
-                .collect(),
-            ..Shared::default()
-        }));
+    /// Starts the thread, which waits for [`Relay::begin`]. Before the training: nobody would read what it prints.
+    pub(crate) fn start() -> std::io::Result<Relay> {
+        let shared = Arc::new(Mutex::new(Shared::default()));
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
         let (woken, wake) = rustix::pipe::pipe_with(flags)?;
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("relay".into())
             .stack_size(256 << 10)
-            .spawn(move || hand_on(ways, &woken, &for_thread, keeper.as_ref()))?;
+            .spawn(move || {
+                if let Some((ways, keeper)) = wait_for_ways(&woken, &for_thread) {
+                    hand_on(ways, &woken, &for_thread, keeper.as_ref());
+                }
+            })?;
         Ok(Relay {
             shared,
             wake,
             thread: Some(thread),
         })
+    }
+
+    /// Hands on what comes from now on. The ends are kept in `tail_folder` too.
+    pub(crate) fn begin(&self, ways: Vec<Way>, tail_folder: Option<&Path>, keeper: Option<File>) {
+        let tails = ways
+            .iter()
+            .map(|way| Tail::new(way.stream, tail_folder))
+            .collect();
+        self.tell(|shared| {
+            shared.tails = tails;
+            shared.begin = Some((ways, keeper));
+        });
     }
 
     fn tell(&self, change: impl FnOnce(&mut Shared)) {
@@ -135,6 +144,22 @@ impl Relay {
     pub(crate) fn remove_tail_files(&self) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.tails.iter_mut().for_each(Tail::remove_files);
+    }
+}
+
+/// `None` where there is nothing to hand on.
+fn wait_for_ways(woken: &OwnedFd, shared: &Mutex<Shared>) -> Option<(Vec<Way>, Option<File>)> {
+    let mut buffer = [0; 64];
+    loop {
+        let (begin, ends) = {
+            let mut shared = lock(shared);
+            (shared.begin.take(), shared.finish_by.is_some())
+        };
+        if begin.is_some() || ends {
+            return begin;
+        }
+        let _ = poll(&mut [PollFd::new(woken, PollFlags::IN)], None);
+        drain(woken, &mut buffer);
     }
 }
 

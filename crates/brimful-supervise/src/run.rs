@@ -14,11 +14,14 @@ use brimful::record::{ActionLine, GapLine, Line, Outcome, Peaks, Record, RunLine
 use brimful::watch::{Alarm, Sample, WatchRules, WatchState};
 
 use crate::ending::Finished;
+use crate::exit_status::{self, Ended};
 use crate::ladder::{AttemptEnd, Ladder, NextAttempt};
+use crate::last_resort;
 use crate::recorder::Recorder;
 use crate::signals::{self, Arrived};
-use crate::start::start;
-use crate::state::{StateDir, StoredRun, place_of};
+use crate::start::{NotStarted, start};
+use crate::state::{StateDir, StoredRun, Unfinished, place_of};
+use crate::steps::{StartStep, panic_message, step};
 use crate::terminal;
 
 /// Whatever a ladder says. The plan's own bound is lower.
@@ -54,8 +57,15 @@ pub enum Notice<'a> {
         record: &'a Record,
         verdict: &'a Verdict,
     },
+    /// The last run here lost brimful, and its training still runs, as this process.
+    StillRunning {
+        run: &'a StoredRun,
+        pid: u32,
+    },
     /// Something could not be done; the training goes on.
     Gap(&'a str),
+    /// Nothing can be supervised, for this reason: the command takes the place of brimful.
+    Unsupervised(&'a str),
     Alarm(&'a Alarm),
     Action(&'a ActionLine),
     /// An attempt has died and the next one begins.
@@ -80,6 +90,13 @@ pub trait Audience {
     fn status(&mut self, sample: &Sample, state: &WatchState) -> String;
     /// Prints a line where the supervisor does not stand between the training and standard error.
     fn print(&mut self, line: &str);
+
+    /// Prints a notice while nothing runs.
+    fn print_notice(&mut self, notice: &Notice<'_>) {
+        if let Some(line) = self.line(notice) {
+            self.print(&line);
+        }
+    }
 }
 
 /// How a run ended: as its last attempt.
@@ -105,8 +122,6 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
-    #[error("the supervisor cannot listen for signals")]
-    Signals(#[source] io::Error),
 }
 
 /// Runs a command, watches it, and says how it ended.
@@ -141,16 +156,104 @@ pub(crate) struct Run<'a> {
 fn run_all(
     settings: &RunSettings,
     audience: &mut dyn Audience,
-    ladder: Option<&mut dyn Ladder>,
+    mut ladder: Option<&mut dyn Ladder>,
 ) -> Result<RunEnd, RunError> {
-    terminal::hold_off_terminal_stops();
+    signals::survive_file_size_limit();
     let mut gaps: Vec<String> = Vec::new();
-    let place = std::env::current_dir()
-        .map(|folder| place_of(&folder))
-        .unwrap_or_default();
+    let as_given = || NextAttempt {
+        command: settings.command.clone(),
+        ..NextAttempt::default()
+    };
+    // With a ladder not before the checkpoint is chosen: starting over would be worse than not starting.
+    if ladder.is_none() {
+        last_resort::arm(&settings.command, &[]);
+    }
+    let first = step(StartStep::FirstCommand, || {
+        Ok(match &mut ladder {
+            Some(ladder) => ladder.first(),
+            None => as_given(),
+        })
+    });
+    let first = first.unwrap_or_else(|error| {
+        gaps.push(format!(
+            "the command was not prepared for its first start: {error}"
+        ));
+        as_given()
+    });
+    if ladder.is_some() {
+        last_resort::arm(&first.command, &first.variables);
+    }
+    let mut opened = Opened::default();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        supervise(settings, audience, ladder, &first, gaps, &mut opened)
+    }));
+    let reason = match ran {
+        Ok(Ok(end)) => return Ok(end),
+        Ok(Err(NotRun::Command(source))) => return Err(not_started(&first, source)),
+        Ok(Err(NotRun::Brimful(error))) => error.to_string(),
+        Err(payload) => {
+            let message = panic_message(payload.as_ref());
+            if !last_resort::is_armed() {
+                audience.print_notice(&Notice::Gap(&format!(
+                    "a bug in brimful ended the watch; the training goes on: {message}"
+                )));
+                return Ok(wait_without_watch(opened.stored));
+            }
+            format!("a bug in brimful: {message}")
+        }
+    };
+    // A record that says nothing would be taken for a run that was cut off.
+    if let Some(run) = opened.stored {
+        let _ = std::fs::remove_dir_all(run.folder);
+    }
+    audience.print_notice(&Notice::Unsupervised(&reason));
+    let source = last_resort::become_command(&first.command, &first.variables);
+    Err(not_started(&first, source))
+}
+
+/// What is left of a supervisor that has failed.
+#[derive(Default)]
+struct Opened {
+    stored: Option<StoredRun>,
+}
+
+/// Why there is nothing to supervise.
+enum NotRun {
+    Command(io::Error),
+    Brimful(io::Error),
+}
+
+fn not_started(first: &NextAttempt, source: io::Error) -> RunError {
+    RunError::NotStarted {
+        program: words(&first.command).into_iter().next().unwrap_or_default(),
+        source,
+    }
+}
+
+fn supervise(
+    settings: &RunSettings,
+    audience: &mut dyn Audience,
+    ladder: Option<&mut dyn Ladder>,
+    first: &NextAttempt,
+    mut gaps: Vec<String>,
+    opened: &mut Opened,
+) -> Result<RunEnd, NotRun> {
+    let held_off = step(StartStep::TerminalStops, || {
+        terminal::hold_off_terminal_stops();
+        Ok(())
+    });
+    if held_off.is_err() {
+        terminal::hold_off_terminal_stops();
+    }
+    let place = step(StartStep::WorkingDirectory, || {
+        Ok(place_of(&std::env::current_dir()?))
+    });
     let stored = open_record(settings, &mut gaps);
+    opened.stored.clone_from(&stored);
     let recorder = match &stored {
-        Some(run) => Recorder::create(&run.folder),
+        Some(run) => step(StartStep::Record, || Ok(Recorder::create(&run.folder)))
+            .inspect_err(|error| gaps.push(format!("no run record: {error}")))
+            .unwrap_or_else(|_| Recorder::none()),
         None => Recorder::none(),
     };
     let id = stored
@@ -166,64 +269,123 @@ fn run_all(
         events,
         told: Vec::new(),
     };
-    run.open(&place);
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    signals::listen(events_in).map_err(RunError::Signals)?;
-    run.attempts(ladder, gaps)
+    // Where the place is not known, no earlier run can be told to be of it.
+    run.open(&place.unwrap_or_default(), &mut gaps);
+    let adopted = step(StartStep::Subreaper, || {
+        Ok(rustix::process::set_child_subreaper(Some(
+            rustix::process::getpid(),
+        ))?)
+    });
+    if let Err(error) = adopted {
+        gaps.push(format!(
+            "processes that the training abandons are not seen: {error}"
+        ));
+    }
+    // Without it no signal would reach a training in a process group of its own.
+    step(StartStep::Signals, || signals::listen(events_in)).map_err(NotRun::Brimful)?;
+    run.attempts(ladder, first.clone(), gaps)
+}
+
+/// Waits for a training that brimful has started and lost: the keeper has its status.
+fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
+    while !matches!(
+        rustix::process::wait(rustix::process::WaitOptions::empty()),
+        Err(rustix::io::Errno::CHILD)
+    ) {}
+    let kept = stored
+        .as_ref()
+        .and_then(|run| exit_status::read(&run.folder));
+    let ended = kept
+        .and_then(|kept| kept.ended)
+        .map_or(Ended::Unknown, |(ended, _)| ended);
+    RunEnd {
+        outcome: ended.into(),
+        peaks: Peaks::default(),
+        last: None,
+        verdict: Verdict::cannot_tell(),
+        run: stored,
+        exit_code: ended.exit_code(),
+        attempts: Vec::new(),
+    }
 }
 
 impl Run<'_> {
     /// The first line of the record, and what became of the last run here.
-    fn open(&mut self, place: &str) {
-        self.recorder.write(&Line::Run(RunLine {
-            schema_version: SCHEMA_VERSION,
-            id: self.id.clone(),
-            brimful_version: self.settings.brimful_version.clone(),
-            started_at_unix_ms: unix_ms(),
-            command: recorded(&self.settings.command),
-            folder: place.to_owned(),
-            host_name: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
-            supervisor_pid: std::process::id(),
-        }));
-        if let Some(state) = &self.settings.state
-            && let Some((run, record)) = state.unfinished_before(place, &self.id)
-            && let Some(verdict) = record.last_attempt().and_then(|last| last.verdict.clone())
-        {
-            self.say(&Notice::CutOff {
-                run: &run,
-                record: &record,
-                verdict: &verdict,
-            });
+    fn open(&mut self, place: &str, gaps: &mut Vec<String>) {
+        let written = step(StartStep::RunLine, || {
+            self.recorder.write(&Line::Run(RunLine {
+                schema_version: SCHEMA_VERSION,
+                id: self.id.clone(),
+                brimful_version: self.settings.brimful_version.clone(),
+                started_at_unix_ms: unix_ms(),
+                command: recorded(&self.settings.command),
+                folder: place.to_owned(),
+                host_name: rustix::system::uname()
+                    .nodename()
+                    .to_string_lossy()
+                    .into_owned(),
+                supervisor_pid: std::process::id(),
+            }));
+            Ok(())
+        });
+        if let Err(error) = written {
+            // Nobody can read a record without its first line.
+            gaps.push(format!("no run record: {error}"));
+            self.recorder = Recorder::none();
+            if let Some(run) = self.stored.take() {
+                let _ = std::fs::remove_dir_all(run.folder);
+            }
+        }
+        let told = step(StartStep::EarlierRun, || {
+            self.tell_of_earlier_run(place);
+            Ok(())
+        });
+        if let Err(error) = told {
+            gaps.push(format!(
+                "whether the last run here was cut off is not known: {error}"
+            ));
+        }
+    }
+
+    fn tell_of_earlier_run(&mut self, place: &str) {
+        let Some(state) = &self.settings.state else {
+            return;
+        };
+        match state.unfinished_before(place, &self.id) {
+            Some(Unfinished::StillRunning { run, pid }) => {
+                self.say(&Notice::StillRunning { run: &run, pid });
+            }
+            Some(Unfinished::CutOff { run, record }) => {
+                if let Some(verdict) = record.last_attempt().and_then(|last| last.verdict.clone()) {
+                    self.say(&Notice::CutOff {
+                        run: &run,
+                        record: &record,
+                        verdict: &verdict,
+                    });
+                }
+            }
+            None => {}
         }
     }
 
     fn attempts(
         mut self,
         mut ladder: Option<&mut dyn Ladder>,
+        mut next: NextAttempt,
         mut gaps: Vec<String>,
-    ) -> Result<RunEnd, RunError> {
+    ) -> Result<RunEnd, NotRun> {
         let mut ends: Vec<AttemptEnd> = Vec::new();
         let mut last_sample = None;
-        let mut next = match &mut ladder {
-            Some(ladder) => ladder.first(),
-            None => NextAttempt {
-                command: self.settings.command.clone(),
-                ..NextAttempt::default()
-            },
-        };
         for number in 1..=MOST_ATTEMPTS {
             let finished = match start(&mut self, &next, number, std::mem::take(&mut gaps)) {
                 Ok(started) => started.watch_and_finish(),
-                Err(source) if number == 1 => {
-                    return Err(RunError::NotStarted {
-                        program: words(&next.command).into_iter().next().unwrap_or_default(),
-                        source,
-                    });
+                Err(NotStarted::Command(source)) if number == 1 => {
+                    return Err(NotRun::Command(source));
                 }
-                Err(source) => {
+                Err(NotStarted::Brimful(source)) if number == 1 => {
+                    return Err(NotRun::Brimful(source));
+                }
+                Err(NotStarted::Command(source) | NotStarted::Brimful(source)) => {
                     self.gap(&format!("attempt {number} could not be started: {source}"));
                     break;
                 }
@@ -323,9 +485,7 @@ impl Run<'_> {
 
     /// Says something while nothing runs.
     fn say(&mut self, notice: &Notice<'_>) {
-        if let Some(line) = self.audience.line(notice) {
-            self.audience.print(&line);
-        }
+        self.audience.print_notice(notice);
     }
 }
 
@@ -337,7 +497,7 @@ fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredR
         );
         return None;
     };
-    match state.new_run(unix_ms()) {
+    match step(StartStep::StateDirectory, || state.new_run(unix_ms())) {
         Ok(run) => Some(run),
         Err(error) => {
             gaps.push(format!(

@@ -1,25 +1,30 @@
 //! A run while it goes on: events come in one at a time, and what `brimful` decides is carried out.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use brimful::record::{ActionLine, AttemptLine, GapLine, Line, Peaks, merged};
 use brimful::watch::{Action, Sample, StopReason, Watch, next_action, next_interval};
+use brimful_probe::ProcessFacts;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use crate::contain::{Containment, send};
+use crate::contain::Containment;
+use crate::exit_status::Ended;
+use crate::fault;
 use crate::hook::Staged;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Report};
 use crate::metrics;
 use crate::recorder::Recorder;
 use crate::relay::Relay;
 use crate::run::{Audience, Notice, RunSettings};
 use crate::sampler::Sampler;
+use crate::send::{Training, send_to};
 use crate::signals::{Arrived, PASSED_ON};
 use crate::start::number;
 use crate::state::StoredRun;
+use crate::steps::{StartStep, panic_message, step};
 use crate::terminal::{self, Control};
 
 /// Samples go to the record at most this often, the highest figures of those between merged into them.
@@ -43,7 +48,7 @@ pub(crate) struct Running<'a> {
     pub(crate) relay: Option<Relay>,
     pub(crate) keeper: Option<Keeper>,
     pub(crate) control: Control,
-    pub(crate) pid: Pid,
+    pub(crate) training: Training,
     pub(crate) id: &'a str,
     pub(crate) started: Instant,
     pub(crate) watch: Watch,
@@ -68,12 +73,6 @@ pub(crate) struct Running<'a> {
     pub(crate) ended: Option<Ended>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ended {
-    Exited(i32),
-    Signaled(i32),
-}
-
 impl Running<'_> {
     pub(crate) fn watch_until_the_end(&mut self, hook: &mut Option<Staged>) {
         let mut next_look = Instant::now();
@@ -92,7 +91,7 @@ impl Running<'_> {
                                 self.watching = false;
                                 self.gap(&format!(
                                     "a bug in brimful ended the watch; the training goes on: {}",
-                                    words_of(payload.as_ref())
+                                    panic_message(payload.as_ref())
                                 ));
                             }
                         }
@@ -128,13 +127,13 @@ impl Running<'_> {
                 }
                 // The kernel tells only those that have the real terminal.
                 if self.control.own_group() {
-                    send(number(self.pid), Signal::WINCH);
+                    self.signal_training(Signal::WINCH);
                 }
             }
             signal_hook::consts::SIGCONT => {
-                self.control.hand_over(self.pid);
+                self.control.hand_over(self.pid());
                 if matches!(self.control, Control::Handed { .. }) {
-                    let _ = rustix::process::kill_process_group(self.pid, Signal::CONT);
+                    self.continue_group();
                 }
             }
             signal if PASSED_ON.contains(&signal) => {
@@ -142,18 +141,59 @@ impl Running<'_> {
                 // The terminal has sent it to everybody in the group already.
                 let has_it = arrived.by_terminal && !self.control.own_group();
                 if !has_it && let Some(signal) = Signal::from_named_raw(signal) {
-                    send(number(self.pid), signal);
+                    self.signal_training(signal);
                 }
             }
             _ => {}
         }
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        self.training.pid
+    }
+
+    /// Sends a signal to the training's first process, as long as it is not known to have ended.
+    fn signal_training(&self, signal: Signal) {
+        if self.ended.is_none() {
+            self.training.send(signal);
+        }
+    }
+
+    /// Lets the training's process group continue. Nobody else can have its number: the training is not reaped yet.
+    fn continue_group(&self) {
+        if self.ended.is_none() {
+            let _ = rustix::process::kill_process_group(self.pid(), Signal::CONT);
+        }
+    }
+
     /// Takes note of every process that has ended or stopped.
-    fn reap(&mut self) {
+    pub(crate) fn reap(&mut self) {
+        let reports = self.keeper.as_mut().map_or_else(Vec::new, Keeper::reports);
+        for report in reports {
+            match report {
+                Report::Ended(ended) => {
+                    self.ended.get_or_insert(ended);
+                    if let Some(keeper) = &self.keeper {
+                        keeper.heard_of_the_end();
+                    }
+                }
+                Report::Stopped => self.stop_with_it(),
+                Report::AtGate(_) | Report::Started | Report::NotStarted(_) => {}
+            }
+        }
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
-        while let Ok(Some((pid, status))) = rustix::process::wait(options) {
-            if pid == self.pid {
+        loop {
+            let (pid, status) = match rustix::process::wait(options) {
+                Ok(Some(waited)) => waited,
+                // No child at all is left, no keeper either: somebody else has become the training's parent.
+                Err(Errno::CHILD) if self.ended.is_none() && self.training.is_gone() => {
+                    self.ended = Some(Ended::Unknown);
+                    break;
+                }
+                _ => break,
+            };
+            // Without a keeper, or after its end, the training is a child of brimful.
+            if pid == self.pid() {
                 if let Some(code) = status.exit_status() {
                     self.ended = Some(Ended::Exited(code));
                 } else if let Some(signal) = status.terminating_signal() {
@@ -161,11 +201,18 @@ impl Running<'_> {
                 } else if status.stopped() {
                     self.stop_with_it();
                 }
-            } else if let Some(signal) = status.terminating_signal() {
+            } else if let Some(signal) = status.terminating_signal()
+                && !self.is_keeper(pid)
+            {
                 self.orphans.push((number(pid), signal));
                 self.orphans.truncate(64);
             }
         }
+    }
+
+    fn is_keeper(&self, pid: Pid) -> bool {
+        let keeper = self.keeper.as_ref().map(|keeper| keeper.pid);
+        keeper == Some(number(pid))
     }
 
     /// The training was stopped from its terminal: brimful stops too, so that the shell has its prompt back.
@@ -176,11 +223,11 @@ impl Running<'_> {
         if let Some(relay) = &self.relay {
             relay.take_down();
         }
-        self.control.take_back(self.pid);
+        self.control.take_back(self.pid());
         terminal::stop_here();
         // Let go on again: `fg` has given the terminal to brimful, `bg` has not.
-        self.control.hand_over(self.pid);
-        let _ = rustix::process::kill_process_group(self.pid, Signal::CONT);
+        self.control.hand_over(self.pid());
+        self.continue_group();
         self.status_at = None;
     }
 
@@ -192,6 +239,11 @@ impl Running<'_> {
             self.hook_at = Instant::now();
             self.take_hook_lines(hook);
         }
+        if self.n_samples == 0
+            && let Err(error) = fault::inject(StartStep::FirstSample)
+        {
+            self.gap(&format!("the first sample failed: {error}"));
+        }
         let sample = self.sampler.sample(&self.contained);
         // What was read of a job that had ended by then would be taken for its last moment.
         self.reap();
@@ -199,7 +251,7 @@ impl Running<'_> {
             return Duration::ZERO;
         }
         self.n_samples += 1;
-        self.keep_peaks(&sample);
+        self.peaks.include(&sample);
         let alarms = self.watch.observe(&sample);
         if !alarms.is_empty() {
             // The processes at this moment are what an explanation will want.
@@ -230,33 +282,6 @@ impl Running<'_> {
         }
     }
 
-    fn keep_peaks(&mut self, sample: &Sample) {
-        let peaks = &mut self.peaks;
-        if let Some(host) = &sample.host {
-            if peaks.host_used.is_none_or(|peak| host.used > peak) {
-                peaks.host_used = Some(host.used);
-                peaks.host_used_at_ms = Some(sample.at_ms);
-            }
-            let least = peaks
-                .least_headroom
-                .map_or(host.headroom, |least| least.min(host.headroom));
-            peaks.least_headroom = Some(least);
-        }
-        if let Some(shm) = &sample.shm {
-            peaks.shm_used = peaks.shm_used.max(Some(shm.used));
-        }
-        for gpu in &sample.gpus {
-            match peaks
-                .gpu_used
-                .iter_mut()
-                .find(|(index, _)| *index == gpu.index)
-            {
-                Some((_, peak)) => *peak = (*peak).max(gpu.used),
-                None => peaks.gpu_used.push((gpu.index, gpu.used)),
-            }
-        }
-    }
-
     fn record_sample(&mut self, sample: &Sample, now: bool) {
         let pending = match self.pending.take() {
             Some(pending) => merged(&pending, sample),
@@ -282,9 +307,9 @@ impl Running<'_> {
                 if !dry_run {
                     self.stopped_by_us
                         .get_or_insert_with(|| (reason.clone(), None));
-                    send(number(self.pid), Signal::TERM);
+                    self.signal_training(Signal::TERM);
                 }
-                format!("SIGTERM to process {}", number(self.pid))
+                format!("SIGTERM to process {}", number(self.pid()))
             }
             Action::Kill { reason } => {
                 if !dry_run {
@@ -311,31 +336,29 @@ impl Running<'_> {
         let signal = self.settings.checkpoint_signal;
         let name = signal_name(signal);
         let processes = self.sampler.processes();
-        let main = number(self.pid);
-        let mut takers: Vec<u32> = Vec::new();
-        if processes.catches(main, signal) == Some(true) {
-            takers.push(main);
-        } else {
+        let main = processes.one(number(self.pid()));
+        let catches = |process: &ProcessFacts| processes.catches(process.pid, signal) == Some(true);
+        let takers = match main.filter(catches) {
+            Some(main) => vec![main],
             // A launcher: its ranks may know the signal.
-            takers.extend(
-                self.contained
-                    .processes(processes)
-                    .iter()
-                    .map(|process| process.pid)
-                    .filter(|pid| processes.catches(*pid, signal) == Some(true)),
-            );
-        }
+            None => {
+                let mut ranks = self.contained.processes(processes);
+                ranks.retain(catches);
+                ranks
+            }
+        };
         if takers.is_empty() {
             return format!("nothing: no process of the job has a handler for {name}");
         }
         if !self.settings.dry_run
             && let Some(signal) = Signal::from_named_raw(signal)
         {
-            for pid in &takers {
-                send(*pid, signal);
-            }
+            send_to(processes, &takers, signal);
         }
-        let list: Vec<String> = takers.iter().map(u32::to_string).collect();
+        let list: Vec<String> = takers
+            .iter()
+            .map(|process| process.pid.to_string())
+            .collect();
         let noun = if list.len() == 1 {
             "process"
         } else {
@@ -348,6 +371,10 @@ impl Running<'_> {
         let Some(relay) = &self.relay else { return };
         let due = self.status_at.is_none_or(|at| at.elapsed() >= STATUS_EVERY);
         if !self.status_line || !due || self.started.elapsed() < STATUS_AFTER {
+            return;
+        }
+        if self.status_at.is_none() && fault::inject(StartStep::StatusLine).is_err() {
+            self.status_line = false;
             return;
         }
         self.status_at = Some(Instant::now());
@@ -373,7 +400,12 @@ impl Running<'_> {
         }
         let first = self.metrics_at.is_none();
         self.metrics_at = Some(Instant::now());
-        if let Err(error) = metrics::write(path, self.id, sample)
+        let written = if first {
+            step(StartStep::Metrics, || metrics::write(path, self.id, sample))
+        } else {
+            metrics::write(path, self.id, sample)
+        };
+        if let Err(error) = written
             && first
         {
             let message = format!("{} cannot be written: {error}", path.display());
@@ -403,12 +435,4 @@ impl Running<'_> {
 fn signal_name(signal: i32) -> String {
     signal_hook::low_level::signal_name(signal)
         .map_or_else(|| format!("signal {signal}"), str::to_owned)
-}
-
-fn words_of(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".into())
 }

@@ -1,11 +1,12 @@
 //! Signals to brimful, as a stream of events.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
-use brimful_probe::Processes;
 use signal_hook::consts::signal::{
-    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ,
 };
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::raw::WithRawSiginfo;
@@ -29,10 +30,9 @@ pub(crate) fn ends(signal: i32) -> bool {
 /// Sends every signal of interest into `events` from now on. One that was ignored when brimful started stays ignored,
 /// here and in the training, as under `nohup`.
 pub(crate) fn listen(events: Sender<Arrived>) -> io::Result<()> {
-    let ignored = ignored_now();
     let wanted = PASSED_ON
         .into_iter()
-        .filter(|signal| ignored & bit(*signal) == 0)
+        .filter(|signal| !is_ignored(*signal))
         .chain([SIGCHLD, SIGCONT, SIGWINCH]);
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(wanted)?;
     std::thread::Builder::new()
@@ -52,15 +52,24 @@ pub(crate) fn listen(events: Sender<Arrived>) -> io::Result<()> {
     Ok(())
 }
 
-fn ignored_now() -> u64 {
-    Processes::live()
-        .ignored_signals(std::process::id())
-        .unwrap_or(0)
+/// Writing beyond the limit of a file's size (`ulimit -f`) fails from now on, where it would have ended brimful. Not by
+/// ignoring the signal, which the training would inherit.
+pub(crate) fn survive_file_size_limit() {
+    if !is_ignored(SIGXFSZ) {
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
 }
 
-fn bit(signal: i32) -> u64 {
-    u32::try_from(signal)
-        .ok()
-        .and_then(|signal| 1_u64.checked_shl(signal.wrapping_sub(1)))
-        .unwrap_or(0)
+/// Whether this process ignores a signal, as after `nohup`.
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper reads the action of a signal, and /proc may be missing"
+)]
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: no new action is given, and the old one is written to memory of its type that lives on this stack.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
 }

@@ -1,31 +1,41 @@
 //! The start of an attempt: its group, its streams, its hook, its first line on record.
+//!
+//! Every step is one of [`StartStep`] and may fail; what the training then has to do without becomes a gap.
 
+use std::ffi::OsString;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use brimful::explain::Verdict;
 use brimful::fact::Fact;
+use brimful::plan::Observed;
 use brimful::record::{
     AttemptLine, EndLine, GapLine, KernelCounts, Line, Outcome, OwnCost, Peaks, Stream,
 };
 use brimful::units::Bytes;
 use brimful::watch::Watch;
 use brimful_probe::{GpuMeter, Meter};
-use rustix::process::{Pid, Resource};
+use rustix::process::{Pid, Resource, getpgrp};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contain::{Containment, NoGroup};
 use crate::ending::Finished;
+use crate::exit_status;
 use crate::hook::Staged;
-use crate::keeper::Keeper;
-use crate::ladder::NextAttempt;
+use crate::keeper::{Gated, Keeper, Order};
+use crate::ladder::{AttemptEnd, NextAttempt};
+use crate::last_resort;
 use crate::launch::{Launch, launch};
 use crate::relay::Relay;
 use crate::run::{Run, RunSettings, recorded, unix_ms};
 use crate::running::Running;
 use crate::sampler::Sampler;
 use crate::scope::{self, Scope};
+use crate::send::Training;
 use crate::state::StoredRun;
+use crate::steps::{StartStep, panic_message, step};
 use crate::streams::{Direct, Streams};
 use crate::terminal::Control;
 
@@ -37,10 +47,56 @@ pub(crate) struct Started<'a> {
 }
 
 impl Started<'_> {
+    /// Whatever bug there is in the watch or in the ending, the training is waited for and its exit code kept.
     pub(crate) fn watch_and_finish(mut self) -> Finished {
-        self.running.watch_until_the_end(&mut self.hook);
-        self.running.finish(self.direct, self.hook)
+        let watched = catch_unwind(AssertUnwindSafe(|| {
+            self.running.watch_until_the_end(&mut self.hook);
+        }));
+        if let Err(payload) = watched {
+            self.running.watching = false;
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                let message = panic_message(payload.as_ref());
+                self.running.gap(&format!(
+                    "a bug in brimful ended the watch; the training goes on: {message}"
+                ));
+            }));
+            while self.running.ended.is_none() {
+                std::thread::sleep(Duration::from_millis(50));
+                let _ = catch_unwind(AssertUnwindSafe(|| self.running.reap()));
+            }
+        }
+        let (outcome, exit_code) = (self.running.outcome(), self.running.exit_code());
+        last_resort::ended(exit_code);
+        let number = self.running.line.number;
+        let finished = catch_unwind(AssertUnwindSafe(move || {
+            self.running.finish(self.direct, self.hook)
+        }));
+        finished.unwrap_or_else(|_| Finished {
+            end: AttemptEnd {
+                number,
+                settings: None,
+                outcome,
+                verdict: Verdict::cannot_tell(),
+                peaks: Peaks::default(),
+                limit: None,
+                wall_ms: 0,
+                observed: Observed::default(),
+                exit_code,
+            },
+            last: None,
+            by_user: false,
+            all_gone: false,
+        })
     }
+}
+
+/// Why an attempt was not started.
+#[derive(Debug)]
+pub(crate) enum NotStarted {
+    /// The command cannot be started, with or without brimful.
+    Command(io::Error),
+    /// brimful cannot start it. By itself it may start.
+    Brimful(io::Error),
 }
 
 /// Starts an attempt. `gaps` are those of the run so far, told once there is a way to tell them.
@@ -49,7 +105,7 @@ pub(crate) fn start<'a>(
     next: &NextAttempt,
     number: u32,
     mut gaps: Vec<String>,
-) -> io::Result<Started<'a>> {
+) -> Result<Started<'a>, NotStarted> {
     let started = Instant::now();
     gaps.extend(next.refused.iter().cloned());
     // A group or scope of the attempt before may take a moment to go.
@@ -58,76 +114,45 @@ pub(crate) fn start<'a>(
         _ => format!("{}-{number}", run.id),
     };
     let meter = Meter::live();
-    let mut no_group = None;
-    let mut contained = match Containment::group(&meter, &id) {
-        Ok(contained) => contained,
-        Err(NoGroup(reason)) => {
-            no_group = Some(reason);
-            Containment::tree()
-        }
-    };
-    let scope = if contained.counting_group().is_none() {
-        scope::available(&meter, &id)
-    } else {
-        None
-    };
-    if let (Some(reason), None) = (no_group, &scope) {
-        gaps.push(format!(
-            "no control group of its own ({reason}): kills are counted with others'"
-        ));
-    }
-    let gpus = match GpuMeter::live() {
-        Fact::Known(gpus) => Some(gpus),
-        Fact::Missing(gap) => {
-            // Worth a word only where there is a card.
-            let message = format!("the GPUs are not watched: {gap}");
-            if Path::new("/dev/nvidiactl").exists() {
-                gaps.push(message);
-            } else if run.is_news(&message) {
-                run.recorder
-                    .write(&Line::Gap(GapLine { at_ms: 0, message }));
-            }
-            None
-        }
-    };
+    let (mut contained, scope) = contain(&meter, &id, &mut gaps);
+    let gpus = gpu_meter(run, &mut gaps);
     let mut sampler = Sampler::new(meter, gpus, started);
 
-    let streams = Streams::open().unwrap_or_else(|error| {
-        gaps.push(format!("the output passes by unseen: {error}"));
-        Streams::inherited()
-    });
-    let keeper = start_keeper(run.settings, &streams, &mut gaps);
-    if let Some(keeper) = &keeper {
-        contained.leave_out(keeper.pid);
-    }
+    let (mut streams, relay) = open_streams(&mut gaps);
     let hook = stage_hook(run.settings, run.stored.as_ref(), &mut gaps);
-    sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-    let control = Control::choose();
-    let door = match &scope {
-        Some(_) => None,
-        None => contained.door().ok().flatten(),
-    };
+    let control = step(StartStep::JobControl, || Ok(Control::choose())).unwrap_or_else(|error| {
+        gaps.push(format!("the terminal is shared with brimful: {error}"));
+        Control::Shared
+    });
+    let sampled = step(StartStep::Sampler, || {
+        sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
+        Ok(())
+    });
+    if let Err(error) = sampled {
+        gaps.push(format!("what the kernel counts is not known: {error}"));
+    }
+
     let mut command = scope.as_ref().map_or_else(Vec::new, Scope::prefix);
     command.extend(next.command.iter().cloned());
-    let offer = control.offer();
-    let is_offered = offer.is_some();
-    let launched = launch(Launch {
+    let launching = Launching {
+        settings: run.settings,
+        stored: run.stored.as_ref(),
         command: &command,
-        variables: variables(next, hook.as_ref(), run.settings.trace_allocations),
-        stdout: streams.stdout,
-        stderr: streams.stderr,
-        own_group: control.own_group(),
-        door,
-        terminal: offer,
-    });
-    let pid = match launched {
-        Ok(pid) => pid,
-        Err(source) => {
-            if is_offered {
-                control.take_back_offer();
-            }
+        variables: &variables(next, hook.as_ref(), run.settings.trace_allocations),
+        streams: &streams,
+        control: &control,
+        has_scope: scope.is_some(),
+        number,
+    };
+    let group = contained.path().map(str::to_owned);
+    let (pid, keeper) = match launching.launch(&mut contained, &mut gaps) {
+        Ok(launched) => launched,
+        Err(why) => {
+            control.take_back_offer();
             // Without a first attempt there is nothing else to tell of this run; a later one is told as a gap.
-            if number == 1 {
+            if number == 1
+                && let NotStarted::Command(source) = &why
+            {
                 run.recorder.write(&Line::Attempt(AttemptLine {
                     number,
                     ..AttemptLine::default()
@@ -137,54 +162,83 @@ pub(crate) fn start<'a>(
                 run.recorder
                     .write(&Line::End(Box::new(end_line(0, outcome))));
             }
-            if let Some(keeper) = keeper {
-                keeper.dismiss();
-            }
             if let Some(hook) = hook {
                 hook.remove();
             }
             contained.remove();
-            return Err(source);
+            return Err(why);
         }
     };
+    // The other ends are the training's alone now.
+    (streams.stdout, streams.stderr) = (None, None);
+    let training = Training::new(pid);
     control.hand_over(pid);
-    if let Some(scope) = &scope
-        && let Some(group) = scope.group_of(self::number(pid), Duration::from_secs(2))
-    {
-        contained.move_to_scope(group);
+    if contained.path() != group.as_deref() {
         sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
+    }
+    if let Some(scope) = &scope {
+        let found = step(StartStep::ScopeGroup, || {
+            Ok(scope.group_of(self::number(pid), Duration::from_secs(2)))
+        });
+        match found {
+            Ok(Some(group)) => {
+                contained.move_to_scope(group);
+                sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
+            }
+            Ok(None) => {}
+            Err(error) => gaps.push(format!(
+                "no cgroup of its own ({error}): kills are counted with others'"
+            )),
+        }
     }
     sampler.watch_process(self::number(pid));
     // Before anything that the training prints is handed on: whoever has seen a line of it finds the attempt on record.
-    let line = AttemptLine {
-        number,
-        command: recorded(&next.command),
-        settings: next.settings.clone(),
-        resumed_from: next
-            .resumed_from
-            .as_ref()
-            .map(|path| path.display().to_string()),
-        changed: next.changed.clone(),
-        why: Some(next.why.clone()).filter(|why| !why.is_empty()),
-        hook: hook.is_some(),
-        ..attempt_line(&sampler, &contained, pid)
-    };
-    run.recorder.write(&Line::Attempt(line.clone()));
+    let written = step(StartStep::AttemptLine, || {
+        let line = AttemptLine {
+            number,
+            command: recorded(&next.command),
+            settings: next.settings.clone(),
+            resumed_from: next
+                .resumed_from
+                .as_ref()
+                .map(|path| path.display().to_string()),
+            changed: next.changed.clone(),
+            why: Some(next.why.clone()).filter(|why| !why.is_empty()),
+            hook: hook.is_some(),
+            ..attempt_line(&sampler, &contained, pid)
+        };
+        run.recorder.write(&Line::Attempt(line.clone()));
+        Ok(line)
+    });
+    let line = written.unwrap_or_else(|error| {
+        gaps.push(format!(
+            "the attempt is recorded without its facts: {error}"
+        ));
+        let line = AttemptLine {
+            number,
+            started_at_unix_ms: unix_ms(),
+            pid: self::number(pid),
+            ..AttemptLine::default()
+        };
+        run.recorder.write(&Line::Attempt(line.clone()));
+        line
+    });
     let has_terminal = streams.ways.iter().any(|way| way.is_terminal);
     let speaks_through_relay = streams.ways.iter().any(|way| way.stream != Stream::Stdout);
-    let relay = Relay::start(
-        streams.ways,
-        run.stored.as_ref().map(|run| run.folder.as_path()),
-        keeper.as_ref().and_then(|keeper| keeper.line().ok()),
-    );
-    let relay = match relay {
-        Ok(relay) => Some(relay),
-        Err(error) => {
-            // Without it the training would block on its first line. The keeper hands on once it is alone.
-            gaps.push(format!("the output passes by unseen: {error}"));
-            None
-        }
-    };
+    if let Some(relay) = &relay {
+        let folder = run.stored.as_ref().map(|run| run.folder.as_path());
+        let beside = step(StartStep::BeginRelay, || {
+            let line = keeper.as_ref().map(Keeper::line).transpose()?;
+            Ok((folder, line))
+        });
+        let (folder, line) = beside.unwrap_or_else(|error| {
+            gaps.push(format!(
+                "the end of the output is kept in memory only: {error}"
+            ));
+            (None, None)
+        });
+        relay.begin(streams.ways, folder, line);
+    }
     gaps.retain(|gap| run.is_news(gap));
     let mut running = Running {
         settings: run.settings,
@@ -198,7 +252,7 @@ pub(crate) fn start<'a>(
         relay,
         keeper,
         control,
-        pid,
+        training,
         id: &run.id,
         started,
         watch: Watch::default(),
@@ -232,12 +286,229 @@ pub(crate) fn start<'a>(
     })
 }
 
+/// A cgroup of our own, a scope of systemd, or the tree of processes.
+fn contain(meter: &Meter, id: &str, gaps: &mut Vec<String>) -> (Containment, Option<Scope>) {
+    let mut no_group = None;
+    let made = step(StartStep::Cgroup, || Ok(Containment::group(meter, id)));
+    let contained = match made {
+        Ok(Ok(contained)) => contained,
+        Ok(Err(NoGroup(reason))) => {
+            no_group = Some(reason);
+            Containment::tree()
+        }
+        Err(error) => {
+            no_group = Some(error.to_string());
+            Containment::tree()
+        }
+    };
+    let scope = if contained.counting_group().is_none() {
+        // Where it is not to be had, the reason above is the one to tell.
+        step(StartStep::Scope, || Ok(scope::available(meter, id))).unwrap_or(None)
+    } else {
+        None
+    };
+    if let (Some(reason), None) = (no_group, &scope) {
+        gaps.push(format!(
+            "no control group of its own ({reason}): kills are counted with others'"
+        ));
+    }
+    (contained, scope)
+}
+
+fn gpu_meter(run: &mut Run<'_>, gaps: &mut Vec<String>) -> Option<GpuMeter> {
+    let why = match step(StartStep::GpuMeter, || Ok(GpuMeter::live())) {
+        Ok(Fact::Known(gpus)) => return Some(gpus),
+        Ok(Fact::Missing(gap)) => gap.to_string(),
+        Err(error) => error.to_string(),
+    };
+    // Worth a word only where there is a card.
+    let message = format!("the GPUs are not watched: {why}");
+    if Path::new("/dev/nvidiactl").exists() {
+        gaps.push(message);
+    } else if run.is_news(&message) {
+        run.recorder
+            .write(&Line::Gap(GapLine { at_ms: 0, message }));
+    }
+    None
+}
+
+/// The streams and the thread that reads them; neither without the other, since nobody would read what is printed.
+fn open_streams(gaps: &mut Vec<String>) -> (Streams, Option<Relay>) {
+    let opened = step(StartStep::Streams, Streams::open).and_then(|streams| {
+        if streams.ways.is_empty() {
+            return Ok((streams, None));
+        }
+        let relay = step(StartStep::Relay, Relay::start)?;
+        Ok((streams, Some(relay)))
+    });
+    opened.unwrap_or_else(|error| {
+        gaps.push(format!("the output passes by unseen: {error}"));
+        (Streams::inherited(), None)
+    })
+}
+
+/// What is needed to start the training.
+struct Launching<'a> {
+    settings: &'a RunSettings,
+    stored: Option<&'a StoredRun>,
+    command: &'a [OsString],
+    variables: &'a [(OsString, OsString)],
+    streams: &'a Streams,
+    control: &'a Control,
+    has_scope: bool,
+    number: u32,
+}
+
+impl Launching<'_> {
+    /// Starts the training: by a keeper, or else without one.
+    fn launch(
+        &self,
+        contained: &mut Containment,
+        gaps: &mut Vec<String>,
+    ) -> Result<(Pid, Option<Keeper>), NotStarted> {
+        let error = match self.with_keeper(contained, gaps) {
+            Ok((pid, keeper)) => return Ok((pid, Some(keeper))),
+            Err(error) => error,
+        };
+        if let Some(run) = self.stored {
+            exit_status::remove(&run.folder);
+        }
+        if is_about_command(&error) {
+            return Err(NotStarted::Command(error));
+        }
+        if self.settings.keeper.is_some() {
+            gaps.push(format!(
+                "should brimful be killed, the training may end at its next line, and its end is not recorded: {error}"
+            ));
+        }
+        self.without_keeper(contained).map(|pid| (pid, None))
+    }
+
+    fn with_keeper(
+        &self,
+        contained: &mut Containment,
+        gaps: &mut Vec<String>,
+    ) -> io::Result<(Pid, Keeper)> {
+        let program = self.settings.keeper.as_ref();
+        let program = program.ok_or(io::ErrorKind::Unsupported)?;
+        let order = Order {
+            command: self.command,
+            group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
+            directory: self.stored.map(|run| run.folder.clone()),
+            attempt: self.number,
+        };
+        let gated = step(StartStep::Keeper, || {
+            let stdio = self.streams.for_process()?;
+            let ways = &self.streams.ways;
+            Keeper::start(program, ways, stdio, self.variables, &order)
+        })
+        .map_err(not_about_command)?;
+        let pid = gated.training;
+        contained.leave_out(gated.keeper_pid());
+        if let Err(error) = step(StartStep::JoinCgroup, || self.join(contained, pid)) {
+            gaps.push(format!(
+                "the training is not in a cgroup of its own: {error}"
+            ));
+            contained.give_up_group();
+        }
+        let handed = step(StartStep::Terminal, || {
+            self.control.hand_over(pid);
+            Ok(())
+        });
+        if handed.is_err() {
+            self.control.hand_over(pid);
+        }
+        self.begin(gated, pid)
+    }
+
+    fn begin(&self, gated: Gated, pid: Pid) -> io::Result<(Pid, Keeper)> {
+        if let Err(error) = step(StartStep::Begin, || Ok(())) {
+            gated.call_off();
+            self.control.take_back(pid);
+            return Err(not_about_command(error));
+        }
+        last_resort::begins();
+        last_resort::runs(pid, Some(gated.line()));
+        gated.go().map(|keeper| (pid, keeper)).inspect_err(|_| {
+            last_resort::arm_again();
+            self.control.take_back(pid);
+        })
+    }
+
+    fn join(&self, contained: &Containment, pid: Pid) -> io::Result<()> {
+        if self.has_scope {
+            return Ok(());
+        }
+        contained.take_in(pid)
+    }
+
+    fn without_keeper(&self, contained: &Containment) -> Result<Pid, NotStarted> {
+        let door = if self.has_scope {
+            None
+        } else {
+            contained.door().ok().flatten()
+        };
+        let (stdout, stderr) =
+            step(StartStep::Launch, || self.streams.for_process()).map_err(NotStarted::Brimful)?;
+        last_resort::begins();
+        let launched = launch(Launch {
+            command: self.command,
+            variables: self.variables,
+            stdout,
+            stderr,
+            own_group: self.control.own_group(),
+            door,
+            terminal: self.control.offer(),
+        });
+        let launched = launched.inspect(|pid| last_resort::runs(*pid, None));
+        launched.map_err(|error| {
+            last_resort::arm_again();
+            if is_about_command(&error) {
+                NotStarted::Command(error)
+            } else {
+                NotStarted::Brimful(error)
+            }
+        })
+    }
+}
+
+/// Whether the system refuses this command as such, and not a new process or what brimful needs. A command line that is
+/// too long is not among these: the hook's variables count too.
+fn is_about_command(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+        || matches!(
+            error.raw_os_error(),
+            Some(
+                libc::ENOENT
+                    | libc::EACCES
+                    | libc::EPERM
+                    | libc::ENOTDIR
+                    | libc::EISDIR
+                    | libc::ENOEXEC
+                    | libc::ELOOP
+                    | libc::ENAMETOOLONG
+                    | libc::EINVAL
+                    | libc::ETXTBSY
+                    | libc::ELIBBAD
+            )
+        )
+}
+
+/// An error of brimful's own means, whatever its number says.
+fn not_about_command(error: io::Error) -> io::Error {
+    if is_about_command(&error) {
+        io::Error::other(error)
+    } else {
+        error
+    }
+}
+
 /// What the training gets beside what brimful has itself.
 fn variables(
     next: &NextAttempt,
     hook: Option<&Staged>,
     trace_allocations: bool,
-) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+) -> Vec<(OsString, OsString)> {
     let mut variables = next.variables.clone();
     let python_path = variables
         .iter()
@@ -256,26 +527,6 @@ fn variables(
     variables
 }
 
-fn start_keeper(
-    settings: &RunSettings,
-    streams: &Streams,
-    gaps: &mut Vec<String>,
-) -> Option<Keeper> {
-    let program = settings.keeper.as_ref()?;
-    if streams.ways.is_empty() {
-        return None;
-    }
-    match Keeper::start(program, &streams.ways) {
-        Ok(keeper) => Some(keeper),
-        Err(error) => {
-            gaps.push(format!(
-                "should brimful be killed, the training may end at its next line: {error}"
-            ));
-            None
-        }
-    }
-}
-
 fn stage_hook(
     settings: &RunSettings,
     stored: Option<&StoredRun>,
@@ -284,7 +535,8 @@ fn stage_hook(
     if !settings.hook {
         return None;
     }
-    match Staged::new(&stored?.folder) {
+    let folder = &stored?.folder;
+    match step(StartStep::Hook, || Staged::new(folder)) {
         Ok(staged) => Some(staged),
         Err(error) => {
             gaps.push(format!("nothing is seen inside of the training: {error}"));

@@ -4,12 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brimful::record::{AttemptLine, Line, Record, RecordUnreadable, VerdictLine};
+use brimful::record::{Attempt, AttemptLine, Line, Outcome, Record, RecordUnreadable, VerdictLine};
 use brimful_private::Missing;
 
+use crate::exit_status;
 use crate::explained::{self, explain_record};
 use crate::history::FOLDER as HISTORY;
 use crate::recorder::{self, FILE_NAME};
+use crate::start::end_line;
 
 /// A list of runs is read in full; nobody keeps more.
 const MOST_RUNS: usize = 100_000;
@@ -177,12 +179,14 @@ impl StateDir {
     }
 
     /// The newest run of this place whose record has no end and that nobody was told about; explained, and marked as
-    /// told.
-    pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<(StoredRun, Record)> {
+    /// told. The end that a keeper saw becomes the record's.
+    pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<Unfinished> {
         // Looking through the last few is enough: each start tells what it finds.
         let runs = self.runs().unwrap_or_default().into_iter();
         for run in runs.filter(|run| run.id != but).take(8) {
-            let Ok(record) = run.read() else { continue };
+            let Ok(mut record) = run.read_as_written() else {
+                continue;
+            };
             if record.run.folder != place {
                 continue;
             }
@@ -190,27 +194,59 @@ impl StateDir {
             let told = record
                 .last_attempt()
                 .is_some_and(|last| last.verdict.is_some());
-            if !open || told || run.is_running() {
+            if !open || told || recorder::is_being_written(&run.record_path()) {
                 return None;
             }
-            let verdict = explain_record(&record, Some(&run.folder));
+            if exit_status::is_held(&run.folder) {
+                let pid = exit_status::read(&run.folder)?.pid;
+                return Some(Unfinished::StillRunning { run, pid });
+            }
             let mut lines = Vec::new();
-            if record.attempts.is_empty() {
-                // Killed between starting the training and writing so.
+            let was_started = !record.attempts.is_empty();
+            if !was_started {
+                // Killed before the training was on record: before its start, or right after it.
                 lines.push(Line::Attempt(AttemptLine {
                     number: 1,
                     ..AttemptLine::default()
                 }));
+                record.attempts.push(Attempt::default());
             }
+            explained::add_what_was_left(&mut record, &run.folder);
+            if let Some(last) = record.attempts.last_mut()
+                && !was_started
+                && last.end.is_none()
+                && exit_status::read(&run.folder).is_none()
+            {
+                let error = "brimful was killed while it was starting the training".into();
+                last.end = Some(end_line(0, Outcome::NotStarted { error }));
+            }
+            let end = record.last_attempt().and_then(|last| last.end.clone());
+            lines.extend(end.map(|end| Line::End(Box::new(end))));
+            let verdict = explain_record(&record, Some(&run.folder));
             lines.push(Line::Verdict(VerdictLine { at_ms: 0, verdict }));
             if recorder::append(&run.record_path(), &lines).is_err() {
                 return None;
             }
+            exit_status::remove(&run.folder);
             let record = run.read().ok()?;
-            return Some((run, record));
+            return Some(Unfinished::CutOff { run, record });
         }
         None
     }
+}
+
+/// A run that brimful did not live to see the end of.
+#[derive(Debug)]
+pub(crate) enum Unfinished {
+    CutOff {
+        run: StoredRun,
+        record: Record,
+    },
+    /// Its training still runs.
+    StillRunning {
+        run: StoredRun,
+        pid: u32,
+    },
 }
 
 impl StoredRun {
@@ -220,14 +256,18 @@ impl StoredRun {
 
     /// Its record; with what a killed brimful left beside it, where the record has no end.
     pub fn read(&self) -> Result<Record, RecordUnreadable> {
-        let mut record = Record::read(brimful_private::open(&self.record_path())?)?;
+        let mut record = self.read_as_written()?;
         explained::add_what_was_left(&mut record, &self.folder);
         Ok(record)
     }
 
-    /// Whether brimful still watches it.
+    fn read_as_written(&self) -> Result<Record, RecordUnreadable> {
+        Record::read(brimful_private::open(&self.record_path())?)
+    }
+
+    /// Whether brimful still watches it, or its keeper waits for the end of the training.
     pub fn is_running(&self) -> bool {
-        recorder::is_being_written(&self.record_path())
+        recorder::is_being_written(&self.record_path()) || exit_status::is_held(&self.folder)
     }
 }
 

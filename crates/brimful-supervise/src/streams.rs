@@ -40,8 +40,9 @@ pub(crate) struct Direct {
 pub(crate) struct Streams {
     pub(crate) ways: Vec<Way>,
     pub(crate) direct: Vec<Direct>,
-    pub(crate) stdout: Stdio,
-    pub(crate) stderr: Stdio,
+    /// What the training writes to; `None` for what brimful has itself.
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: Option<OwnedFd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,13 +61,13 @@ impl Streams {
         let mut streams = Streams {
             ways: Vec::new(),
             direct: Vec::new(),
-            stdout: Stdio::inherit(),
-            stderr: Stdio::inherit(),
+            stdout: None,
+            stderr: None,
         };
         if together {
             let (out, err) = streams.add(Stream::Both, stdout, out_kind, true)?;
             streams.stdout = out;
-            streams.stderr = err.unwrap_or_else(Stdio::inherit);
+            streams.stderr = err;
         } else {
             streams.stdout = streams.add(Stream::Stdout, stdout, out_kind, false)?.0;
             streams.stderr = streams.add(Stream::Stderr, stderr, err_kind, false)?.0;
@@ -79,9 +80,18 @@ impl Streams {
         Streams {
             ways: Vec::new(),
             direct: Vec::new(),
-            stdout: Stdio::inherit(),
-            stderr: Stdio::inherit(),
+            stdout: None,
+            stderr: None,
         }
+    }
+
+    /// Both ends for one process that is started now.
+    pub(crate) fn for_process(&self) -> io::Result<(Stdio, Stdio)> {
+        let stdio = |end: &Option<OwnedFd>| match end {
+            Some(end) => Ok::<_, io::Error>(Stdio::from(end.try_clone()?)),
+            None => Ok(Stdio::inherit()),
+        };
+        Ok((stdio(&self.stdout)?, stdio(&self.stderr)?))
     }
 
     fn add(
@@ -90,7 +100,7 @@ impl Streams {
         destination: BorrowedFd<'_>,
         kind: Kind,
         twice: bool,
-    ) -> io::Result<(Stdio, Option<Stdio>)> {
+    ) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         if kind == Kind::File {
             // Opened anew for reading: the one we have may be for writing only.
             let raw = std::os::fd::AsRawFd::as_raw_fd(&destination);
@@ -98,7 +108,7 @@ impl Streams {
                 let from = file.metadata().map_or(0, |facts| facts.len());
                 self.direct.push(Direct { stream, file, from });
             }
-            return Ok((Stdio::inherit(), None));
+            return Ok((None, None));
         }
         let (source, end) = if kind == Kind::Terminal {
             terminal_like(destination)?
@@ -112,7 +122,7 @@ impl Streams {
             destination: destination.try_clone_to_owned()?,
             is_terminal: kind == Kind::Terminal,
         });
-        Ok((end.into(), second.map(Into::into)))
+        Ok((Some(end), second))
     }
 }
 

@@ -105,9 +105,12 @@ fn alone_in_group() -> bool {
         .iter()
         .find(|process| process.pid == us)
         .map(|process| process.group);
-    table
-        .iter()
-        .all(|process| process.pid == us || process.is_zombie || Some(process.group) != own)
+    // Where /proc is missing nobody knows; to share the group is what a shell without job control does.
+    own.is_some_and(|own| {
+        table
+            .iter()
+            .all(|process| process.pid == us || process.is_zombie || process.group != own)
+    })
 }
 
 /// Holds off the signal that would stop brimful when it writes to a terminal that the training has, or takes it back.

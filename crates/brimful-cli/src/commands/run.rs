@@ -1,17 +1,19 @@
 //! `brimful run`.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::plan::{Answer, Room, wanted};
-use brimful::record::Outcome;
+use brimful::record::{EndLine, Outcome};
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
 use brimful_rehearse::NO_CARD;
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector};
 use brimful_supervise::{
-    AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, job_key,
+    AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StartStep, StateDir,
+    job_key, step,
 };
 
 use crate::args::{OnPressureChoice, RunArguments, StateArguments};
@@ -67,13 +69,18 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
             output::complain(&CommandError::NotStarted { program, source });
             return Ok(status);
         }
-        Err(error @ RunError::Signals(_)) => return Err(error.into()),
     };
-    last_word(&end, arguments.quiet, output);
-    if let Some(why) = gave_up {
-        output.talk(&format!("brimful: it does not come back: {why}\n"));
+    // The training has ended: whatever fails from here on, its exit code is passed on.
+    let said = catch_unwind(AssertUnwindSafe(|| {
+        last_word(&end, arguments.quiet, output);
+        if let Some(why) = gave_up {
+            output.talk(&format!("brimful: it does not come back: {why}\n"));
+        }
+        prune(settings.state.as_ref());
+    }));
+    if let Err(payload) = said {
+        output::confess(&output::panic_message(payload.as_ref()));
     }
-    prune(settings.state.as_ref());
     Ok(ExitStatus::Passed(end.exit_code))
 }
 
@@ -108,10 +115,23 @@ fn rungs(
         card,
         learnt,
     };
-    let (first, shapes) = if arguments.as_wanted {
-        (wanted(&found.job, &search.room), Vec::new())
+    let planned = if arguments.as_wanted {
+        None
     } else {
-        let planned = planning::search(&found.job, &search, &arguments.rehearse, state, output)?;
+        let planned = step(StartStep::Plan, || {
+            let rehearse = &arguments.rehearse;
+            Ok(planning::search(
+                &found.job, &search, rehearse, state, output,
+            ))
+        });
+        match planned {
+            Ok(Err(error)) if !error.is_ours() => return Err(error),
+            Ok(Ok(planned)) => Some(planned),
+            Ok(Err(error)) => without_plan(&error, output),
+            Err(error) => without_plan(&error, output),
+        }
+    };
+    let (first, shapes) = if let Some(planned) = planned {
         let title = text::machine_title(&machine, card);
         let path = found.path.display().to_string();
         let mode = arguments.job.mode.as_deref();
@@ -126,6 +146,8 @@ fn rungs(
             output.talk("\n");
         }
         (plan.settings, planned.shapes)
+    } else {
+        (wanted(&found.job, &search.room), Vec::new())
     };
     checkpoints.rehearsals_ended();
     usable(checkpoints.first())?;
@@ -177,6 +199,15 @@ fn resumption(found: &Checkpoints) -> Option<text::ladder::Resumption<'_>> {
             .as_ref()
             .map(|(path, step)| (path.to_string_lossy(), *step)),
     })
+}
+
+/// A plan that brimful fails to make does not keep the training from starting: it begins with the settings as wanted.
+fn without_plan<T>(error: &dyn std::error::Error, output: &Output) -> Option<T> {
+    output.clear_status();
+    output.talk(&format!(
+        "brimful: planning failed: {error}; starting with the settings as wanted\n"
+    ));
+    None
 }
 
 /// Old records go once the training has ended, so that nobody waits for it.
@@ -238,14 +269,39 @@ struct Speaker {
 
 impl Audience for Speaker {
     fn line(&mut self, notice: &Notice<'_>) -> Option<String> {
-        if self.quiet {
+        // That nothing is watched must not go unnoticed.
+        if self.quiet && !matches!(notice, Notice::Unsupervised(_)) {
             return None;
         }
         Some(match notice {
-            Notice::CutOff { run, verdict, .. } => format!(
-                "brimful: the last run here was cut off: {} (brimful explain {})",
-                verdict.summary, run.id
+            Notice::CutOff {
+                run,
+                record,
+                verdict,
+            } => match record.last_attempt().and_then(|last| last.end.as_ref()) {
+                Some(EndLine {
+                    outcome: Outcome::NotStarted { error },
+                    ..
+                }) => format!(
+                    "brimful: the last run here was cut off: {error} (brimful explain {})",
+                    run.id
+                ),
+                // The keeper saw the end.
+                Some(end) => format!(
+                    "brimful: the last run here was cut off: brimful was killed; the training continued and {} (brimful explain {})",
+                    text::run::outcome(&end.outcome),
+                    run.id
+                ),
+                None => format!(
+                    "brimful: the last run here was cut off: {} (brimful explain {})",
+                    verdict.summary, run.id
+                ),
+            },
+            Notice::StillRunning { run, pid } => format!(
+                "brimful: the training of the last run here still runs, as process {pid}; brimful was killed (run {})",
+                run.id
             ),
+            Notice::Unsupervised(reason) => format!("brimful: running unsupervised: {reason}"),
             Notice::Gap(message) => text::run::gap(message),
             Notice::Alarm(alarm) => text::run::alarm(alarm),
             Notice::Action(action) => text::run::action(action),

@@ -18,4 +18,5 @@ mod probe;
 mod replay;
 mod resume;
 mod run;
+mod start_faults;
 mod usage;

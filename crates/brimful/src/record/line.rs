@@ -251,6 +251,35 @@ pub struct Peaks {
     pub gpu_used: Vec<(u32, Bytes)>,
 }
 
+impl Peaks {
+    /// Raises what this sample exceeds.
+    pub fn include(&mut self, sample: &Sample) {
+        if let Some(host) = &sample.host {
+            if self.host_used.is_none_or(|peak| host.used > peak) {
+                self.host_used = Some(host.used);
+                self.host_used_at_ms = Some(sample.at_ms);
+            }
+            let least = self
+                .least_headroom
+                .map_or(host.headroom, |least| least.min(host.headroom));
+            self.least_headroom = Some(least);
+        }
+        if let Some(shm) = &sample.shm {
+            self.shm_used = self.shm_used.max(Some(shm.used));
+        }
+        for gpu in &sample.gpus {
+            let known = self
+                .gpu_used
+                .iter_mut()
+                .find(|(index, _)| *index == gpu.index);
+            match known {
+                Some((_, peak)) => *peak = (*peak).max(gpu.used),
+                None => self.gpu_used.push((gpu.index, gpu.used)),
+            }
+        }
+    }
+}
+
 /// What brimful itself took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
