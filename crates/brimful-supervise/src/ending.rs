@@ -190,14 +190,13 @@ impl Running<'_> {
             Some(Ended::Exited(code)) if !self.forwarded.is_some_and(signals::ends) => {
                 Outcome::Failed { code }
             }
-            Some(Ended::Unknown) => Ended::Unknown.into(),
+            Some(Ended::Unknown) | None => Ended::Unknown.into(),
             Some(_) => Outcome::StoppedByUser {
                 signal: self
                     .forwarded
                     .or(signal)
                     .unwrap_or(signal_hook::consts::SIGTERM),
             },
-            None => Ended::Unknown.into(),
         }
     }
 

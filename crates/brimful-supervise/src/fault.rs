@@ -47,11 +47,12 @@ mod injected {
         let lasting = name.ends_with('+');
         let is_here = name.trim_end_matches('+') == step.name();
         let before = REACHED.fetch_or(is_here, Ordering::Relaxed);
-        if is_here && !before || lasting && (before || is_here) {
-            fail(kind)
+        let is_due = if lasting {
+            is_here || before
         } else {
-            Ok(())
-        }
+            is_here && !before
+        };
+        if is_due { fail(kind) } else { Ok(()) }
     }
 
     #[expect(clippy::panic, reason = "a panic is what was asked for")]

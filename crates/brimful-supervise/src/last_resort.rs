@@ -137,16 +137,7 @@ fn prepare(command: &[OsString], variables: &[(OsString, OsString)]) -> Option<P
         .iter()
         .map(|word| CString::new(word.as_bytes()).ok())
         .collect::<Option<_>>()?;
-    let is_set_here = |name: &OsStr| variables.iter().any(|(set, _)| set == name);
-    let environment: Vec<CString> = std::env::vars_os()
-        .filter(|(name, _)| !is_set_here(name))
-        .chain(variables.iter().cloned())
-        .filter_map(|(mut name, value)| {
-            name.push("=");
-            name.push(value);
-            CString::new(name.into_vec()).ok()
-        })
-        .collect();
+    let environment = environment(variables);
     let programs = programs(command.first()?);
     let pointers = |strings: &[CString]| {
         let strings = strings.iter().map(|string| string.as_ptr());
@@ -160,6 +151,20 @@ fn prepare(command: &[OsString], variables: &[(OsString, OsString)]) -> Option<P
     })
 }
 
+/// The environment as the training gets it.
+fn environment(variables: &[(OsString, OsString)]) -> Vec<CString> {
+    let is_set_here = |name: &OsStr| variables.iter().any(|(set, _)| set == name);
+    std::env::vars_os()
+        .filter(|(name, _)| !is_set_here(name))
+        .chain(variables.iter().cloned())
+        .filter_map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            CString::new(name.into_vec()).ok()
+        })
+        .collect()
+}
+
 fn programs(program: &OsStr) -> Vec<CString> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let candidates: Vec<OsString> = if program.as_bytes().contains(&b'/') {
@@ -168,10 +173,8 @@ fn programs(program: &OsStr) -> Vec<CString> {
         std::env::split_paths(&path)
             .map(|directory| {
                 // An empty entry is the working directory.
-                let directory = match directory.as_os_str().is_empty() {
-                    true => Path::new("."),
-                    false => &directory,
-                };
+                let is_empty = directory.as_os_str().is_empty();
+                let directory = if is_empty { Path::new(".") } else { &directory };
                 directory.join(program).into_os_string()
             })
             .collect()
@@ -315,13 +318,13 @@ mod tests {
     #[test]
     fn variables_of_the_job_win_over_those_of_the_environment() {
         let name = OsString::from("PATH");
-        let prepared = prepare(&["true".into()], &[(name, "/only".into())]).unwrap();
-        let set: Vec<&CString> = prepared
-            ._strings
+        let set = environment(&[(name, "/only".into())]);
+        let set: Vec<&CString> = set
             .iter()
             .filter(|text| text.to_bytes().starts_with(b"PATH="))
             .collect();
         assert_eq!(set, [&CString::new("PATH=/only").unwrap()]);
+        let prepared = prepare(&["true".into()], &[]).unwrap();
         assert_eq!(prepared.arguments.len(), 2);
         assert!(prepare(&["a\0b".into()], &[]).is_none());
     }

@@ -338,14 +338,13 @@ impl Running<'_> {
         let processes = self.sampler.processes();
         let main = processes.one(number(self.pid()));
         let catches = |process: &ProcessFacts| processes.catches(process.pid, signal) == Some(true);
-        let takers = match main.filter(catches) {
-            Some(main) => vec![main],
+        let takers = if let Some(main) = main.filter(catches) {
+            vec![main]
+        } else {
             // A launcher: its ranks may know the signal.
-            None => {
-                let mut ranks = self.contained.processes(processes);
-                ranks.retain(catches);
-                ranks
-            }
+            let mut ranks = self.contained.processes(processes);
+            ranks.retain(catches);
+            ranks
         };
         if takers.is_empty() {
             return format!("nothing: no process of the job has a handler for {name}");

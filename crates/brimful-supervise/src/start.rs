@@ -124,11 +124,11 @@ pub(crate) fn start<'a>(
         gaps.push(format!("the terminal is shared with brimful: {error}"));
         Control::Shared
     });
-    let sampled = step(StartStep::Sampler, || {
+    let prepared = step(StartStep::Sampler, || {
         sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
         Ok(())
     });
-    if let Err(error) = sampled {
+    if let Err(error) = prepared {
         gaps.push(format!("what the kernel counts is not known: {error}"));
     }
 

@@ -10,6 +10,7 @@
 mod context;
 mod init;
 mod isolation;
+mod keeper;
 mod kernel_agrees;
 mod other_user;
 mod plan;

@@ -179,18 +179,17 @@ fn output_of(command: &mut Command) -> Result<Output, String> {
         let _ = err.read_to_end(&mut stderr);
         let _ = sender.send((stdout, stderr));
     });
-    match received.recv_timeout(Duration::from_secs(40)) {
-        Ok((stdout, stderr)) => Ok(Output {
-            status: child.wait().unwrap(),
-            stdout,
-            stderr,
-        }),
-        Err(_) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err("its output did not end within 40 s".into())
-        }
+    let received = received.recv_timeout(Duration::from_secs(40));
+    if received.is_err() {
+        let _ = child.kill();
     }
+    let status = child.wait().unwrap();
+    let (stdout, stderr) = received.map_err(|_| "its output did not end within 40 s")?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
 }
 
 /// Every kind of fault at every step once, and a quarter of them from that step on, as where a limit is reached: all
@@ -220,7 +219,7 @@ fn check_matrix(end_idx: usize) {
         };
         problem.map(|problem| format!("{fault}, {}: {problem}", end.0))
     });
-    println!(
+    eprintln!(
         "start-up faults with `{}`: {n_cases} cases ({} steps, {} kinds), {} right, in {:.1} s",
         end.0,
         StartStep::ALL.len(),
@@ -289,7 +288,7 @@ fn check_real(cases: &[Vec<String>], what: &str) {
         problem.map(|problem| format!("{wrapper:?}, {}: {problem}", end.0))
     });
     let n_able = n_able.into_inner();
-    println!(
+    eprintln!(
         "{what}: {n_cases} cases, {n_able} in which brimful loads, {} failed",
         wrong.len()
     );
@@ -351,7 +350,7 @@ fn few_processes_keep_the_exit_code() {
     if is_root() {
         check_real(&cases, "RLIMIT_NPROC");
     } else {
-        println!("skipped, other processes of this user would be counted");
+        eprintln!("skipped, other processes of this user would be counted");
     }
 }
 
@@ -376,7 +375,7 @@ fn check_mounted(preparation: &str, what: &str) {
         .current_dir(Place::new().0.path())
         .status();
     if !tried.is_ok_and(|status| status.success()) {
-        println!("skipped, nothing can be mounted here: {what}");
+        eprintln!("skipped, nothing can be mounted here: {what}");
         return;
     }
     let wrong: Vec<String> = ENDS
@@ -389,7 +388,7 @@ fn check_mounted(preparation: &str, what: &str) {
             }
         })
         .collect();
-    println!("{what}: {} cases, {} failed", ENDS.len(), wrong.len());
+    eprintln!("{what}: {} cases, {} failed", ENDS.len(), wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -48,8 +48,8 @@ pub fn keep(arguments: &[OsString]) -> u8 {
     // Both sides may be killed at any moment; whoever is left continues.
     let started = ReadOrder::read(&life)
         .ok()
-        .and_then(|order| start(life, ways, order));
-    started.map_or(1, Keeping::to_the_end)
+        .and_then(|order| start(life, ways, &order));
+    started.map_or(1, Keeping::until_the_end)
 }
 
 /// A descriptor that was handed down under this number. The training does not get it.
@@ -93,7 +93,7 @@ struct Brimful {
 fn start(
     life: UnixStream,
     ways: Vec<Option<(OwnedFd, OwnedFd)>>,
-    order: ReadOrder,
+    order: &ReadOrder,
 ) -> Option<Keeping> {
     // A handler, not ignored: that would be handed down to the training.
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ] {
@@ -115,7 +115,7 @@ fn start(
             .read(true)
             .write(true)
             .open("/dev/null")?;
-        let training = launch(&life, &order)?;
+        let training = launch(&life, order)?;
         Ok((woken, nothing, training))
     });
     let (woken, nothing, training) = match started {
@@ -203,7 +203,7 @@ fn report(life: &UnixStream, report: Report) {
 }
 
 impl Keeping {
-    fn to_the_end(mut self) -> u8 {
+    fn until_the_end(mut self) -> u8 {
         let mut buffer = vec![0; 64 << 10];
         loop {
             self.look_at_training();
@@ -260,14 +260,16 @@ impl Keeping {
             if let Some(file) = &self.status_file {
                 let _ = file.ended(pid, ended, unix_ms());
             }
-            self.reap();
+            self.reap_if_ended();
         }
     }
 
-    fn reap(&mut self) {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let _ = waitid(WaitId::Pid(self.training), options);
-        self.reaped = true;
+    fn reap_if_ended(&mut self) {
+        if self.ended.is_some() && !self.reaped {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = waitid(WaitId::Pid(self.training), options);
+            self.reaped = true;
+        }
     }
 
     fn tell(&self, what: Report) {
@@ -316,19 +318,13 @@ impl Keeping {
         }
         match message {
             [said::DONE, _] => {
-                if self.ended.is_some() {
-                    self.reap();
-                }
+                self.reap_if_ended();
                 if let Some(file) = self.status_file.take() {
                     file.remove();
                 }
                 return false;
             }
-            [said::HEARD, _] => {
-                if self.ended.is_some() {
-                    self.reap();
-                }
-            }
+            [said::HEARD, _] => self.reap_if_ended(),
             [said::LET_GO, idx] => {
                 if let Some(way) = self.ways.get_mut(usize::from(idx)) {
                     *way = None;

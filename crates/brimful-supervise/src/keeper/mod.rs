@@ -242,16 +242,14 @@ impl Gated {
 
     /// Lets the training begin, and waits until it has.
     pub(crate) fn go(mut self) -> io::Result<Keeper> {
-        self.keeper.life.write_all(&[said::GO, 0])?;
         // As long as it takes: the program may lie on a slow file system.
         self.keeper.life.set_read_timeout(None)?;
-        match self.keeper.next_report() {
-            Ok(Report::NotStarted(errno)) => {
-                self.keeper.end();
-                return Err(io::Error::from_raw_os_error(errno));
-            }
-            // Where the keeper was killed at this moment, the training is a child of brimful.
-            Ok(_) | Err(_) => {}
+        self.keeper.life.write_all(&[said::GO, 0])?;
+        // From here on it has begun, unless the keeper says otherwise.
+        // Where the keeper was killed at this moment, the training is a child of brimful.
+        if let Ok(Report::NotStarted(errno)) = self.keeper.next_report() {
+            self.keeper.end();
+            return Err(io::Error::from_raw_os_error(errno));
         }
         let _ = self.keeper.life.set_nonblocking(true);
         Ok(self.keeper)
