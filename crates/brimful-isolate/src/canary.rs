@@ -25,6 +25,7 @@ impl Canary {
         };
         let (old, new) = canary.names();
         let old_path = directory.join(&old);
+        #[expect(clippy::disallowed_methods, reason = "as a script would")]
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)

@@ -28,9 +28,9 @@ pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             unshare(flags | UnshareFlags::NEWUSER)?;
             // Only the own identity can be mapped without privileges, and the group only without supplementary ones.
-            fs::write("/proc/self/setgroups", "deny")?;
-            fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-            fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
+            write_kernel_file("/proc/self/setgroups", "deny")?;
+            write_kernel_file("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
+            write_kernel_file("/proc/self/gid_map", &format!("{gid} {gid} 1"))?;
             true
         }
         Err(error) => return Err(error),
@@ -39,6 +39,11 @@ pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
         bring_loopback_up()?;
     }
     Ok(needed)
+}
+
+#[expect(clippy::disallowed_methods, reason = "files of the kernel")]
+fn write_kernel_file(path: &str, text: &str) -> io::Result<()> {
+    fs::write(path, text)
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {

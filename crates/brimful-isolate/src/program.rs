@@ -156,6 +156,7 @@ impl Keeper {
                 return Ok(0);
             }
         };
+        #[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
         let _ = fs::write(
             format!("/proc/{}/oom_score_adj", child.id()),
             request.oom_score_adj.to_string(),

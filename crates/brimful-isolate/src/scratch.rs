@@ -1,6 +1,6 @@
 //! Private directories that take what commands write, inside a budget of disk space.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,14 +79,8 @@ impl Scratch {
     }
 
     fn create_in(parent: &Path, budget: Option<u64>) -> io::Result<Scratch> {
-        let directory = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .tempdir_in(parent)?
-            .keep();
-        let lock = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(directory.join(LOCK))?;
+        let directory = brimful_private::temporary_directory(&[parent], PREFIX)?.keep();
+        let lock = brimful_private::create_new(&directory.join(LOCK))?;
         lock.try_lock().map_err(io::Error::from)?;
         let free = free_bytes(&directory).unwrap_or(u64::MAX);
         Ok(Scratch {
@@ -110,7 +104,7 @@ impl Scratch {
     pub fn new_directory(&self) -> io::Result<PathBuf> {
         let number = self.n_commands.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(number.to_string());
-        DirBuilder::new().create(&path)?;
+        brimful_private::new_directory(&path)?;
         Ok(path)
     }
 

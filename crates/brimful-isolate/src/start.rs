@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -134,9 +134,7 @@ fn request(
 
 fn launch(request: &Request, output: &File, settings: &Settings) -> io::Result<Isolated> {
     let path = request.scratch.join("request.json");
-    let mut file = File::create_new(&path)?;
-    file.write_all(&serde_json::to_vec(request)?)?;
-    drop(file);
+    brimful_private::write_new(&path, &serde_json::to_vec(request)?)?;
     let (ours, theirs) = UnixStream::pair()?;
     let keeper = Command::new(&settings.program)
         .arg(ARGUMENT)

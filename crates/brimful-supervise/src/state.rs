@@ -228,7 +228,7 @@ impl StateDir {
                 return None;
             }
             exit_status::remove(&run.folder);
-            let record = run.read().ok()?;
+            let record = Box::new(run.read().ok()?);
             return Some(Unfinished::CutOff { run, record });
         }
         None
@@ -240,7 +240,7 @@ impl StateDir {
 pub(crate) enum Unfinished {
     CutOff {
         run: StoredRun,
-        record: Record,
+        record: Box<Record>,
     },
     /// Its training still runs.
     StillRunning {

@@ -7,10 +7,10 @@
 mod layout;
 mod mounts;
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, OFlags, StatxFlags};
@@ -237,6 +237,10 @@ impl Tree {
             set_read_only(&lower, false)?;
         }
         let target = self.inside(path);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a directory of the script, in the overlay"
+        )]
         fs::create_dir_all(&target).map_err(at("cannot create", path))?;
         let (upper, work) = (shared.layer.join("upper"), shared.layer.join("work"));
         make_directory(&shared.layer)?;
@@ -323,7 +327,7 @@ impl Tree {
         };
         let bytes = serde_json::to_vec(&records).map_err(io::Error::other);
         bytes
-            .and_then(|bytes| fs::write(&path, bytes))
+            .and_then(|bytes| brimful_private::write_new(&path, &bytes))
             .map_err(|source| OverlayError {
                 what: "cannot write",
                 path,
@@ -603,14 +607,14 @@ fn make_stub(root: &Path, stub: &Stub) -> Result<(), OverlayError> {
         Stub::Link(_) => fs::read_link(path)
             .and_then(|to| symlink(to, &target))
             .map_err(at("cannot create", path)),
-        Stub::File(_) => File::create_new(&target)
-            .map(drop)
-            .map_err(at("cannot create", path)),
+        Stub::File(_) => {
+            brimful_private::write_new(&target, b"").map_err(at("cannot create", path))
+        }
     }
 }
 
 fn make_directory(path: &Path) -> Result<(), OverlayError> {
-    match DirBuilder::new().mode(0o700).create(path) {
+    match brimful_private::new_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         outcome => outcome.map_err(at("cannot create", path)),
     }
