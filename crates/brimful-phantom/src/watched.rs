@@ -59,6 +59,10 @@ fn end(directory: &Path) -> ! {
         "torch was loaded without brimful's hook: {REASON}"
     ));
     let line = line(std::process::id());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this library has no dependencies, and the directory is private"
+    )]
     let progress = OpenOptions::new()
         .append(true)
         .create(true)

@@ -739,7 +739,7 @@ mod tests {
             beside_driver: false,
             time_limit: Duration::from_secs(9),
             output: None,
-            protection: Protection::new(ProtectionRequest::default()).unwrap(),
+            protection: Protection::new(ProtectionRequest::default()).expect("a disk"),
         }
     }
 
