@@ -133,12 +133,14 @@ impl Keeper {
                     tagged("redirect:", &request.scratch),
                 ));
                 variables.extend(walls.environment.iter().cloned());
-                let preload = preload(request);
-                variables.push(("LD_PRELOAD".into(), preload));
                 prove_redirection(request, &checked)?;
                 walls_of_command = Some(walls);
             }
             Isolation::Off => leave_network(request)?,
+        }
+        // Where it does not redirect writes, the library lists connections.
+        if request.redirect_library.is_file() {
+            variables.push(("LD_PRELOAD".into(), preload(request)));
         }
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         if !directory.is_dir() {

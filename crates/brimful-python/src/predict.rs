@@ -93,6 +93,12 @@ pub(crate) fn predict(
                 .map_or(0, |process| process.facts.steps),
             host: predicted.host,
             isolation: predicted.isolation.name().to_owned(),
+            suppressed: predicted.suppressed,
+            connections: predicted
+                .connections
+                .into_iter()
+                .map(|it| (it.host, it.port, it.count))
+                .collect(),
         };
         let footprints = &predicted.footprints;
         let internal = |error: &dyn std::error::Error| Failure::Internal {

@@ -17,6 +17,7 @@ pub mod job_file;
 pub mod stage;
 
 mod accepts;
+mod connections;
 mod cudnn;
 mod host;
 mod planning;
@@ -28,6 +29,7 @@ mod trackers;
 mod workload;
 
 pub use accepts::{Accepted, AcceptsError, accepts};
+pub use connections::Connection;
 pub use host::{HostReport, host_facts, pace};
 pub use job_file::JobFileError;
 pub use planning::{Cache, PlanError, PlanQuestion, Planned, Told, plan};

@@ -14,6 +14,7 @@ use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 use brimful_isolate::Isolation;
 
+use crate::connections::Connection;
 use crate::host::{host_facts, pace};
 use crate::protection::Protection;
 use crate::reports::LastStep;
@@ -42,6 +43,8 @@ pub struct Question {
 pub struct Prediction {
     /// How the user's files were protected: the weakest of all rehearsals.
     pub isolation: Isolation,
+    /// Hosts beyond this machine that the script connected to.
+    pub connections: Vec<Connection>,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
     /// Cards on which it died before its first step, of something else than memory.
@@ -136,6 +139,7 @@ pub fn predict(
     }
     let first = rehearse(&asked(question, &wanted), &mut look)?;
     let (mut isolation, suppressed) = (first.isolation, first.suppressed);
+    let connections = first.connections;
     let mut variants = first.variants;
     // Where the script has several processes it may have run on the first card only.
     for at in 1..wanted.len() {
@@ -174,6 +178,7 @@ pub fn predict(
         footprints,
         failed,
         suppressed,
+        connections,
         ..answer
     })
 }
@@ -191,6 +196,7 @@ fn on_processors(
     };
     let rehearsal = rehearse(&asked, look)?;
     let (isolation, suppressed) = (rehearsal.isolation, rehearsal.suppressed);
+    let connections = rehearsal.connections;
     let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
     // The launcher of several processes has no loader of its own.
     let mut processes: Vec<Rehearsed> = processes.collect();
@@ -198,6 +204,7 @@ fn on_processors(
     processes.truncate(1);
     answer(processes, isolation, start.elapsed().as_secs_f64()).map(|answer| Prediction {
         suppressed,
+        connections,
         ..answer
     })
 }
@@ -212,6 +219,7 @@ fn answer(
     let report = first.facts.host.as_ref();
     Ok(Prediction {
         isolation,
+        connections: Vec::new(),
         footprints: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),

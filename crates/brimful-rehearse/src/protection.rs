@@ -49,8 +49,14 @@ pub struct Protection {
 
 impl Protection {
     /// Creates the private directory that takes what scripts write.
-    pub fn new(request: ProtectionRequest) -> io::Result<Protection> {
+    pub fn new(mut request: ProtectionRequest) -> io::Result<Protection> {
         let scratch = Scratch::create(&Scratch::usual_parents(), request.scratch_bytes)?;
+        // LD_PRELOAD is cut at blanks and colons, which the path of an installation may have.
+        let library = scratch.path().join("libbrimful_redirect.so");
+        if request.redirect_library.is_file() {
+            brimful_private::copy_new(&request.redirect_library, &library)?;
+        }
+        request.redirect_library = library;
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let shared = DOWNLOADS
             .iter()

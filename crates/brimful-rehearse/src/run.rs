@@ -16,6 +16,7 @@ use brimful_allocsim::trace::Trace;
 use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
 
+use crate::connections::{self, Connection};
 use crate::facts::Facts;
 use crate::protection::Protection;
 use crate::reports::{LastStep, quoted, suppressed};
@@ -58,6 +59,8 @@ pub struct Asked {
 pub struct Rehearsal {
     /// How the user's files were protected.
     pub isolation: Isolation,
+    /// Hosts beyond this machine that the script connected to.
+    pub connections: Vec<Connection>,
     /// One for each card asked for.
     pub variants: Vec<Variant>,
     pub seconds: f64,
@@ -406,6 +409,7 @@ fn rehearse_in(
     let variants = sort_out(asked, &ended, &stage.results())?;
     Ok(Rehearsal {
         isolation,
+        connections: connections::read(&stage.results()),
         variants,
         seconds: start.elapsed().as_secs_f64(),
         suppressed: suppressed(&ended.seen),
@@ -572,6 +576,10 @@ fn spawn(
     command
         .env("BRIMFUL_PHANTOM_DEVICES", first_device)
         .env("BRIMFUL_REHEARSAL_VARIANTS", variants)
+        .env(
+            "BRIMFUL_CONNECTIONS",
+            stage.results().join(connections::FILE_NAME),
+        )
         .env("BRIMFUL_REHEARSAL_STEPS", asked.steps.to_string())
         .env("BRIMFUL_REHEARSAL_WITH", asked.with.join(","));
     trackers::turn_off(&mut command, &stage.results().join("trackers"));

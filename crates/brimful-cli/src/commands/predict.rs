@@ -107,6 +107,12 @@ pub(crate) fn predict(
             .map_or(0, |process| process.facts.steps),
         host: predicted.host,
         isolation: predicted.isolation.name().to_owned(),
+        suppressed: predicted.suppressed,
+        connections: predicted
+            .connections
+            .into_iter()
+            .map(|it| (it.host, it.port, it.count))
+            .collect(),
     };
     let page = if arguments.json {
         json::to_text(&json::PredictDocument::of(

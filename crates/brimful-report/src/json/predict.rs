@@ -22,6 +22,10 @@ pub struct Rehearsed {
     pub host: Option<HostFacts>,
     /// How the user's files were protected: `overlay`, `redirect` or `off`.
     pub isolation: String,
+    /// What the script asked of services and was not done.
+    pub suppressed: Vec<String>,
+    /// Hosts beyond this machine that the script connected to, their ports, and by how many processes.
+    pub connections: Vec<(String, u16, u32)>,
 }
 
 /// Predicted memory of a training command, on the GPU and on the host.
@@ -44,6 +48,10 @@ pub struct PredictDocument {
     pub seconds: f64,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed.
     pub isolation: String,
+    /// What the script asked of experiment trackers and hubs, and what was not done in the rehearsal.
+    pub suppressed: Vec<String>,
+    /// Hosts beyond this machine that the script connected to.
+    pub connections: Vec<HostConnection>,
     /// The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too.
     /// Nothing for a training on the processors.
     pub peak: Option<PredictedPeak>,
@@ -63,6 +71,17 @@ pub struct PredictDocument {
     pub host: Option<PredictedHost>,
     /// What makes the figures weaker, heaviest first.
     pub caveats: Vec<PredictionCaveat>,
+}
+
+/// A host that the script connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HostConnection {
+    /// Its name, or its address where no name was looked up.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How many processes connected to it.
+    pub count: u32,
 }
 
 /// The highest use of a card.
@@ -212,6 +231,16 @@ impl PredictDocument {
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
             isolation: rehearsed.isolation.clone(),
+            suppressed: rehearsed.suppressed.clone(),
+            connections: rehearsed
+                .connections
+                .iter()
+                .map(|(host, port, count)| HostConnection {
+                    host: host.clone(),
+                    port: *port,
+                    count: *count,
+                })
+                .collect(),
             peak: None,
             terms: Vec::new(),
             phases: Vec::new(),
