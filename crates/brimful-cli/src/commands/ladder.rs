@@ -202,6 +202,8 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    use brimful_supervise::checkpoints::SelectorOptions;
+
     use super::*;
 
     fn rungs(directory: &Path, resume: bool) -> Rungs {
@@ -210,7 +212,11 @@ mod tests {
         )
         .expect("a job");
         let job = file.job(None, &[]).expect("a job");
-        let mut checkpoints = Selector::new(directory, &job.checkpoints, resume, false);
+        let options = SelectorOptions {
+            resume,
+            force: false,
+        };
+        let mut checkpoints = Selector::new(directory, &job.checkpoints, options);
         checkpoints.rehearsals_ended();
         Rungs {
             job,

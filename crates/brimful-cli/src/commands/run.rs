@@ -10,7 +10,7 @@ use brimful::record::{EndLine, Outcome};
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
 use brimful_rehearse::NO_CARD;
 use brimful_report::text;
-use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector};
+use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector, SelectorOptions};
 use brimful_supervise::{
     AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StartStep, StateDir,
     job_key, step,
@@ -95,8 +95,10 @@ fn rungs(
     let mut checkpoints = Selector::new(
         &current_folder(),
         &found.job.checkpoints,
-        arguments.resume,
-        arguments.force,
+        SelectorOptions {
+            resume: arguments.resume,
+            force: arguments.force,
+        },
     );
     usable(checkpoints.first())?;
     let machine = planning::machine(None, arguments.gpu.as_deref(), None)?;

@@ -28,7 +28,7 @@ use crate::checkpoints::find::Candidate;
 use crate::checkpoints::order::Rank;
 use crate::checkpoints::version::Inventory;
 
-pub use selector::Selector;
+pub use selector::{Selector, SelectorOptions};
 
 /// Candidates that are looked into, the newest first. Who keeps more of them has an older one that is whole among these.
 const MOST_CANDIDATES: usize = 64;

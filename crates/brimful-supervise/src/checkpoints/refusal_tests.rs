@@ -244,7 +244,11 @@ fn pipes_in_a_directory_do_not_hold_it_up() {
 }
 
 fn selector(place: &Place, resume: bool) -> Selector {
-    Selector::new(place.0.path(), &["*.pt".into()], resume, false)
+    let options = SelectorOptions {
+        resume,
+        force: false,
+    };
+    Selector::new(place.0.path(), &["*.pt".into()], options)
 }
 
 #[test]
@@ -279,12 +283,14 @@ fn a_chosen_checkpoint_that_a_rehearsal_changed_is_given_up() {
         first.first().refused,
         [(place.at("last.pt"), Refusal::WrittenDuringRehearsal)]
     );
-    // The same length and time, as a file that was restored has them.
+    // With the length and the time of what was there.
     place.put("last.pt", &at_step(40), 7);
     let mut second = selector(&place, true);
     place.put("last.pt", &at_step(50), 7);
     second.rehearsals_ended();
-    assert_eq!(second.first().chosen.as_ref().unwrap().step, Some(50));
+    assert_eq!(name(second.first()).as_deref(), Some("older.pt"));
+    place.put("last.pt", &at_step(51), 8);
+    assert_eq!(second.later().chosen.unwrap().step, Some(51));
     // It is gone.
     let mut third = selector(&place, true);
     fs::remove_file(place.at("last.pt")).unwrap();

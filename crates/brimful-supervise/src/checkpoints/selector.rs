@@ -22,8 +22,7 @@ const MAX_BLOCKS_OF_ONE: u64 = 64;
 pub struct Selector {
     directory: PathBuf,
     patterns: Vec<String>,
-    force: bool,
-    resume: bool,
+    options: SelectorOptions,
     first: Checkpoints,
     /// Samples of the first choice, to tell whether it is still what was chosen.
     digest: Option<u64>,
@@ -34,13 +33,21 @@ pub struct Selector {
     ignored: Option<Inventory>,
 }
 
+/// What the user asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelectorOptions {
+    /// The first attempt resumes from what is there.
+    pub resume: bool,
+    /// Lift the refusals that [`crate::checkpoints::Refusal::is_lifted_by_force`] names.
+    pub force: bool,
+}
+
 impl Selector {
-    /// `resume`: the first attempt resumes from what is there. `force`: whatever is complete is accepted.
-    pub fn new(directory: &Path, patterns: &[String], resume: bool, force: bool) -> Selector {
+    pub fn new(directory: &Path, patterns: &[String], options: SelectorOptions) -> Selector {
         let before = Inventory::take(directory, patterns);
-        let first = if resume {
+        let first = if options.resume {
             let criteria = Criteria {
-                force,
+                force: options.force,
                 ..Criteria::now()
             };
             choose(directory, patterns, &criteria)
@@ -54,8 +61,7 @@ impl Selector {
         Selector {
             directory: directory.to_owned(),
             patterns: patterns.to_vec(),
-            force,
-            resume,
+            options,
             first,
             digest,
             before,
@@ -67,7 +73,7 @@ impl Selector {
     /// To be called once the job was rehearsed, or is not going to be, before the first attempt starts.
     pub fn rehearsals_ended(&mut self) {
         let now = Inventory::take(&self.directory, &self.patterns);
-        if !self.resume {
+        if !self.options.resume {
             self.ignored = Some(now);
             return;
         }
@@ -76,11 +82,19 @@ impl Selector {
             let now = digest(&chosen.path);
             now.is_some() && now == self.digest
         });
-        if let Some(chosen) = unchanged
-            && let Some(version) = version_of(&chosen.path)
-        {
-            // Copied aside and put back, perhaps without its times.
-            rehearsed.leave_out(&version);
+        let version = self
+            .first
+            .chosen
+            .as_ref()
+            .and_then(|chosen| version_of(&chosen.path));
+        if let Some(version) = version {
+            if unchanged.is_some() {
+                // Copied aside and put back, perhaps without its times.
+                rehearsed.leave_out(&version);
+            } else {
+                // Perhaps with the times of what was there.
+                rehearsed.add(&version);
+            }
         }
         let is_lost = self.first.chosen.is_some() && unchanged.is_none();
         self.rehearsed = Some(rehearsed);
@@ -101,7 +115,7 @@ impl Selector {
 
     fn choose(&self) -> Checkpoints {
         let criteria = Criteria {
-            force: self.force,
+            force: self.options.force,
             rehearsed: self.rehearsed.as_ref(),
             ignored: self.ignored.as_ref(),
             ..Criteria::now()

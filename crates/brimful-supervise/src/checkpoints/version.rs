@@ -145,6 +145,10 @@ impl Inventory {
         self
     }
 
+    pub(super) fn add(&mut self, version: &Version) {
+        self.contents.insert(version.contents);
+    }
+
     pub(super) fn leave_out(&mut self, version: &Version) {
         self.contents.remove(&version.contents);
     }
@@ -183,6 +187,8 @@ mod tests {
         assert!(!since.has(&version_of(&at("previous.pt")).unwrap()));
         since.leave_out(&new);
         assert!(!since.has(&new));
+        since.add(&new);
+        assert!(since.has(&new));
         fs::write(at("checkpoint-0/model.pt"), "more").unwrap();
         assert!(!before.has(&version_of(&at("checkpoint-0")).unwrap()));
         assert_eq!(version_of(&at("nowhere")), None);
