@@ -320,11 +320,13 @@ fn names_in(folder: &Path) -> Result<BTreeSet<String>, Incomplete> {
         .collect())
 }
 
-/// One name, that leads nowhere else.
+/// One name, that leads nowhere else and is no longer than a file system allows: it is shown in messages.
 fn is_plain(name: &str) -> bool {
+    const MAX_NAME: usize = 255;
     let mut parts = Path::new(name).components();
-    matches!(
-        (parts.next(), parts.next()),
-        (Some(Component::Normal(_)), None)
-    )
+    name.len() <= MAX_NAME
+        && matches!(
+            (parts.next(), parts.next()),
+            (Some(Component::Normal(_)), None)
+        )
 }

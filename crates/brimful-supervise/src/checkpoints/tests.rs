@@ -427,6 +427,9 @@ fn folders_of_pytorch_and_deepspeed_are_known() {
     assert!(place.refused("ds").contains("zero_optim_states.pt"));
     place.put("ds/latest", b"../ds", 1);
     assert!(place.refused("ds").contains("elsewhere"));
+    // A message shows names, and a file may hold a long one.
+    place.put("ds/latest", &[b'x'; 4000], 1);
+    assert!(place.refused("ds").contains("elsewhere"));
 
     place.put("empty/readme.txt", b"nothing", 1);
     assert_eq!(
