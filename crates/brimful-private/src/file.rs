@@ -187,7 +187,12 @@ fn create_new_at(
     let file = rustix::fs::openat(parent, path, flags, mode)?;
     if mode == private() {
         // A strange umask may have taken our own bits away; an inherited access list cannot give any to others.
-        rustix::fs::fchmod(&file, mode)?;
+        if let Err(error) = rustix::fs::fchmod(&file, mode)
+            // Some file systems have one mode for everything.
+            && rustix::fs::fstat(&file)?.st_mode & 0o077 != 0
+        {
+            return Err(error.into());
+        }
     }
     Ok(file.into())
 }

@@ -133,12 +133,14 @@ pub(crate) fn make(parent: &OwnedFd, name: &OsStr) -> io::Result<bool> {
 
 /// Gives a directory of ours the mode 0700. The parent has been checked: nobody else can put anything in its place.
 pub(crate) fn tighten(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(
-        parent,
-        name,
-        Mode::RWXU,
-        AtFlags::empty(),
-    )?)
+    let Err(error) = rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty()) else {
+        return Ok(());
+    };
+    // Some file systems have one mode for everything.
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if stat.st_mode & 0o077 == 0 => Ok(()),
+        _ => Err(error.into()),
+    }
 }
 
 fn steps(path: &Path) -> VecDeque<OsString> {
