@@ -17,7 +17,6 @@ use crate::sys::{self, Outcome};
 
 /// What the layers do to one open stream.
 struct Listing {
-    stream: *mut DIR,
     /// Names to leave out of the stream, and those to add after it.
     names: Names,
     added: Vec<(Vec<u8>, crate::list::Kind)>,
@@ -31,71 +30,65 @@ struct Listing {
 const N_SLOTS: usize = 1024;
 const N_PROBES: usize = 64;
 
-/// Streams that are merged. A fixed table without a lock: a fork may happen at any time.
-static SLOTS: [AtomicPtr<Listing>; N_SLOTS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; N_SLOTS];
+/// A stream that is merged, and what the layers do to it.
+struct Slot {
+    stream: AtomicPtr<DIR>,
+    listing: AtomicPtr<Listing>,
+}
+
+/// A fixed table without a lock: a fork may happen at any time.
+static SLOTS: [Slot; N_SLOTS] = [const {
+    Slot {
+        stream: AtomicPtr::new(std::ptr::null_mut()),
+        listing: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; N_SLOTS];
 static N_LISTINGS: AtomicUsize = AtomicUsize::new(0);
 /// Positions from here on are names of the layers.
 const FIRST_ADDED: c_long = c_long::MIN / 2;
 
-fn slots(stream: *mut DIR) -> impl Iterator<Item = &'static AtomicPtr<Listing>> {
+fn slots(stream: *mut DIR) -> impl Iterator<Item = &'static Slot> {
     let start = (stream.addr() >> 4).wrapping_mul(0x9e37_79b9) % N_SLOTS;
     SLOTS.iter().cycle().skip(start).take(N_PROBES)
 }
 
-fn listing<'a>(stream: *mut DIR) -> Option<&'a mut Listing> {
+fn slot(stream: *mut DIR) -> Option<&'static Slot> {
     if N_LISTINGS.load(Ordering::Acquire) == 0 || stream.is_null() {
         return None;
     }
-    slots(stream).find_map(|slot| {
-        // SAFETY: null or a live listing; a stream, and so its listing, is used by one thread at a time, and other
-        // threads' listings are only compared by their first field, which never changes.
-        let listing = unsafe { slot.load(Ordering::Acquire).as_mut() }?;
-        (listing.stream == stream).then_some(listing)
-    })
+    slots(stream).find(|slot| slot.stream.load(Ordering::Acquire) == stream)
 }
 
-fn register(listing: Listing) {
-    let stream = listing.stream;
-    let pointer = Box::into_raw(Box::new(listing));
+fn listing<'a>(stream: *mut DIR) -> Option<&'a mut Listing> {
+    let listing = slot(stream)?.listing.load(Ordering::Acquire);
+    // SAFETY: null, or a live listing of this stream, which one thread at a time uses and `forget` frees.
+    unsafe { listing.as_mut() }
+}
+
+fn register(stream: *mut DIR, listing: Listing) {
     for slot in slots(stream) {
+        let empty = std::ptr::null_mut();
         if slot
-            .compare_exchange(
-                std::ptr::null_mut(),
-                pointer,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
+            .stream
+            .compare_exchange(empty, stream, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
         {
+            let listing = Box::into_raw(Box::new(listing));
+            slot.listing.store(listing, Ordering::Release);
             N_LISTINGS.fetch_add(1, Ordering::AcqRel);
             return;
         }
     }
-    // SAFETY: made above, and nobody else has seen it.
-    drop(unsafe { Box::from_raw(pointer) });
 }
 
 fn forget(stream: *mut DIR) {
-    let Some(listing) = listing(stream) else {
-        return;
-    };
-    let pointer: *mut Listing = listing;
-    for slot in slots(stream) {
-        if slot
-            .compare_exchange(
-                pointer,
-                std::ptr::null_mut(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
-            .is_ok()
-        {
-            N_LISTINGS.fetch_sub(1, Ordering::AcqRel);
-            // SAFETY: out of the table, and the stream's only user is here.
-            drop(unsafe { Box::from_raw(pointer) });
-            return;
-        }
+    let Some(slot) = slot(stream) else { return };
+    let listing = slot.listing.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    slot.stream.store(std::ptr::null_mut(), Ordering::Release);
+    N_LISTINGS.fetch_sub(1, Ordering::AcqRel);
+    if !listing.is_null() {
+        // SAFETY: out of the table, and the stream's only user is here.
+        drop(unsafe { Box::from_raw(listing) });
     }
 }
 
@@ -119,15 +112,15 @@ fn merge(config: &Config, stream: *mut DIR, logical: &[u8], reads_real: bool) ->
         .iter()
         .filter_map(|(name, kind)| Some((name.clone(), (*kind)?)))
         .collect();
-    register(Listing {
-        stream,
+    let listing = Listing {
         names,
         added,
         reads_stream: reads_real && found.state.has(REAL),
         position: None,
         // SAFETY: a plain structure of integers.
         entry: unsafe { std::mem::zeroed() },
-    });
+    };
+    register(stream, listing);
     Ok(())
 }
 

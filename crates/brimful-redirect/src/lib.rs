@@ -49,8 +49,9 @@
 //! - A hard link between two real files is cut when one of them is written.
 //! - A real directory that is renamed leaves its open descriptors, and a working directory in it, at the old name.
 //! - A copy belongs to the user who made it, and its number (`st_ino`) differs from the original's.
-//! - Programs that make system calls themselves are not redirected: their writes fail.
-//! - `fts`, `nftw` and `wordexp` of libc list the real files only.
+//! - Programs that make system calls themselves are not redirected, except for renames and hard links (`raw_calls`):
+//!   their writes fail.
+//! - `fts_open` and `wordexp` of libc list the real files only.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
 #![expect(
@@ -74,9 +75,11 @@ mod names;
 mod open;
 mod others;
 mod path;
+mod raw_calls;
 mod read;
 mod rename;
 mod resolve;
 mod socket;
 mod stdio;
 mod sys;
+mod tree_walk;

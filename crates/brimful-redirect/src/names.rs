@@ -158,27 +158,14 @@ fn make_node_at(at: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> 
     Ok(0)
 }
 
-fn link_at(
+pub(crate) fn link_at(
     from_at: c_int,
     from: *const c_char,
     to_at: c_int,
     to: *const c_char,
     flags: c_int,
 ) -> Outcome<c_int> {
-    let same = || {
-        sys::call(
-            libc::SYS_linkat,
-            [
-                int(from_at),
-                pointer(from),
-                int(to_at),
-                pointer(to),
-                int(flags),
-                0,
-            ],
-        )
-        .map(sys::to_int)
-    };
+    let same = || sys::link_at([from_at, to_at], from, to, flags).map(|()| 0);
     let Some(config) = config() else {
         return same();
     };
@@ -190,18 +177,7 @@ fn link_at(
         };
         check_new(&target)?;
         create_name(config, &mut target, |path, _| {
-            sys::call(
-                libc::SYS_linkat,
-                [
-                    int(from_at),
-                    pointer(from),
-                    int(AT_FDCWD),
-                    pointer(path.as_ptr()),
-                    int(flags),
-                    0,
-                ],
-            )
-            .map(|_| ())
+            sys::link_at([from_at, AT_FDCWD], from, path.as_ptr(), flags)
         })?;
         return Ok(0);
     }

@@ -15,31 +15,16 @@ use crate::list;
 use crate::names::{check_removable, remove_file, resolve_name};
 use crate::path::{self, PathBuf, is_at_or_below};
 use crate::resolve::{DirState, Found, MAX_PATH, Target, around, bit, lookup, top};
-use crate::sys::{self, Outcome, RENAME_EXCHANGE, RENAME_NOREPLACE, int, pointer};
+use crate::sys::{self, Outcome, RENAME_EXCHANGE, RENAME_NOREPLACE};
 
-fn rename_at(
+pub(crate) fn rename_at(
     from_at: c_int,
     from: *const c_char,
     to_at: c_int,
     to: *const c_char,
     flags: c_uint,
 ) -> Outcome<c_int> {
-    let same = || {
-        let arguments = [
-            int(from_at),
-            pointer(from),
-            int(to_at),
-            pointer(to),
-            flags as usize,
-            0,
-        ];
-        let number = if flags == 0 {
-            libc::SYS_renameat
-        } else {
-            libc::SYS_renameat2
-        };
-        sys::call(number, arguments).map(sys::to_int)
-    };
+    let same = || sys::rename_at([from_at, to_at], from, to, flags).map(|()| 0);
     let is_known = matches!(flags, 0 | RENAME_NOREPLACE | RENAME_EXCHANGE);
     if !is_known && config::config().is_some() {
         return Err(libc::EINVAL);

@@ -204,25 +204,53 @@ pub(crate) fn unlink(path: &mut PathBuf, flags: c_int) -> Outcome<()> {
 }
 
 pub(crate) fn link(from: *const c_char, to: &mut PathBuf, flags: c_int) -> Outcome<()> {
-    let at = int(AT_FDCWD);
-    done(call(
+    link_at([AT_FDCWD, AT_FDCWD], from, to.as_ptr(), flags)
+}
+
+pub(crate) fn link_at(
+    [from_at, to_at]: [c_int; 2],
+    from: *const c_char,
+    to: *const c_char,
+    flags: c_int,
+) -> Outcome<()> {
+    done(call_with_token(
         libc::SYS_linkat,
-        [at, pointer(from), at, pointer(to.as_ptr()), int(flags), 0],
+        [
+            int(from_at),
+            pointer(from),
+            int(to_at),
+            pointer(to),
+            int(flags),
+        ],
     ))
 }
 
 pub(crate) fn rename(from: &mut PathBuf, to: &mut PathBuf, flags: u32) -> Outcome<()> {
-    let at = int(AT_FDCWD);
-    let (from, to) = (pointer(from.as_ptr()), pointer(to.as_ptr()));
-    if flags == 0 {
-        // Every kernel and file system knows this one.
-        done(call(libc::SYS_renameat, [at, from, at, to, 0, 0]))
+    rename_at([AT_FDCWD, AT_FDCWD], from.as_ptr(), to.as_ptr(), flags)
+}
+
+pub(crate) fn rename_at(
+    [from_at, to_at]: [c_int; 2],
+    from: *const c_char,
+    to: *const c_char,
+    flags: u32,
+) -> Outcome<()> {
+    // Every kernel and file system knows the old one.
+    let number = if flags == 0 {
+        libc::SYS_renameat
     } else {
-        done(call(
-            libc::SYS_renameat2,
-            [at, from, at, to, flags as usize, 0],
-        ))
-    }
+        libc::SYS_renameat2
+    };
+    done(call_with_token(
+        number,
+        [
+            int(from_at),
+            pointer(from),
+            int(to_at),
+            pointer(to),
+            flags as usize,
+        ],
+    ))
 }
 
 /// Sets the times of what lies at the path itself, not of what a link leads to.

@@ -89,3 +89,35 @@ print(calls, ctypes.get_errno())
     assert!(expected.ends_with("exit Some(0)"), "{expected}");
     assert_eq!(world.run_redirected(&run(world.real())), expected);
 }
+
+/// Rust's `tempfile`, and with it safetensors, renames by a system call of its own.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn renames_past_libc_are_redirected() {
+    let world = World::new();
+    let program = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+RENAME, LINK, RENAMEAT, LINKAT, RENAMEAT2 = 82, 86, 264, 265, 316
+open("made.tmp", "w").write("made")
+print(libc.syscall(RENAME, b"made.tmp", b"made"), open("made").read())
+print(libc.syscall(RENAMEAT, -100, b"notes.txt", -100, b"out/notes.txt"), open("out/notes.txt").read())
+print(libc.syscall(RENAMEAT2, -100, b"made", -100, b"out/notes.txt", 1), ctypes.get_errno())
+print(libc.syscall(RENAMEAT2, -100, b"data", -100, b"out", 2), sorted(os.listdir("data")))
+print(libc.syscall(LINK, b"made", b"linked"), libc.syscall(LINKAT, -100, b"made", -100, b"data/linked", 0))
+print(os.stat("made").st_nlink, libc.syscall(RENAME, b"missing", b"x"), ctypes.get_errno(), sorted(os.listdir(".")))
+"#;
+    let run = |tree| {
+        command![
+            "sh",
+            "-c",
+            "cd \"$1\" && exec python3 -c \"$2\"",
+            "sh",
+            tree,
+            program
+        ]
+    };
+    let expected = world.run_plain(&run(world.copy()));
+    assert!(expected.ends_with("exit Some(0)"), "{expected}");
+    assert_eq!(world.run_redirected(&run(world.real())), expected);
+}

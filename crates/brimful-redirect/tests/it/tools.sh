@@ -12,7 +12,7 @@ tar -cf archive.tar data out; tar -tf archive.tar | sort; mkdir unpacked; tar -x
 find . -name '*.bin' | sort; find . -type d -empty | sort; du -a --apparent-size data | wc -l
 rm -rf data; ls -A; mkdir data; ls -A data; echo again > data/values.bin; cat data/*
 rm -rf unpacked copy2; rmdir nothing 2>&1; rmdir out 2>&1
-echo one > list; echo two >> list; sort -r list -o list; cat list; tee -a list < list > /dev/null; wc -l < list
+echo one > list; echo two >> list; sort -r list -o list; cat list; echo three | tee -a list > /dev/null; wc -l < list
 mkdir -p deep/a/b/c; cp list deep/a/b/c; mv deep/a shallow; rm -r deep; see
 install -m 640 list installed; stat -c %a installed; truncate -s 100 installed; stat -c %s installed
 dd if=/dev/zero of=zeros bs=1k count=3 2> /dev/null; cksum zeros; cat < zeros | wc -c
