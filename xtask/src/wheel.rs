@@ -14,7 +14,11 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The oldest glibc that Rust itself supports; manylinux2014.
 const GLIBC: (u32, u32) = (2, 17);
 const MOST_BYTES: u64 = 12 << 20;
-const PHANTOM: &str = "libbrimful_phantom.so";
+/// Libraries that are preloaded into a user's script, with the packages they come from.
+const PRELOADED: [(&str, &str); 2] = [
+    ("brimful-phantom", "libbrimful_phantom.so"),
+    ("brimful-redirect", "libbrimful_redirect.so"),
+];
 
 /// Builds the wheel into `out` and returns its path.
 pub(crate) fn build(out: &Path) -> Result<PathBuf> {
@@ -26,8 +30,7 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     // maturin's own folder: other flags than cargo's in the same one would rebuild pyo3 each time.
     let target_dir = cache().join("wheel-target");
     let program = build_program(&tools, &target_dir)?;
-    let phantom = program.with_file_name(PHANTOM);
-    lay_out_data(&program, &phantom)?;
+    lay_out_data(&program)?;
 
     let before = wheels_in(out);
     for old in before {
@@ -67,15 +70,19 @@ fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf
                 "--quiet",
                 "--package",
                 "brimful-cli",
-                "--package",
-                "brimful-phantom",
             ],
+        )
+        .args(
+            PRELOADED
+                .iter()
+                .flat_map(|(package, _)| ["--package", package]),
         )
         .args(["--target", &versioned])
         .arg("--target-dir")
         .arg(target_dir))?;
     let program = target_dir.join(TARGET).join("release/brimful");
-    for built in [&program, &program.with_file_name(PHANTOM)] {
+    let libraries = PRELOADED.map(|(_, name)| program.with_file_name(name));
+    for built in libraries.iter().chain([&program]) {
         let newest = newest_glibc(&fs::read(built)?);
         if newest > GLIBC {
             bail!(
@@ -106,7 +113,7 @@ fn unwinder() -> Result<PathBuf> {
 }
 
 /// What maturin puts beside the package: `scripts/` goes to `bin`, `data/` to the environment's root.
-fn lay_out_data(program: &Path, phantom: &Path) -> Result<()> {
+fn lay_out_data(program: &Path) -> Result<()> {
     let data = root().join("brimful.data");
     if data.exists() {
         fs::remove_dir_all(&data)?;
@@ -115,10 +122,12 @@ fn lay_out_data(program: &Path, phantom: &Path) -> Result<()> {
     fs::create_dir_all(&scripts)?;
     fs::copy(program, scripts.join("brimful"))?;
 
-    // Where the program looks for it: `../lib/brimful` from its own folder.
-    let library = data.join("data/lib/brimful");
-    fs::create_dir_all(&library)?;
-    fs::copy(phantom, library.join(PHANTOM))?;
+    // Where the program looks for them: `../lib/brimful` from its own directory.
+    let libraries = data.join("data/lib/brimful");
+    fs::create_dir_all(&libraries)?;
+    for (_, name) in PRELOADED {
+        fs::copy(program.with_file_name(name), libraries.join(name))?;
+    }
 
     let manual = data.join("data/share/man/man1");
     fs::create_dir_all(&manual)?;

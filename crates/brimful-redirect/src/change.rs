@@ -7,7 +7,7 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, gid_t, mode_t, off_t, size_t, timespec
 
 use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL, Realm, config};
-use crate::layer::{copy_up, set_directory_mode};
+use crate::layer::{copy_up, directory_mode, set_directory_mode};
 use crate::open::is_kernel_path;
 use crate::path::PathBuf;
 use crate::read::following;
@@ -281,7 +281,8 @@ fn change_attribute(
 ) -> Outcome<c_int> {
     let [following, keeping] = numbers;
     at_path(AT_FDCWD, path, last, false, |subject| match subject {
-        Subject::Path(path, _) => {
+        Subject::Path(path, is_layer_directory) => {
+            check_attributes(path, is_layer_directory)?;
             call_with_token(keeping, [pointer(path.as_ptr()), name, value, size, flags])
         }
         Subject::Same | Subject::Fd(_) => {
@@ -295,6 +296,17 @@ fn change_attribute(
     })
 }
 
+/// A directory of a layer is writable by its owner, whatever its mode looks like to the script.
+fn check_attributes(path: &mut PathBuf, is_layer_directory: bool) -> Outcome<()> {
+    if is_layer_directory && sys::effective_user() != 0 {
+        let stat = sys::lstat(path)?;
+        if directory_mode(path, &stat).0 & 0o200 == 0 {
+            return Err(libc::EACCES);
+        }
+    }
+    Ok(())
+}
+
 fn change_attribute_open(
     fd: c_int,
     numbers: [c_long; 2],
@@ -302,7 +314,8 @@ fn change_attribute_open(
 ) -> Outcome<c_int> {
     let [by_path, by_fd] = numbers;
     at_fd(fd, false, |subject| match subject {
-        Subject::Path(path, _) => {
+        Subject::Path(path, is_layer_directory) => {
+            check_attributes(path, is_layer_directory)?;
             call_with_token(by_path, [pointer(path.as_ptr()), name, value, size, flags])
         }
         Subject::Same | Subject::Fd(_) => {

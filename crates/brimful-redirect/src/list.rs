@@ -86,7 +86,7 @@ pub(crate) fn layer_names(config: &Config, logical: &[u8], state: DirState) -> O
     // A shared layer may begin with one of the names.
     for (prefix, _) in &config.shared {
         if path::parent(prefix) == logical && !prefix.is_empty() {
-            let around = crate::resolve::around(config, state, prefix);
+            let around = crate::resolve::around(config, state.opened(), prefix);
             let prefix_path = PathBuf::from_bytes(prefix)?;
             let mut at = PathBuf::new();
             if let Some(found) = lookup(config, around, &prefix_path, &mut at)? {

@@ -11,6 +11,7 @@ use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL, Realm, config};
 use crate::layer::{self, Lock, check_writable, copy_up, ensure_directory, physical};
 use crate::list::is_reserved;
+use crate::names::may_list;
 use crate::path::{self, PathBuf};
 use crate::resolve::{Found, Last, Special, Target, resolve, special};
 use crate::sys::{self, Fd, Outcome};
@@ -158,6 +159,9 @@ fn prepare_directory(
     }
     if is_writing(flags) {
         return Err(libc::EISDIR);
+    }
+    if flags & O_PATH == 0 && !may_list(&target.physical, found) {
+        return Err(libc::EACCES);
     }
     target.physical = lowest(config, target.logical.as_bytes(), found)?;
     Ok(Prepared::Path(flags))

@@ -98,7 +98,7 @@ pub(crate) fn shown(config: &Config, target: &Target, found: Found) -> Outcome<S
         return Ok(stat);
     }
     stat.st_mode = stat.st_mode & libc::S_IFMT | directory_mode(&target.physical, &stat).0;
-    if found.state.mask.count_ones() > 1 {
+    if found.state.opened().mask.count_ones() > 1 {
         let below = sys::lstat(&mut lowest(config, target.logical.as_bytes(), found)?)?;
         stat.st_dev = below.st_dev;
         stat.st_ino = below.st_ino;

@@ -270,6 +270,7 @@ fn refer(
 
 /// Makes a directory of the layer that takes writes independent of what lies below it, without a copy of any file.
 fn flatten(config: &Config, logical: &[u8], state: DirState) -> Outcome<()> {
+    let state = state.opened();
     let place = top(state.realm);
     if state.mask == bit(place) {
         return Ok(());

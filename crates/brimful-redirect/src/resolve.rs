@@ -6,6 +6,7 @@ use libc::{AT_FDCWD, stat};
 
 use crate::cache;
 use crate::config::{self, Config, REAL, Realm};
+use crate::layer::{HAS_MODE, directory_mode};
 use crate::path::{self, PathBuf};
 use crate::sys::{self, Outcome};
 
@@ -60,7 +61,18 @@ impl DirState {
     pub(crate) fn is_layered(self) -> bool {
         self.mask & !bit(REAL) != 0
     }
+
+    /// The same for this library's own work, which the mode does not stop.
+    pub(crate) fn opened(self) -> Self {
+        Self {
+            mask: self.mask & !UNSEARCHABLE,
+            ..self
+        }
+    }
 }
+
+/// In the mask of a directory whose mode, as the script sees it, lets nobody look up names.
+const UNSEARCHABLE: u32 = 1 << 30;
 
 pub(crate) fn bit(place: u8) -> u32 {
     1 << place
@@ -252,8 +264,8 @@ pub(crate) fn around(config: &Config, directory: DirState, logical: &[u8]) -> Di
         return directory;
     }
     let mask = match realm {
-        Realm::Shared(layer) => bit(layer) | directory.mask & bit(REAL),
-        Realm::Pass | Realm::Branch => bit(REAL),
+        Realm::Shared(layer) => bit(layer) | directory.mask & (bit(REAL) | UNSEARCHABLE),
+        Realm::Pass | Realm::Branch => bit(REAL) | directory.mask & UNSEARCHABLE,
     };
     DirState { realm, mask }
 }
@@ -416,6 +428,9 @@ pub(crate) fn lookup(
     logical: &PathBuf,
     physical: &mut PathBuf,
 ) -> Outcome<Option<Found>> {
+    if around.mask & UNSEARCHABLE != 0 {
+        return Err(libc::EACCES);
+    }
     let mut found: Option<Found> = None;
     let mut below = PathBuf::new();
     for place in config.layers_of(around.realm).chain([REAL]) {
@@ -454,13 +469,22 @@ pub(crate) fn lookup(
             Some(_) if !is_directory => break,
             Some(above) => above.state.mask |= bit(place),
             None => {
+                let mut mask = bit(place);
+                if is_directory
+                    && place != REAL
+                    && stat.st_mode & HAS_MODE != 0
+                    && sys::effective_user() != 0
+                    && directory_mode(probe, &stat).0 & 0o100 == 0
+                {
+                    mask |= UNSEARCHABLE;
+                }
                 found = Some(Found {
                     place,
                     stat,
                     is_reference,
                     state: DirState {
                         realm: around.realm,
-                        mask: bit(place),
+                        mask,
                     },
                 });
             }

@@ -53,6 +53,18 @@ def shown(status: os.stat_result) -> list:
     ]
 
 
+def entry_of(full: str) -> list:
+    status = os.lstat(full)
+    entry = [full, *shown(status)]
+    if stat.S_ISLNK(status.st_mode):
+        entry.append(os.readlink(full))
+    elif stat.S_ISREG(status.st_mode):
+        entry.append(sorted(x for x in os.listxattr(full) if x.startswith("user.")))
+        with open(full, "rb") as file:
+            entry.append(file.read().decode("latin-1"))
+    return entry
+
+
 def snapshot(top: str) -> list:
     found = []
     for directory, directories, files in os.walk(top):
@@ -60,15 +72,10 @@ def snapshot(top: str) -> list:
         found.append([directory, *shown(os.lstat(directory))])
         for name in sorted(files + [d for d in directories if os.path.islink(os.path.join(directory, d))]):
             full = os.path.join(directory, name)
-            status = os.lstat(full)
-            entry = [full, *shown(status)]
-            if stat.S_ISLNK(status.st_mode):
-                entry.append(os.readlink(full))
-            elif stat.S_ISREG(status.st_mode):
-                with open(full, "rb") as file:
-                    entry.append(file.read().decode("latin-1"))
-                entry.append(sorted(x for x in os.listxattr(full) if x.startswith("user.")))
-            found.append(entry)
+            try:
+                found.append(entry_of(full))
+            except OSError as error:
+                found.append([full, error.errno])
     return found
 
 
