@@ -126,6 +126,11 @@ pub(crate) fn read(directory: &Path) -> Option<KeptStatus> {
     })
 }
 
+/// Whether there is a file, of whatever content.
+pub(crate) fn exists(directory: &Path) -> bool {
+    path_in(directory).symlink_metadata().is_ok()
+}
+
 /// Whether a keeper still waits for the end of this run's training.
 pub(crate) fn is_held(directory: &Path) -> bool {
     open(directory).is_some_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())

@@ -15,6 +15,8 @@ use crate::start::end_line;
 
 /// A list of runs is read in full; nobody keeps more.
 const MOST_RUNS: usize = 100_000;
+/// Records that are read in search of the last run in a directory.
+const MAX_SEARCHED: usize = 8;
 /// Removed at one time: nobody shall wait for it.
 const MOST_PRUNED: usize = 50;
 
@@ -181,9 +183,19 @@ impl StateDir {
     /// The newest run of this place whose record has no end and that nobody was told about; explained, and marked as
     /// told. The end that a keeper saw becomes the record's.
     pub(crate) fn unfinished_before(&self, place: &str, but: &str) -> Option<Unfinished> {
-        // Looking through the last few is enough: each start tells what it finds.
-        let runs = self.runs().unwrap_or_default().into_iter();
-        for run in runs.filter(|run| run.id != but).take(8) {
+        // The newest here is enough, since each start tells what it finds, and those whose keeper left something: it may
+        // have waited while others came and went.
+        let mut is_newest = true;
+        for (idx, run) in self
+            .runs()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|run| run.id != but)
+            .enumerate()
+        {
+            if !(is_newest && idx < MAX_SEARCHED) && !exit_status::exists(&run.folder) {
+                continue;
+            }
             let Ok(mut record) = run.read_as_written() else {
                 continue;
             };
@@ -195,7 +207,8 @@ impl StateDir {
                 .last_attempt()
                 .is_some_and(|last| last.verdict.is_some());
             if !open || told || recorder::is_being_written(&run.record_path()) {
-                return None;
+                is_newest = false;
+                continue;
             }
             if exit_status::is_held(&run.folder) {
                 let pid = exit_status::read(&run.folder)?.pid;
