@@ -56,6 +56,8 @@ static TRAINING: AtomicI32 = AtomicI32::new(0);
 static KEEPER: AtomicI32 = AtomicI32::new(0);
 /// The socket to the keeper.
 static LINE: AtomicI32 = AtomicI32::new(-1);
+/// The record of the run, so far without a training; null where there is none.
+static RECORD: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 /// Exit code of a training that has ended, else -1.
 static EXIT_CODE: AtomicI32 = AtomicI32::new(-1);
 
@@ -69,6 +71,13 @@ pub(crate) fn arm(command: &[OsString], variables: &[(OsString, OsString)]) {
     PREPARED.store(Box::into_raw(Box::new(prepared)), Ordering::Release);
     ARMED.store(true, Ordering::Release);
     install();
+}
+
+/// A record that says nothing goes with the supervisor: it would be taken for a run that was cut off.
+pub(crate) fn record_is(path: &Path) {
+    if let Ok(path) = CString::new(path.as_os_str().as_bytes()) {
+        RECORD.store(path.into_raw(), Ordering::Release);
+    }
 }
 
 /// The training begins: from now on an abort must not start it a second time.
@@ -229,6 +238,10 @@ fn exec_prepared() {
             return;
         };
         libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
+        let record = RECORD.load(Ordering::Acquire);
+        if !record.is_null() {
+            libc::unlink(record);
+        }
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
         // What is blocked or ignored now would stay so in the training.
         let mut none: libc::sigset_t = std::mem::zeroed();

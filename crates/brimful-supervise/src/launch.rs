@@ -1,4 +1,4 @@
-//! Starting the training without a keeper, as a child of brimful.
+//! Starting the training: by a keeper, or without one as a child of brimful.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,24 +6,197 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpgrp};
 
+use crate::contain::Containment;
+use crate::exit_status;
 use crate::fault;
-use crate::terminal::Offer;
+use crate::keeper::{Gated, Keeper, Order};
+use crate::last_resort;
+use crate::run::RunSettings;
+use crate::state::StoredRun;
+use crate::steps::{StartStep, step};
+use crate::streams::Streams;
+use crate::terminal::{Control, Offer};
 
-/// What to start, and how.
+/// Why an attempt was not started.
 #[derive(Debug)]
-pub(crate) struct Launch<'a> {
+pub(crate) enum NotStarted {
+    /// The command cannot be started, with or without brimful.
+    Command(io::Error),
+    /// brimful cannot start it. By itself it may start.
+    Brimful(io::Error),
+}
+
+/// What is needed to start the training.
+pub(crate) struct Launching<'a> {
+    pub(crate) settings: &'a RunSettings,
+    pub(crate) stored: Option<&'a StoredRun>,
     pub(crate) command: &'a [OsString],
     pub(crate) variables: &'a [(OsString, OsString)],
-    pub(crate) stdout: Stdio,
-    pub(crate) stderr: Stdio,
+    pub(crate) streams: &'a Streams,
+    pub(crate) control: &'a Control,
+    pub(crate) has_scope: bool,
+    pub(crate) number: u32,
+}
+
+impl Launching<'_> {
+    /// Starts the training: by a keeper, or else without one.
+    pub(crate) fn launch(
+        &self,
+        contained: &mut Containment,
+        gaps: &mut Vec<String>,
+    ) -> Result<(Pid, Option<Keeper>), NotStarted> {
+        let error = match self.with_keeper(contained, gaps) {
+            Ok((pid, keeper)) => return Ok((pid, Some(keeper))),
+            Err(error) => error,
+        };
+        if let Some(run) = self.stored {
+            exit_status::remove(&run.folder);
+        }
+        if is_about_command(&error) {
+            return Err(NotStarted::Command(error));
+        }
+        if self.settings.keeper.is_some() {
+            gaps.push(format!(
+                "no keeper ({error}): if brimful is killed, the training ends at its next line of output, and its exit status is lost"
+            ));
+        }
+        self.without_keeper(contained).map(|pid| (pid, None))
+    }
+
+    fn with_keeper(
+        &self,
+        contained: &mut Containment,
+        gaps: &mut Vec<String>,
+    ) -> io::Result<(Pid, Keeper)> {
+        let program = self.settings.keeper.as_ref();
+        let program = program.ok_or(io::ErrorKind::Unsupported)?;
+        let order = Order {
+            command: self.command,
+            group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
+            directory: self.stored.map(|run| run.folder.clone()),
+            attempt: self.number,
+        };
+        let gated = step(StartStep::Keeper, || {
+            let stdio = self.streams.for_process()?;
+            let ways = &self.streams.ways;
+            Keeper::start(program, ways, stdio, self.variables, &order)
+        })
+        .map_err(not_about_command)?;
+        let pid = gated.training;
+        contained.leave_out(gated.keeper_pid());
+        if let Err(error) = step(StartStep::JoinCgroup, || self.join(contained, pid)) {
+            gaps.push(format!(
+                "the training is not in a cgroup of its own: {error}"
+            ));
+            contained.give_up_group();
+        }
+        let handed = step(StartStep::Terminal, || {
+            self.control.hand_over(pid);
+            Ok(())
+        });
+        if handed.is_err() {
+            self.control.hand_over(pid);
+        }
+        self.begin(gated, pid)
+    }
+
+    fn begin(&self, gated: Gated, pid: Pid) -> io::Result<(Pid, Keeper)> {
+        if let Err(error) = step(StartStep::Begin, || Ok(())) {
+            gated.call_off();
+            self.control.take_back(pid);
+            return Err(not_about_command(error));
+        }
+        last_resort::begins();
+        last_resort::runs(pid, Some(gated.line()));
+        gated.go().map(|keeper| (pid, keeper)).inspect_err(|_| {
+            last_resort::arm_again();
+            self.control.take_back(pid);
+        })
+    }
+
+    fn join(&self, contained: &Containment, pid: Pid) -> io::Result<()> {
+        if self.has_scope {
+            return Ok(());
+        }
+        contained.take_in(pid)
+    }
+
+    fn without_keeper(&self, contained: &Containment) -> Result<Pid, NotStarted> {
+        let door = if self.has_scope {
+            None
+        } else {
+            contained.door().ok().flatten()
+        };
+        let (stdout, stderr) =
+            step(StartStep::Launch, || self.streams.for_process()).map_err(NotStarted::Brimful)?;
+        last_resort::begins();
+        let launched = launch(Launch {
+            command: self.command,
+            variables: self.variables,
+            stdout,
+            stderr,
+            own_group: self.control.own_group(),
+            door,
+            terminal: self.control.offer(),
+        });
+        let launched = launched.inspect(|pid| last_resort::runs(*pid, None));
+        launched.map_err(|error| {
+            last_resort::arm_again();
+            if is_about_command(&error) {
+                NotStarted::Command(error)
+            } else {
+                NotStarted::Brimful(error)
+            }
+        })
+    }
+}
+
+/// Whether the system refuses this command as such, and not a new process or what brimful needs. A command line that is
+/// too long is not among these: the hook's variables count too.
+fn is_about_command(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+        || matches!(
+            error.raw_os_error(),
+            Some(
+                libc::ENOENT
+                    | libc::EACCES
+                    | libc::EPERM
+                    | libc::ENOTDIR
+                    | libc::EISDIR
+                    | libc::ENOEXEC
+                    | libc::ELOOP
+                    | libc::ENAMETOOLONG
+                    | libc::EINVAL
+                    | libc::ETXTBSY
+                    | libc::ELIBBAD
+            )
+        )
+}
+
+/// An error of brimful's own means, whatever its number says.
+fn not_about_command(error: io::Error) -> io::Error {
+    if is_about_command(&error) {
+        io::Error::other(error)
+    } else {
+        error
+    }
+}
+
+/// What to start without a keeper, and how.
+#[derive(Debug)]
+struct Launch<'a> {
+    command: &'a [OsString],
+    variables: &'a [(OsString, OsString)],
+    stdout: Stdio,
+    stderr: Stdio,
     /// In a process group of its own.
-    pub(crate) own_group: bool,
+    own_group: bool,
     /// The control group to join, by its `cgroup.procs`.
-    pub(crate) door: Option<File>,
+    door: Option<File>,
     /// The terminal to take.
-    pub(crate) terminal: Option<Offer>,
+    terminal: Option<Offer>,
 }
 
 /// Starts it. Its end is reaped by the caller, not through the value that the standard library has for it.
@@ -32,7 +205,7 @@ pub(crate) struct Launch<'a> {
     reason = "joining the control group between fork and exec is the only way in which nothing runs outside of it; the \
               same for the terminal"
 )]
-pub(crate) fn launch(launch: Launch<'_>) -> io::Result<Pid> {
+fn launch(launch: Launch<'_>) -> io::Result<Pid> {
     let (program, arguments) = launch
         .command
         .split_first()

@@ -21,6 +21,7 @@ pub mod hook;
 pub mod keeper;
 pub mod roles;
 
+mod attempts;
 mod contain;
 mod ending;
 mod exit_status;

@@ -3,7 +3,6 @@
 //! Every step is one of [`StartStep`] and may fail; what the training then has to do without becomes a gap.
 
 use std::ffi::OsString;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,17 +16,16 @@ use brimful::record::{
 use brimful::units::Bytes;
 use brimful::watch::Watch;
 use brimful_probe::{GpuMeter, Meter};
-use rustix::process::{Pid, Resource, getpgrp};
+use rustix::process::{Pid, Resource};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contain::{Containment, NoGroup};
 use crate::ending::Finished;
-use crate::exit_status;
 use crate::hook::Staged;
-use crate::keeper::{Gated, Keeper, Order};
+use crate::keeper::Keeper;
 use crate::ladder::{AttemptEnd, NextAttempt};
 use crate::last_resort;
-use crate::launch::{Launch, launch};
+use crate::launch::{Launching, NotStarted};
 use crate::relay::Relay;
 use crate::run::{Run, RunSettings, recorded, unix_ms};
 use crate::running::Running;
@@ -88,15 +86,6 @@ impl Started<'_> {
             all_gone: false,
         })
     }
-}
-
-/// Why an attempt was not started.
-#[derive(Debug)]
-pub(crate) enum NotStarted {
-    /// The command cannot be started, with or without brimful.
-    Command(io::Error),
-    /// brimful cannot start it. By itself it may start.
-    Brimful(io::Error),
 }
 
 /// Starts an attempt. `gaps` are those of the run so far, told once there is a way to tell them.
@@ -345,162 +334,6 @@ fn open_streams(gaps: &mut Vec<String>) -> (Streams, Option<Relay>) {
         gaps.push(format!("the output passes by unseen: {error}"));
         (Streams::inherited(), None)
     })
-}
-
-/// What is needed to start the training.
-struct Launching<'a> {
-    settings: &'a RunSettings,
-    stored: Option<&'a StoredRun>,
-    command: &'a [OsString],
-    variables: &'a [(OsString, OsString)],
-    streams: &'a Streams,
-    control: &'a Control,
-    has_scope: bool,
-    number: u32,
-}
-
-impl Launching<'_> {
-    /// Starts the training: by a keeper, or else without one.
-    fn launch(
-        &self,
-        contained: &mut Containment,
-        gaps: &mut Vec<String>,
-    ) -> Result<(Pid, Option<Keeper>), NotStarted> {
-        let error = match self.with_keeper(contained, gaps) {
-            Ok((pid, keeper)) => return Ok((pid, Some(keeper))),
-            Err(error) => error,
-        };
-        if let Some(run) = self.stored {
-            exit_status::remove(&run.folder);
-        }
-        if is_about_command(&error) {
-            return Err(NotStarted::Command(error));
-        }
-        if self.settings.keeper.is_some() {
-            gaps.push(format!(
-                "should brimful be killed, the training may end at its next line, and its end is not recorded: {error}"
-            ));
-        }
-        self.without_keeper(contained).map(|pid| (pid, None))
-    }
-
-    fn with_keeper(
-        &self,
-        contained: &mut Containment,
-        gaps: &mut Vec<String>,
-    ) -> io::Result<(Pid, Keeper)> {
-        let program = self.settings.keeper.as_ref();
-        let program = program.ok_or(io::ErrorKind::Unsupported)?;
-        let order = Order {
-            command: self.command,
-            group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
-            directory: self.stored.map(|run| run.folder.clone()),
-            attempt: self.number,
-        };
-        let gated = step(StartStep::Keeper, || {
-            let stdio = self.streams.for_process()?;
-            let ways = &self.streams.ways;
-            Keeper::start(program, ways, stdio, self.variables, &order)
-        })
-        .map_err(not_about_command)?;
-        let pid = gated.training;
-        contained.leave_out(gated.keeper_pid());
-        if let Err(error) = step(StartStep::JoinCgroup, || self.join(contained, pid)) {
-            gaps.push(format!(
-                "the training is not in a cgroup of its own: {error}"
-            ));
-            contained.give_up_group();
-        }
-        let handed = step(StartStep::Terminal, || {
-            self.control.hand_over(pid);
-            Ok(())
-        });
-        if handed.is_err() {
-            self.control.hand_over(pid);
-        }
-        self.begin(gated, pid)
-    }
-
-    fn begin(&self, gated: Gated, pid: Pid) -> io::Result<(Pid, Keeper)> {
-        if let Err(error) = step(StartStep::Begin, || Ok(())) {
-            gated.call_off();
-            self.control.take_back(pid);
-            return Err(not_about_command(error));
-        }
-        last_resort::begins();
-        last_resort::runs(pid, Some(gated.line()));
-        gated.go().map(|keeper| (pid, keeper)).inspect_err(|_| {
-            last_resort::arm_again();
-            self.control.take_back(pid);
-        })
-    }
-
-    fn join(&self, contained: &Containment, pid: Pid) -> io::Result<()> {
-        if self.has_scope {
-            return Ok(());
-        }
-        contained.take_in(pid)
-    }
-
-    fn without_keeper(&self, contained: &Containment) -> Result<Pid, NotStarted> {
-        let door = if self.has_scope {
-            None
-        } else {
-            contained.door().ok().flatten()
-        };
-        let (stdout, stderr) =
-            step(StartStep::Launch, || self.streams.for_process()).map_err(NotStarted::Brimful)?;
-        last_resort::begins();
-        let launched = launch(Launch {
-            command: self.command,
-            variables: self.variables,
-            stdout,
-            stderr,
-            own_group: self.control.own_group(),
-            door,
-            terminal: self.control.offer(),
-        });
-        let launched = launched.inspect(|pid| last_resort::runs(*pid, None));
-        launched.map_err(|error| {
-            last_resort::arm_again();
-            if is_about_command(&error) {
-                NotStarted::Command(error)
-            } else {
-                NotStarted::Brimful(error)
-            }
-        })
-    }
-}
-
-/// Whether the system refuses this command as such, and not a new process or what brimful needs. A command line that is
-/// too long is not among these: the hook's variables count too.
-fn is_about_command(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::InvalidInput
-        || matches!(
-            error.raw_os_error(),
-            Some(
-                libc::ENOENT
-                    | libc::EACCES
-                    | libc::EPERM
-                    | libc::ENOTDIR
-                    | libc::EISDIR
-                    | libc::ENOEXEC
-                    | libc::ELOOP
-                    | libc::ENAMETOOLONG
-                    | libc::EINVAL
-                    | libc::ETXTBSY
-                    | libc::ELIBBAD
-            )
-        )
-}
-
-/// An error of brimful's own means, whatever its number says.
-fn not_about_command(error: io::Error) -> io::Error {
-    if is_about_command(&error) {
-        io::Error::other(error)
-    } else {
-        error
-    }
 }
 
 /// What the training gets beside what brimful has itself.

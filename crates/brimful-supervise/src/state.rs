@@ -193,7 +193,8 @@ impl StateDir {
             .filter(|run| run.id != but)
             .enumerate()
         {
-            if !(is_newest && idx < MAX_SEARCHED) && !exit_status::exists(&run.folder) {
+            let is_sought = is_newest && idx < MAX_SEARCHED;
+            if !is_sought && !exit_status::exists(&run.folder) {
                 continue;
             }
             let Ok(mut record) = run.read_as_written() else {

@@ -259,6 +259,34 @@ fn every_fault_at_every_step_keeps_a_signal() {
     check_matrix(3);
 }
 
+#[test]
+fn an_unsupervised_training_is_said_in_one_line_and_leaves_no_record() {
+    for (fault, why) in [
+        ("signals:emfile", "Too many open files (os error 24)"),
+        ("signals:panic", "a bug in brimful: injected"),
+        (
+            "keeper+:eagain",
+            "Resource temporarily unavailable (os error 11)",
+        ),
+        ("cgroup:abort", "brimful aborted (out of memory, or a bug)"),
+    ] {
+        let place = Place::new();
+        let mut command = place.command("exit 3");
+        let output = output_of(command.env(VARIABLE, fault)).unwrap();
+        assert_eq!(problem(&output, 3), None);
+        let said = text(&output.stderr);
+        let line = format!("brimful: running unsupervised: {why}\n");
+        assert!(said.ends_with(&line), "{fault}: {said}");
+        assert_eq!(
+            said.matches("brimful: running").count(),
+            1,
+            "{fault}: {said}"
+        );
+        let told = place.told_next();
+        assert!(!told.contains("cut off"), "{fault}: {told}");
+    }
+}
+
 /// Runs brimful behind `wrapper` with each end, if the wrapper works with these arguments at all.
 fn check_real(cases: &[Vec<String>], what: &str) {
     let cases: Vec<_> = cases

@@ -22,7 +22,8 @@ use signal_hook::consts::signal::{
 
 use crate::exit_status::{Ended, ExitStatusFile};
 use crate::fault;
-use crate::keeper::{ReadOrder, Report, said, set_inherited};
+use crate::keeper::messages::{ReadOrder, Report, said};
+use crate::keeper::set_inherited;
 use crate::relay::write_all;
 use crate::run::unix_ms;
 use crate::signals::is_ignored;
