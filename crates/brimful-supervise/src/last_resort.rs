@@ -94,6 +94,11 @@ pub(crate) fn runs(training: Pid, keeper: Option<(u32, RawFd)>) {
     TRAINING.store(training.as_raw_nonzero().get(), Ordering::Release);
 }
 
+/// The training, if it runs.
+pub(crate) fn running() -> Option<Pid> {
+    Pid::from_raw(TRAINING.load(Ordering::Acquire))
+}
+
 /// The training has ended.
 pub(crate) fn ended(exit_code: u8) {
     EXIT_CODE.store(exit_code.into(), Ordering::Release);

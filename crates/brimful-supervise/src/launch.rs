@@ -131,6 +131,8 @@ impl Launching<'_> {
         };
         let (stdout, stderr) =
             step(StartStep::Launch, || self.streams.for_process()).map_err(NotStarted::Brimful)?;
+        let offer = self.control.offer();
+        let is_offered = offer.is_some();
         last_resort::begins();
         let launched = launch(Launch {
             command: self.command,
@@ -139,11 +141,14 @@ impl Launching<'_> {
             stderr,
             own_group: self.control.own_group(),
             door,
-            terminal: self.control.offer(),
+            terminal: offer,
         });
         let launched = launched.inspect(|pid| last_resort::runs(*pid, None));
         launched.map_err(|error| {
             last_resort::arm_again();
+            if is_offered {
+                self.control.take_back_offer();
+            }
             if is_about_command(&error) {
                 NotStarted::Command(error)
             } else {

@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use brimful::explain::Verdict;
 use brimful::record::{ActionLine, Outcome, Peaks, Record};
 use brimful::watch::{Alarm, Sample, WatchRules, WatchState};
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
 
 use crate::exit_status::{self, Ended};
 use crate::ladder::{AttemptEnd, Ladder, NextAttempt};
@@ -154,12 +156,11 @@ fn run_all(
     mut ladder: Option<&mut dyn Ladder>,
 ) -> Result<RunEnd, RunError> {
     signals::survive_file_size_limit();
-    let mut gaps: Vec<String> = Vec::new();
     let as_given = || NextAttempt {
         command: settings.command.clone(),
         ..NextAttempt::default()
     };
-    // With a ladder not before the checkpoint is chosen: starting over would be worse than not starting.
+    // With a ladder not before the checkpoint is chosen, nor without it: to start over may overwrite what is there.
     if ladder.is_none() {
         last_resort::arm(&settings.command, &[]);
     }
@@ -169,18 +170,17 @@ fn run_all(
             None => as_given(),
         })
     });
-    let first = first.unwrap_or_else(|error| {
-        gaps.push(format!(
-            "the command was not prepared for its first start: {error}"
-        ));
-        as_given()
-    });
+    let first = match first {
+        Ok(first) => first,
+        Err(error) if ladder.is_some() => return Err(not_started(&as_given(), error)),
+        Err(_) => as_given(),
+    };
     if ladder.is_some() {
         last_resort::arm(&first.command, &first.variables);
     }
     let mut opened = Opened::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        supervise(settings, audience, ladder, &first, gaps, &mut opened)
+        supervise(settings, audience, ladder, &first, &mut opened)
     }));
     let reason = match ran {
         Ok(Ok(end)) => return Ok(end),
@@ -230,9 +230,9 @@ fn supervise(
     audience: &mut dyn Audience,
     ladder: Option<&mut dyn Ladder>,
     first: &NextAttempt,
-    mut gaps: Vec<String>,
     opened: &mut Opened,
 ) -> Result<RunEnd, NotRun> {
+    let mut gaps: Vec<String> = Vec::new();
     let held_off = step(StartStep::TerminalStops, || {
         terminal::hold_off_terminal_stops();
         Ok(())
@@ -243,17 +243,20 @@ fn supervise(
     let place = step(StartStep::WorkingDirectory, || {
         Ok(place_of(&std::env::current_dir()?))
     });
-    let stored = open_record(settings, &mut gaps);
+    let mut stored = open_record(settings, &mut gaps);
     opened.stored.clone_from(&stored);
+    let mut recorder = Recorder::none();
     if let Some(run) = &stored {
         last_resort::record_is(&run.record_path());
+        match step(StartStep::Record, || Ok(Recorder::create(&run.folder))) {
+            Ok(created) => recorder = created,
+            Err(error) => {
+                gaps.push(format!("no run record: {error}"));
+                let _ = std::fs::remove_dir_all(&run.folder);
+                stored = None;
+            }
+        }
     }
-    let recorder = match &stored {
-        Some(run) => step(StartStep::Record, || Ok(Recorder::create(&run.folder)))
-            .inspect_err(|error| gaps.push(format!("no run record: {error}")))
-            .unwrap_or_else(|_| Recorder::none()),
-        None => Recorder::none(),
-    };
     let id = stored
         .as_ref()
         .map_or_else(|| std::process::id().to_string(), |run| run.id.clone());
@@ -286,16 +289,23 @@ fn supervise(
 
 /// Waits for a training that brimful has started and lost: the keeper has its status.
 fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
-    while !matches!(
-        rustix::process::wait(rustix::process::WaitOptions::empty()),
-        Err(rustix::io::Errno::CHILD)
-    ) {}
+    let mut own = None;
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            // Without a keeper it is a child of brimful.
+            Ok(Some((pid, status))) if Some(pid) == last_resort::running() => {
+                let code = status.exit_status().map(Ended::Exited);
+                own = code.or(status.terminating_signal().map(Ended::Signaled));
+            }
+            Err(Errno::CHILD) => break,
+            _ => {}
+        }
+    }
     let kept = stored
         .as_ref()
-        .and_then(|run| exit_status::read(&run.folder));
-    let ended = kept
-        .and_then(|kept| kept.ended)
-        .map_or(Ended::Unknown, |(ended, _)| ended);
+        .and_then(|run| exit_status::read(&run.folder)?.ended)
+        .map(|(ended, _)| ended);
+    let ended = own.or(kept).unwrap_or(Ended::Unknown);
     RunEnd {
         outcome: ended.into(),
         peaks: Peaks::default(),

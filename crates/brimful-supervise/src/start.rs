@@ -137,7 +137,6 @@ pub(crate) fn start<'a>(
     let (pid, keeper) = match launching.launch(&mut contained, &mut gaps) {
         Ok(launched) => launched,
         Err(why) => {
-            control.take_back_offer();
             // Without a first attempt there is nothing else to tell of this run; a later one is told as a gap.
             if number == 1
                 && let NotStarted::Command(source) = &why
