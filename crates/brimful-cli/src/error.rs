@@ -142,6 +142,8 @@ impl CommandError {
                     RehearsalError::Stage(_)
                     | RehearsalError::NotIsolated { .. }
                     | RehearsalError::ScratchFull(_)
+                    | RehearsalError::Guard(_)
+                    | RehearsalError::NotRestored(_)
                     | RehearsalError::Unhooked { .. }
                     | RehearsalError::Phantom { .. }
                     | RehearsalError::Output { .. },

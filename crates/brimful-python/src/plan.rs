@@ -96,7 +96,7 @@ pub(crate) fn plan(
             phantom,
             beside_driver,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
-            protection: protection.create()?,
+            protection: protection.create(job.checkpoints.clone())?,
         };
         let planned = search(&question, progress.as_ref())?;
         let settings = planned.answer.settings();

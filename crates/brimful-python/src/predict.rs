@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brimful_rehearse::{PredictionError, Question, RehearsalError, USUAL_CARDS};
+use brimful_rehearse::{PredictionError, Question, RehearsalError, USUAL_CARDS, job_file};
 use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
@@ -48,7 +48,7 @@ pub(crate) fn predict(
             beside_driver,
             time_limit: limit,
             output: None,
-            protection: protection.create()?,
+            protection: protection.create(job_file::checkpoints_here())?,
         };
         let mut interruption = None;
         let mut looks = 0_u32;
@@ -152,6 +152,8 @@ impl From<PredictionError> for Failure {
                 RehearsalError::Stage(_)
                 | RehearsalError::NotIsolated { .. }
                 | RehearsalError::ScratchFull(_)
+                    | RehearsalError::Guard(_)
+                    | RehearsalError::NotRestored(_)
                 | RehearsalError::Unhooked { .. }
                 | RehearsalError::Phantom { .. }
                 | RehearsalError::Output { .. },

@@ -24,7 +24,7 @@ pub(crate) struct AskedProtection {
 }
 
 impl AskedProtection {
-    pub(crate) fn create(self) -> Result<Protection, Failure> {
+    pub(crate) fn create(self, guarded: Vec<String>) -> Result<Protection, Failure> {
         let network = match self.network.as_str() {
             "full" => Network::Full,
             "none" => Network::None,
@@ -52,6 +52,7 @@ impl AskedProtection {
             allow_writes: self.allow_writes,
             network,
             scratch_bytes: scratch_bytes.map(Bytes::get),
+            guarded,
         })
         .map_err(|error| Failure::Machine {
             message: format!("there is no directory for what a rehearsed script writes: {error}"),

@@ -113,6 +113,8 @@ pub fn accepts(
     write_hook(&hook).map_err(AcceptsError::Folder)?;
     let results = folder.path().join("accepts.json");
     let output = folder.path().join("output");
+    // Goes after the script.
+    let _guard = protection.guard().map_err(AcceptsError::Folder)?;
     let mut child = spawn(command, folder.path(), &results, &output, protection)?;
     let mut meter = protection.scratch().meter();
     let status = loop {

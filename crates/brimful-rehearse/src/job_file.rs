@@ -89,3 +89,11 @@ fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
+
+/// Patterns of the checkpoints of the job in this directory; none where there is no job.
+pub fn checkpoints_here() -> Vec<String> {
+    let file = find(None).ok().flatten();
+    file.and_then(|(_, file)| file.job(None, &[]).ok())
+        .map(|job| job.checkpoints)
+        .unwrap_or_default()
+}

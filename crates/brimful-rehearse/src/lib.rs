@@ -19,6 +19,7 @@ pub mod stage;
 mod accepts;
 mod connections;
 mod cudnn;
+mod guard;
 mod host;
 mod planning;
 mod prediction;
@@ -30,6 +31,7 @@ mod workload;
 
 pub use accepts::{Accepted, AcceptsError, accepts};
 pub use connections::Connection;
+pub use guard::NotRestored;
 pub use host::{HostReport, host_facts, pace};
 pub use job_file::JobFileError;
 pub use planning::{Cache, PlanError, PlanQuestion, Planned, Told, plan};

@@ -11,6 +11,8 @@ use brimful_isolate::{
     Isolated, Isolation, Network, Scratch, Settings, SharedDirectory, StartError, start,
 };
 
+use crate::guard::Guard;
+
 /// How early the kernel picks a rehearsal when memory runs out: 1000 is first.
 const OOM_SCORE_ADJ: i32 = 800;
 
@@ -37,6 +39,8 @@ pub struct ProtectionRequest {
     pub network: Network,
     /// How much scripts may write; a tenth of the free space where it is not given.
     pub scratch_bytes: Option<u64>,
+    /// Patterns of checkpoints, which are copied aside where writes are allowed, and put back.
+    pub guarded: Vec<String>,
 }
 
 /// The protection of all rehearsals of one command.
@@ -81,6 +85,21 @@ impl Protection {
 
     pub(crate) fn scratch(&self) -> &Scratch {
         &self.scratch
+    }
+
+    /// Copies the job's checkpoints aside where the script's writes reach them. They are put back when the guard goes.
+    pub(crate) fn guard(&self) -> io::Result<Guard> {
+        if !self.request.allow_writes {
+            return Ok(Guard::default());
+        }
+        // Not inside scratch, which is removed: a copy that cannot be put back is kept.
+        let scratch = self.scratch.path();
+        Guard::copy(
+            &self.request.guarded,
+            &std::env::current_dir()?,
+            scratch.parent().unwrap_or(scratch),
+            self.scratch.budget(),
+        )
     }
 
     /// Whether a weaker isolation may be tried where the overlay stood in the script's way.

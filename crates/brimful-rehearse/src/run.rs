@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::connections::{self, Connection};
 use crate::facts::Facts;
+use crate::guard::NotRestored;
 use crate::protection::Protection;
 use crate::reports::{LastStep, quoted, suppressed};
 use crate::stage::Stage;
@@ -180,6 +181,10 @@ pub enum RehearsalError {
     NotIsolated { reasons: Vec<(Isolation, String)> },
     #[error(transparent)]
     ScratchFull(#[from] ScratchFull),
+    #[error("the job's checkpoints cannot be copied aside, so the script was not started")]
+    Guard(#[source] io::Error),
+    #[error(transparent)]
+    NotRestored(#[from] NotRestored),
     #[error("{made} of {steps} steps were made within {} seconds", limit.as_secs())]
     TimeLimit {
         limit: Duration,
@@ -291,6 +296,10 @@ impl RehearsalError {
             RehearsalError::NotIsolated { .. } => {
                 "allow user namespaces or Landlock (docs/guides/predict.md says how), or rehearse with --allow-writes: the script then writes for real"
             }
+            RehearsalError::NotRestored(_) => "copy it back by hand before you go on training",
+            RehearsalError::Guard(_) => {
+                "rehearse without --allow-writes, or give more with --scratch SIZE"
+            }
             RehearsalError::ScratchFull(_) => {
                 "give it more with --scratch SIZE, or have the script write less in its first steps"
             }
@@ -371,6 +380,8 @@ fn rehearse_in(
         .output
         .clone()
         .unwrap_or_else(|| stage.results().join("output"));
+    // Goes after the script.
+    let guard = asked.protection.guard().map_err(RehearsalError::Guard)?;
     let mut script = spawn(asked, &stage, &output, isolation)?;
     let isolation = script.isolation();
     let mut meter = asked.protection.scratch().meter();
@@ -401,6 +412,7 @@ fn rehearse_in(
     let _ = read(look);
     script.end();
     asked.protection.scratch().remove(script.scratch());
+    guard.restore()?;
     let ended = Ended {
         status,
         seen,

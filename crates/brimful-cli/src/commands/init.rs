@@ -66,7 +66,7 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
 
 /// What the script accepts; nothing of it where its arguments cannot be seen.
 fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandError> {
-    let protection = protection(&arguments.protection)?;
+    let protection = protection(&arguments.protection, None)?;
     let stop = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
     let told = accepts(&arguments.command, limit, &protection, |elapsed| {

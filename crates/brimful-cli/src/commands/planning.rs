@@ -89,7 +89,7 @@ pub(crate) fn search(
         },
         beside_driver: arguments.rehearsal.beside_driver,
         brimful_version: env!("CARGO_PKG_VERSION").into(),
-        protection: protection(&arguments.rehearsal.protection)?,
+        protection: protection(&arguments.rehearsal.protection, Some(job))?,
     };
     output.status("planning");
     let stop = Interruption::watch();

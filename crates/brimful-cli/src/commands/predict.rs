@@ -43,7 +43,7 @@ pub(crate) fn predict(
         beside_driver: arguments.rehearsal.beside_driver,
         time_limit: Duration::from_secs(arguments.rehearsal.time_limit),
         output: arguments.output.clone(),
-        protection: protection(&arguments.rehearsal.protection)?,
+        protection: protection(&arguments.rehearsal.protection, None)?,
     };
     output.status("rehearsing");
     let stop = Interruption::watch();

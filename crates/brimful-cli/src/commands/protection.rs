@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use brimful::job::Job;
 use brimful::units::Bytes;
 use brimful_isolate::{Isolation, Network};
-use brimful_rehearse::{Protection, ProtectionRequest};
+use brimful_rehearse::{Protection, ProtectionRequest, job_file};
 
 use crate::args::{IsolationChoice, NetworkChoice, ProtectionArguments};
 use crate::error::CommandError;
@@ -13,7 +14,10 @@ const PHANTOM: &str = "libbrimful_phantom.so";
 const REDIRECT: &str = "libbrimful_redirect.so";
 
 /// The protection that was asked for, with its private directory.
-pub(crate) fn protection(arguments: &ProtectionArguments) -> Result<Protection, CommandError> {
+pub(crate) fn protection(
+    arguments: &ProtectionArguments,
+    job: Option<&Job>,
+) -> Result<Protection, CommandError> {
     let request = ProtectionRequest {
         program: PathBuf::from("/proc/self/exe"),
         // Without it there is one way less to isolate a script; which one is used is reported.
@@ -28,6 +32,10 @@ pub(crate) fn protection(arguments: &ProtectionArguments) -> Result<Protection, 
             NetworkChoice::None => Network::None,
         },
         scratch_bytes: arguments.scratch.map(Bytes::get),
+        guarded: match job {
+            Some(job) => job.checkpoints.clone(),
+            None => job_file::checkpoints_here(),
+        },
     };
     Protection::new(request).map_err(CommandError::NoScratch)
 }
