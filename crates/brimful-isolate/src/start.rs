@@ -16,6 +16,8 @@ use crate::{ARGUMENT, Scratch};
 /// How long a keeper may take to end everything before it is killed itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+const PRELOAD: &str = "LD_PRELOAD";
+
 /// How a command is to be isolated.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -118,9 +120,15 @@ fn request(
             .chain(command.get_args())
             .map(ToOwned::to_owned)
             .collect(),
-        environment: command
-            .get_envs()
-            .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+        // The keeper itself runs without the user's own preloads; the command has them, unless it sets others.
+        environment: env::var_os(PRELOAD)
+            .map(|own| (PRELOAD.into(), Some(own)))
+            .into_iter()
+            .chain(
+                command
+                    .get_envs()
+                    .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))),
+            )
             .collect(),
         current_dir,
         scratch: scratch.new_directory()?,
@@ -143,7 +151,7 @@ fn launch(request: &Request, output: &File, settings: &Settings) -> io::Result<I
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
         // Preloads are for the command.
-        .env_remove("LD_PRELOAD")
+        .env_remove(PRELOAD)
         .process_group(0)
         .spawn()?;
     Ok(Isolated {
