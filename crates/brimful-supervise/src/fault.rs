@@ -1,9 +1,13 @@
 //! Faults on purpose, for the test of the start: in builds with debug assertions only.
 //!
-//! `BRIMFUL_FAULT=streams:emfile` makes one step fail once, `streams+:emfile` that step and all later ones.
+//! `BRIMFUL_FAULT=streams:emfile` makes one step fail once, `streams+:emfile` that step and all later ones,
+//! `keeper:emfile;launch:kill` one after the other.
 
-/// The variable that names the fault. A release build does not read it.
+/// The variable that names the faults. A release build does not read it.
 pub const VARIABLE: &str = "BRIMFUL_FAULT";
+
+/// The variable that names a directory, in which each fault that happens leaves a file of the step's name.
+pub const MARKS: &str = "BRIMFUL_FAULT_MARKS";
 
 /// Every kind of fault. `noproc` is what reading a missing /proc returns, `readonly` what an unwritable directory does;
 /// `kill` is a SIGKILL, `panic` a bug of ours, `abort` an allocation that fails.
@@ -27,32 +31,44 @@ pub(crate) fn inject(_step: crate::steps::StartStep) -> std::io::Result<()> {
 mod injected {
     use std::alloc::Layout;
     use std::io;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use crate::fault::VARIABLE;
+    use crate::fault::{MARKS, VARIABLE};
     use crate::steps::StartStep;
 
-    static REACHED: AtomicBool = AtomicBool::new(false);
+    /// Faults whose step was reached, by their places in the variable.
+    static REACHED: AtomicU32 = AtomicU32::new(0);
 
     /// Fails here, if the variable says so.
     pub(crate) fn inject(step: StartStep) -> io::Result<()> {
-        let Ok(wanted) = std::env::var(VARIABLE) else {
-            return Ok(());
-        };
-        let Some((name, kind)) = wanted.split_once(':') else {
-            return Ok(());
-        };
-        let lasting = name.ends_with('+');
-        let is_here = name.trim_end_matches('+') == step.name();
-        let before = REACHED.fetch_or(is_here, Ordering::Relaxed);
-        let is_due = if lasting {
-            is_here || before
-        } else {
-            is_here && !before
-        };
-        if is_due { fail(kind) } else { Ok(()) }
+        let wanted = std::env::var(VARIABLE).unwrap_or_default();
+        for (idx, fault) in wanted.split(';').enumerate().take(32) {
+            let Some((name, kind)) = fault.split_once(':') else {
+                continue;
+            };
+            let is_here = name.trim_end_matches('+') == step.name();
+            let bit = u32::from(is_here) << idx;
+            let before = REACHED.fetch_or(bit, Ordering::Relaxed) >> idx & 1 == 1;
+            let is_due = if name.ends_with('+') {
+                is_here || before
+            } else {
+                is_here && !before
+            };
+            if is_due {
+                mark(step);
+                fail(kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mark(step: StartStep) {
+        if let Some(directory) = std::env::var_os(MARKS) {
+            let _ = std::fs::write(Path::new(&directory).join(step.name()), "");
+        }
     }
 
     #[expect(clippy::panic, reason = "a panic is what was asked for")]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use brimful_supervise::StartStep;
-use brimful_supervise::fault::{KINDS, VARIABLE};
+use brimful_supervise::fault::{KINDS, MARKS, VARIABLE};
 use tempfile::TempDir;
 
 use crate::context::program;
@@ -203,17 +203,36 @@ fn check_matrix(end_idx: usize) {
     let mut cases = Vec::new();
     for (step_idx, step) in StartStep::ALL.into_iter().enumerate() {
         for (kind_idx, kind) in KINDS.into_iter().enumerate() {
-            cases.push((step, format!("{}:{kind}", step.name()), kind));
+            // Steps that are taken only after another one has failed.
+            let before = match step {
+                StartStep::Scope => "cgroup:eagain;",
+                StartStep::Launch => "keeper:eagain;",
+                _ => "",
+            };
+            cases.push((step, format!("{before}{}:{kind}", step.name()), kind));
             if (step_idx + kind_idx) % ENDS.len() == end_idx {
-                cases.push((step, format!("{}+:{kind}", step.name()), kind));
+                cases.push((step, format!("{before}{}+:{kind}", step.name()), kind));
             }
         }
     }
     let began = Instant::now();
+    let n_reached = AtomicUsize::new(0);
     let (n_cases, wrong) = all_of(&cases, |(step, fault, kind)| {
         let place = Place::new();
+        let marks = place.at("marks");
+        std::fs::create_dir(&marks).unwrap();
         let of_keeper = matches!(step, StartStep::KeeperLaunch | StartStep::KeeperWatch);
-        let problem = match output_of(place.command(end.0).env(VARIABLE, fault)) {
+        // Steps that are taken while it runs.
+        let stays = match step {
+            StartStep::FirstSample | StartStep::Metrics => format!(
+                "i=0; while [ ! -e marks/{} ] && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; ",
+                step.name()
+            ),
+            _ => String::new(),
+        };
+        let mut command = place.command(&format!("{stays}{}", end.0));
+        command.env(VARIABLE, fault).env(MARKS, &marks);
+        let problem = match output_of(&mut command) {
             Err(problem) => Some(problem),
             // A step that is not taken, or a fault that hit the keeper: nothing was killed.
             Ok(output) if *kind == "kill" && !of_keeper && was_killed(&output) => {
@@ -221,17 +240,30 @@ fn check_matrix(end_idx: usize) {
             }
             Ok(output) => problem(&output, end.1),
         };
+        let reached = marks.join(step.name()).exists();
+        n_reached.fetch_add(usize::from(reached), Ordering::Relaxed);
+        let missed = !reached && !may_be_left_out(*step);
+        let problem = problem.or(missed.then(|| "the step was not taken".into()));
         problem.map(|problem| format!("{fault}, {}: {problem}", end.0))
     });
     eprintln!(
-        "start-up faults with `{}`: {n_cases} cases ({} steps, {} kinds), {} right, in {:.1} s",
+        "start-up faults with `{}`: {n_cases} cases ({} of them reached; {} steps, {} kinds), {} right, in {:.1} s",
         end.0,
+        n_reached.into_inner(),
         StartStep::ALL.len(),
         KINDS.len(),
         n_cases - wrong.len(),
         began.elapsed().as_secs_f64()
     );
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Steps that need a job file, a terminal or systemd. `keeper.rs` tests the first two.
+fn may_be_left_out(step: StartStep) -> bool {
+    matches!(
+        step,
+        StartStep::Plan | StartStep::StatusLine | StartStep::ScopeGroup
+    )
 }
 
 /// brimful passes a signal of the training on as an exit code; one of its own ends it.
