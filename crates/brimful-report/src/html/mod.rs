@@ -16,3 +16,12 @@ fn harmless(page: &str) -> String {
         .filter(|c| !is_bidirectional_control(*c))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_page_loses_what_turns_text_around_and_nothing_else() {
+        let page = "<b>safe\u{202e}gpj.\u{2066}x\u{200f}</b>\n<i>שלום</i>";
+        assert_eq!(super::harmless(page), "<b>safegpj.x</b>\n<i>שלום</i>");
+    }
+}

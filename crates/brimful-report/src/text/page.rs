@@ -213,6 +213,11 @@ mod tests {
     }
 
     #[test]
+    fn what_steers_a_terminal_is_dropped() {
+        assert_eq!(wrap("a\u{202e}b\u{1b}[1m\u{2066}c", 20), ["ab[1mc"]);
+    }
+
+    #[test]
     fn long_words_are_broken_and_short_ones_are_not() {
         assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
         assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);

@@ -20,7 +20,7 @@ pub const MASK: &str = "***";
 
 const MAX_NAME: usize = 100;
 /// No secret on one line is longer; a text without blanks must not be searched to its end for every name in it.
-const MAX_VALUE: usize = 8 << 10;
+const MAX_VALUE: usize = 2 << 10;
 const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// The words of a command without its secrets.

@@ -3,6 +3,9 @@
 /// Hexadecimal digits of a key of Weights & Biases.
 pub(super) const HEXADECIMAL_KEY: usize = 40;
 
+/// Bytes before a key in which it is named.
+const NEAR: usize = 200;
+
 /// A prefix, what may follow, and how much of it at least.
 struct Shape {
     prefix: &'static str,
@@ -103,8 +106,9 @@ pub(super) fn is_wandb_key(text: &str, at: usize) -> bool {
     if digits != HEXADECIMAL_KEY || !is_hexadecimal_key(&text[at..at + digits]) {
         return false;
     }
-    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    let before = text[line..at].to_ascii_lowercase();
+    let near = &text[text.ceil_char_boundary(at.saturating_sub(NEAR))..at];
+    let line = near.rfind('\n').map_or(0, |end| end + 1);
+    let before = near[line..].to_ascii_lowercase();
     before.contains("wandb") && (before.contains("key") || before.contains("login"))
 }
 

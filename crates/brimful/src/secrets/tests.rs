@@ -225,7 +225,7 @@ fn texts_that_are_made_to_be_slow_are_not() {
         "'",
         "a1b2c3d4e5f6a7b8c9d0a1b2c3d4e5f6a7b8c9d0 wandb key ",
     ] {
-        let text = part.repeat((64 << 10) / part.len());
+        let text = part.repeat((16 << 10) / part.len());
         assert!(mask_text(&text).len() <= text.len() + MASK.len());
     }
 }
