@@ -189,7 +189,7 @@ fn create_new_at(
         // A strange umask may have taken our own bits away; an inherited access list cannot give any to others.
         if let Err(error) = rustix::fs::fchmod(&file, mode)
             // Some file systems have one mode for everything.
-            && rustix::fs::fstat(&file)?.st_mode & 0o077 != 0
+            && !trust::is_private(&rustix::fs::fstat(&file)?)
         {
             return Err(error.into());
         }

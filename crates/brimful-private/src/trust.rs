@@ -84,6 +84,12 @@ pub(crate) fn refused(path: &Path, stat: &Stat, problem: &'static str) -> Untrus
     }
 }
 
+/// Whether only the owner may do anything with it.
+pub(crate) fn is_private(stat: &Stat) -> bool {
+    let for_others = stat.st_mode & 0o077;
+    for_others == 0
+}
+
 pub(crate) fn is_sticky(stat: &Stat) -> bool {
     stat.st_mode & STICKY != 0
 }

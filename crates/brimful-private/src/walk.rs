@@ -138,7 +138,7 @@ pub(crate) fn tighten(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     };
     // Some file systems have one mode for everything.
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if stat.st_mode & 0o077 == 0 => Ok(()),
+        Ok(stat) if trust::is_private(&stat) => Ok(()),
         _ => Err(error.into()),
     }
 }
