@@ -111,7 +111,12 @@ fn change_mode(
 ) -> Outcome<usize> {
     match subject {
         Subject::Same => same(),
-        Subject::Path(path, true) => set_directory_mode(path, mode & 0o7777, false).map(|()| 0),
+        Subject::Path(path, true) => {
+            set_directory_mode(path, mode & 0o7777, false)?;
+            // Whether names can be looked up in it is remembered.
+            config::changed();
+            Ok(0)
+        }
         Subject::Path(path, false) => sys::set_mode(path, mode).map(|()| 0),
         Subject::Fd(fd) => call_with_token(libc::SYS_fchmod, [int(fd), mode as usize, 0, 0, 0]),
     }

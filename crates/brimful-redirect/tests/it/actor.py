@@ -1,7 +1,8 @@
-"""Runs one random sequence of file operations below a directory and prints what it saw, one JSON value per line.
+"""Runs a random sequence of file operations and prints what it saw, one JSON value per line.
 
-``actor.py ROOT SEED OPERATIONS``: the sequence depends on the seed only, so that a plain run and a redirected one can
-be compared line by line. ``BRANCH`` names a directory for new layers; without it a branch does nothing.
+``actor.py ROOT SEED OPERATIONS``: the sequence depends on the seed only, so that a plain run and a
+redirected one can be compared line by line. ``BRANCH`` names a directory for new layers; without it a branch
+does nothing.
 """
 
 import ctypes
@@ -131,7 +132,13 @@ def rename_with_flags(rng: random.Random) -> object:
 def scan(rng: random.Random) -> object:
     with os.scandir(path(rng)) as entries:
         return sorted(
-            [entry.name, entry.is_dir(), entry.is_file(), entry.is_symlink(), entry.is_dir(follow_symlinks=False)]
+            [
+                entry.name,
+                entry.is_dir(),
+                entry.is_file(),
+                entry.is_symlink(),
+                entry.is_dir(follow_symlinks=False),
+            ]
             for entry in entries
         )
 
@@ -263,7 +270,10 @@ def branch(_rng: random.Random) -> object:
     directory = os.environ.get("BRANCH")
     if directory:
         branch.count += 1
-        if branch.count <= 12 and LIBC.brimful_redirect_branch(f"{directory}/layer-{branch.count}".encode()) != 0:
+        if (
+            branch.count <= 12
+            and LIBC.brimful_redirect_branch(f"{directory}/layer-{branch.count}".encode()) != 0
+        ):
             raise RuntimeError("branch failed")
     return None
 
@@ -290,7 +300,12 @@ OPERATIONS = [
     (3, lambda rng: os.symlink(path(rng), path(rng))),
     (2, lambda rng: os.readlink(path(rng))),
     (2, lambda rng: os.chmod(path(rng), rng.choice([0o644, 0o600, 0o755, 0o700, 0o555, 0o444]))),
-    (2, lambda rng: os.utime(path(rng), (1_000_000_000 + rng.randrange(99), 1_100_000_000 + rng.randrange(99)))),
+    (
+        2,
+        lambda rng: os.utime(
+            path(rng), (1_000_000_000 + rng.randrange(99), 1_100_000_000 + rng.randrange(99))
+        ),
+    ),
     (1, lambda rng: os.utime(path(rng), (1_000_000_001, 1_000_000_002), follow_symlinks=False)),
     (2, lambda rng: os.truncate(path(rng), rng.choice([0, 3, 5000]))),
     (2, lambda rng: [os.access(path(rng), mode) for mode in (os.F_OK, os.R_OK, os.W_OK, os.X_OK)]),
@@ -315,6 +330,12 @@ OPERATIONS = [
 ]
 
 
+def hide(value: object) -> object:
+    """What was seen, without where the tree lies."""
+    text = json.dumps(value).replace(ROOT, "ROOT").replace(os.path.dirname(ROOT), "PARENT")
+    return json.loads(text)
+
+
 def main() -> None:
     global ROOT
     ROOT, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -328,7 +349,6 @@ def main() -> None:
         for _ in range(weight)
         if function is not (branch if seed % 2 else hard_link)
     ]
-    hide = lambda value: json.loads(json.dumps(value).replace(ROOT, "ROOT").replace(os.path.dirname(ROOT), "PARENT"))  # noqa: E731
     for number in range(count):
         function = rng.choice(functions)
         # One generator for each operation: how much it draws may depend on what it finds.

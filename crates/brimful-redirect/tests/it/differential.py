@@ -1,7 +1,8 @@
 """Compares random file operations under the library with the same ones on a plain copy.
 
-``differential.py LIBRARY DIRECTORY FIRST_SEED SEEDS OPERATIONS``: for every seed a tree is made twice; ``actor.py`` runs
-on the one as it is and on the other under the library. What it prints must be equal, and the second tree unchanged.
+``differential.py LIBRARY DIRECTORY FIRST_SEED SEEDS OPERATIONS``: for every seed a tree is made twice;
+``actor.py`` runs on the one as it is and on the other under the library. What it prints must be equal, and
+the second tree unchanged.
 Exit code 1 and the first difference otherwise.
 """
 
@@ -47,7 +48,15 @@ def fingerprint(root: pathlib.Path) -> str:
     digest = hashlib.sha256()
     for path in sorted([*root.rglob("*"), root]):
         status = path.lstat()
-        line = [str(path), status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns, status.st_ino, status.st_size]
+        line = [
+            str(path),
+            status.st_mode,
+            status.st_uid,
+            status.st_gid,
+            status.st_mtime_ns,
+            status.st_ino,
+            status.st_size,
+        ]
         if stat.S_ISLNK(status.st_mode):
             line.append(os.readlink(path))
         else:
@@ -63,17 +72,29 @@ def run(library: str | None, root: pathlib.Path, scratch: pathlib.Path, seed: in
     if library:
         environment |= {"LD_PRELOAD": library, "BRIMFUL_REDIRECT": str(scratch), "BRANCH": str(scratch)}
     command = [sys.executable, str(HERE / "actor.py"), str(root), str(seed), str(count)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     lines = result.stdout.splitlines()
     if result.returncode != 0:
         lines.append(f"exit code {result.returncode}: {result.stderr[-2000:]}")
     return lines
 
 
+def remove(directory: pathlib.Path) -> None:
+    """Also directories that their owner may not read."""
+    for top, names, _ in os.walk(directory):
+        for name in names:
+            path = os.path.join(top, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 def check(library: str, directory: pathlib.Path, seed: int, count: int) -> str | None:
     # In directories of their own: paths with `..` lead there.
     plain, real, scratch = directory / "copy" / "t", directory / "real" / "t", directory / "scratch"
-    shutil.rmtree(directory, ignore_errors=True)
+    remove(directory)
     make_tree(plain, seed)
     make_tree(real, seed)
     scratch.mkdir()
@@ -87,8 +108,9 @@ def check(library: str, directory: pathlib.Path, seed: int, count: int) -> str |
         if line != other:
             return f"seed {seed}:\nexpected {line}\nfound    {other}"
     if len(expected) != len(found):
+        n_equal = min(len(expected), len(found))
         longer = max(expected, found, key=len)
-        return f"seed {seed}: {len(expected)} lines expected, {len(found)} found; {longer[min(len(expected), len(found))]}"
+        return f"seed {seed}: {len(expected)} lines expected, {len(found)} found; {longer[n_equal]}"
     return None
 
 
@@ -103,7 +125,7 @@ def main() -> int:
             print(difference, flush=True)
             if failed >= int(os.environ.get("MAX_FAILURES", "1")):
                 return 1
-        shutil.rmtree(directory / f"{seed}", ignore_errors=True)
+        remove(directory / f"{seed}")
     return int(failed > 0)
 
 

@@ -1,4 +1,4 @@
-"""What training scripts do with files, in a tree with `data/`, `out/` and `notes.txt`; prints what it sees."""
+"""Does what training scripts do with files, in a tree with `data/`, `out/` and `notes.txt`."""
 
 import csv
 import ctypes
@@ -97,9 +97,7 @@ def libraries() -> None:
     with tarfile.open("out/x.tar.gz", "w:gz") as archive:
         archive.add("data")
     with tarfile.open("out/x.tar.gz") as archive:
-        archive.extractall("out/unpacked", filter="data") if sys.version_info >= (3, 12) else archive.extractall(
-            "out/unpacked"
-        )
+        archive.extractall("out/unpacked")
     show(listing("out"))
     with dbm.dumb.open("out/store", "c") as store:
         store["key"] = "value"
@@ -113,10 +111,14 @@ def run(*command: str, **options: object) -> str:
 
 
 def children() -> None:
-    show(run("sh", "-c", "echo shell > shell.txt; cat shell.txt; echo more >> shell.txt; wc -l < shell.txt; ls"))
+    show(
+        run(
+            "sh", "-c", "echo shell > shell.txt; cat shell.txt; echo more >> shell.txt; wc -l < shell.txt; ls"
+        )
+    )
     show(run("sh", "-c", "echo empty > bare.txt; cat bare.txt", env={"PATH": os.environ["PATH"]}))
     show(pathlib.Path("bare.txt").read_text())
-    pathlib.Path("tool.sh").write_text("#!/bin/sh\necho tool $# \"$1\" >> tool.log; cat tool.log\n")
+    pathlib.Path("tool.sh").write_text('#!/bin/sh\necho tool $# "$1" >> tool.log; cat tool.log\n')
     os.chmod("tool.sh", 0o755)
     show(run("./tool.sh", "argument"))
     show(run("tool.sh", "found", env={**os.environ, "PATH": os.getcwd() + ":" + os.environ["PATH"]}))
@@ -130,13 +132,21 @@ def children() -> None:
         os._exit(0)
     os.waitpid(process, 0)
     show(pathlib.Path("forked.txt").read_text())
-    show(run(sys.executable, "-c", "open('python.txt', 'w').write('1'); import os; print(sorted(os.listdir('.')))"))
+    show(
+        run(
+            sys.executable,
+            "-c",
+            "open('python.txt', 'w').write('1'); import os; print(sorted(os.listdir('.')))",
+        )
+    )
     if shutil.which("cc"):
         pathlib.Path("seven.c").write_text("int seven(void) { return 7; }")
         show(run("cc", "-shared", "-fPIC", "-o", "seven.so", "seven.c"))
         show(ctypes.CDLL(os.path.abspath("seven.so")).seven())
-        pathlib.Path("main.c").write_text('#include <stdio.h>\nint main(void) { FILE *f = fopen("c.txt", "w+");'
-                                          ' fputs("from C", f); fclose(f); puts("ran"); return 0; }')
+        pathlib.Path("main.c").write_text(
+            '#include <stdio.h>\nint main(void) { FILE *f = fopen("c.txt", "w+");'
+            ' fputs("from C", f); fclose(f); puts("ran"); return 0; }'
+        )
         show(run("cc", "-o", "program", "main.c"), run("./program"), pathlib.Path("c.txt").read_text())
 
 

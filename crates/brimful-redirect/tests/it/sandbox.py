@@ -1,8 +1,8 @@
 """Runs a command whose writes outside of some directories the kernel denies, as a rehearsal does.
 
-``sandbox.py TOKEN DIRECTORY... -- COMMAND...``: Landlock allows writes below the directories and `/dev` only, and a
-seccomp filter allows `chmod` and its like only with the token as the sixth argument. Prints a line and goes on where the
-kernel has no Landlock.
+``sandbox.py TOKEN DIRECTORY... -- COMMAND...``: Landlock allows writes below the directories and `/dev` only,
+and a seccomp filter allows `chmod` and its like only with the token as the sixth argument. Prints a line and
+goes on where the kernel has no Landlock.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-# WRITE_FILE, then everything from REMOVE_DIR to MAKE_SYM; REFER and TRUNCATE from the second and third version on.
+# WRITE_FILE, and everything from REMOVE_DIR to MAKE_SYM. REFER and TRUNCATE came with later versions.
 WRITES = (1 << 1) | sum(1 << bit for bit in range(4, 13))
 GUARDED = [90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452]
 
@@ -45,7 +45,12 @@ def guard_attributes(token: int) -> None:
         # To the check of the token, behind the remaining numbers and the permission.
         body.append((equal, len(GUARDED) - i, 0, number))
     body.append((answer, 0, 0, 0x7FFF0000))
-    body += [(load, 0, 0, 56), (equal, 0, 3, token & 0xFFFFFFFF), (load, 0, 0, 60), (equal, 0, 1, token >> 32)]
+    body += [
+        (load, 0, 0, 56),
+        (equal, 0, 3, token & 0xFFFFFFFF),
+        (load, 0, 0, 60),
+        (equal, 0, 1, token >> 32),
+    ]
     body += [(answer, 0, 0, 0x7FFF0000), (answer, 0, 0, 0x00050001)]
     code = b"".join(struct.pack("HBBI", *line) for line in body)
     buffer = ctypes.create_string_buffer(code, len(code))
