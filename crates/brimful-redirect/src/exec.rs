@@ -157,7 +157,8 @@ impl Program {
             return Ok(());
         }
         sys::access(program.path.as_ptr(), libc::X_OK, libc::AT_EACCESS)?;
-        program.script.set(&[target.logical.as_bytes()])?;
+        // As it was given: the kernel does not make it absolute either.
+        program.script.set(&[path])?;
         program.interpret(config, found.place != REAL, arguments)
     }
 

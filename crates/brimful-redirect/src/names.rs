@@ -230,6 +230,9 @@ fn remove_at(at: c_int, path: *const c_char, flags: c_int) -> Outcome<c_int> {
             return Err(libc::EISDIR);
         }
         if found.is_directory() {
+            if target.top() != REAL {
+                check_removable(config, &target, found)?;
+            }
             return Err(libc::EISDIR);
         }
         if target.has_trailing_slash {

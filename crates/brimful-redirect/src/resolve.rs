@@ -331,6 +331,9 @@ fn walk(config: &Config, rest: &mut PathBuf, follow: bool, target: &mut Target) 
         let name = tail.get(..len).unwrap_or_default();
         position = start + len;
         let is_last = tail.iter().skip(len).all(|byte| *byte == b'/');
+        if matches!(name, b"." | b"..") && state.mask & UNSEARCHABLE != 0 {
+            return Err(libc::EACCES);
+        }
         if name == b"." {
             continue;
         }

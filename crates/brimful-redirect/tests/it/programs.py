@@ -122,6 +122,9 @@ def children() -> None:
     os.chmod("tool.sh", 0o755)
     show(run("./tool.sh", "argument"))
     show(run("tool.sh", "found", env={**os.environ, "PATH": os.getcwd() + ":" + os.environ["PATH"]}))
+    pathlib.Path("tool.py").write_text(f"#!{sys.executable}\nimport sys; print(sys.argv, __file__)\n")
+    os.chmod("tool.py", 0o755)
+    show(run("./tool.py", "one", "two"))
     actions = [(os.POSIX_SPAWN_OPEN, 1, "spawned.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
     process = os.posix_spawn("/bin/echo", ["echo", "spawned"], os.environ, file_actions=actions)
     os.waitpid(process, 0)

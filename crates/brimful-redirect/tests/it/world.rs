@@ -10,14 +10,11 @@ use tempfile::TempDir;
 /// What the seccomp filter of the sandbox asks for.
 const TOKEN: &str = "5eed0123456789ab";
 
-/// `libbrimful_redirect.so`, which cargo has built beside the tests.
+/// `libbrimful_redirect.so`, which cargo has built beside the tests. The one in the directory above is older, if it was
+/// not asked for.
 pub(crate) fn library() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
-    let library = tests
-        .parent()
-        .and_then(Path::parent)
-        .unwrap()
-        .join("libbrimful_redirect.so");
+    let library = tests.with_file_name("libbrimful_redirect.so");
     assert!(library.exists(), "expected {}", library.display());
     library
 }
