@@ -425,3 +425,63 @@ pub(crate) fn variable(name: &str) -> Option<Vec<u8>> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::from_values(|name| {
+            let value = match name {
+                REDIRECT => "/scratch/",
+                PASS => "/results:/with\\:colon/",
+                SHARED => "/home/hub=/scratch/shared",
+                _ => return None,
+            };
+            Some(value.as_bytes().to_vec())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_path_belongs_to_one_realm() {
+        let config = config();
+        for (path, realm) in [
+            ("/results/x", Realm::Pass),
+            ("/results-not", Realm::Branch),
+            ("/with:colon", Realm::Pass),
+            ("/dev/shm/x", Realm::Pass),
+            ("/scratch/layer-0/f/x", Realm::Pass),
+            ("/home/hub/model", Realm::Shared(1)),
+            ("/home", Realm::Branch),
+        ] {
+            assert_eq!(config.realm_of(path.as_bytes()), realm, "{path}");
+        }
+    }
+
+    #[test]
+    fn physical_paths_become_the_ones_that_the_script_knows() {
+        let config = config();
+        let mut path = PathBuf::from_bytes(b"/scratch/layer-0/f/home/x").unwrap();
+        assert!(config.strip_root(&mut path));
+        assert_eq!(path.as_bytes(), b"/home/x");
+        assert!(!config.strip_root(&mut path));
+    }
+
+    #[test]
+    fn a_branch_lies_on_top_and_is_inherited() {
+        let branched = config().branched(b"/scratch/t4").unwrap();
+        assert_eq!(branched.layer_list(), b"/scratch/t4:/scratch/layer-0");
+        assert_eq!(branched.realm_of(b"/home/hub"), Realm::Shared(2));
+        assert_eq!(branched.root(0), b"/scratch/t4/f");
+        let line = b"BRIMFUL_REDIRECT_LAYERS=/scratch/t4:/scratch/layer-0\0";
+        assert!(branched.inherited.iter().any(|own| own == line));
+        assert!(config().branched(b"relative").is_none());
+    }
+
+    #[test]
+    fn without_an_absolute_scratch_directory_files_are_left_alone() {
+        assert!(Config::from_values(|_| None).is_none());
+        assert!(Config::from_values(|_| Some(b"relative".to_vec())).is_none());
+    }
+}
