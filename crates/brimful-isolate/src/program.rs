@@ -280,10 +280,7 @@ fn preload(request: &Request) -> OsString {
         .iter()
         .rev()
         .find(|(name, _)| name == "LD_PRELOAD")
-        .map_or_else(
-            || std::env::var_os("LD_PRELOAD"),
-            |(_, value)| value.clone(),
-        );
+        .and_then(|(_, value)| value.clone());
     let mut all = own.unwrap_or_default();
     if !all.is_empty() {
         all.push(":");

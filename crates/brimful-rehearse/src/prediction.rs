@@ -175,10 +175,10 @@ pub fn predict(
     }
     let seconds = start.elapsed().as_secs_f64();
     answer(processes, isolation, seconds).map(|answer| Prediction {
+        connections,
         footprints,
         failed,
         suppressed,
-        connections,
         ..answer
     })
 }
@@ -203,8 +203,8 @@ fn on_processors(
     processes.sort_by_key(|process| (process.facts.steps == 0, process.facts.rank));
     processes.truncate(1);
     answer(processes, isolation, start.elapsed().as_secs_f64()).map(|answer| Prediction {
-        suppressed,
         connections,
+        suppressed,
         ..answer
     })
 }
