@@ -382,11 +382,11 @@ pub(crate) fn put_whiteout(config: &Config, place: u8, logical: &[u8]) -> Outcom
 
 /// Lets a directory of a layer hide what lies below it.
 pub(crate) fn make_opaque(directory: &mut PathBuf) -> Outcome<()> {
-    let len = directory.len();
-    directory.push_component(OPAQUE)?;
-    let made = sys::symlink(c"brimful-opaque:".as_ptr(), directory);
-    directory.truncate(len);
-    match made {
+    let mut marker = PathBuf::new();
+    marker.set(&[directory.as_bytes(), b"/", OPAQUE])?;
+    match keeping_times_of_parent(&mut marker, |marker| {
+        sys::symlink(c"brimful-opaque:".as_ptr(), marker)
+    }) {
         Err(libc::EEXIST) => Ok(()),
         other => other,
     }

@@ -52,6 +52,8 @@
 //! - Programs that make system calls themselves are not redirected, except for renames and hard links (`raw_calls`):
 //!   their writes fail.
 //! - `fts_open` and `wordexp` of libc list the real files only.
+//! - A static program, which cannot be redirected, dies of SIGSYS when it renames a file (`raw_calls`).
+//! - A thread needs about 100 KiB of stack for a call that copies a file up: paths live there, not on the heap.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
 #![expect(

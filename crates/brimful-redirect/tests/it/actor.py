@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from typing import IO
 
 ROOT = ""
 NAMES = ["a", "b", "c", "d", "e.txt", "long name", "\u00fc"]
@@ -42,6 +43,13 @@ def path(rng: random.Random, *, deep: int = 3) -> str:
     return f"{ROOT}/{text}"
 
 
+def open_now(name: str, mode: str = "r", encoding: str | None = None) -> IO:
+    """Opens a file without waiting for the other end of a pipe."""
+    return open(
+        name, mode, encoding=encoding, opener=lambda n, flags: os.open(n, flags | os.O_NONBLOCK, 0o666)
+    )
+
+
 def shown(status: os.stat_result) -> list:
     kind = stat.S_IFMT(status.st_mode)
     is_directory = kind == stat.S_IFDIR
@@ -61,7 +69,7 @@ def entry_of(full: str) -> list:
         entry.append(os.readlink(full))
     elif stat.S_ISREG(status.st_mode):
         entry.append(sorted(x for x in os.listxattr(full) if x.startswith("user.")))
-        with open(full, "rb") as file:
+        with open_now(full, "rb") as file:
             entry.append(file.read().decode("latin-1"))
     return entry
 
@@ -83,14 +91,14 @@ def snapshot(top: str) -> list:
 def write(rng: random.Random) -> object:
     mode = rng.choice(["w", "a", "x", "r+", "w+", "a+", "rb+", "wb"])
     name, data = path(rng), f"data {rng.random()}"
-    with open(name, mode) as file:
+    with open_now(name, mode) as file:
         file.write(data.encode() if "b" in mode else data)
         file.flush()
         return [os.fstat(file.fileno()).st_size, file.tell()]
 
 
 def read(rng: random.Random) -> object:
-    with open(path(rng), encoding="latin-1") as file:
+    with open_now(path(rng), encoding="latin-1") as file:
         return file.read()
 
 
@@ -179,7 +187,7 @@ def inside_directory(rng: random.Random) -> object:
         name = rng.choice(NAMES)
         action = rng.randrange(4)
         if action == 0:
-            with open(name, "a") as file:
+            with open_now(name, "a") as file:
                 file.write("inside")
         elif action == 1:
             os.mkdir(name)
@@ -193,7 +201,7 @@ def inside_directory(rng: random.Random) -> object:
 def held(rng: random.Random) -> object:
     """A file that is open while its name changes."""
     name, other = path(rng), path(rng)
-    with open(name, "r+") as file:
+    with open_now(name, "r+") as file:
         file.write("held")
         file.flush()
         action = rng.randrange(4)
@@ -214,7 +222,7 @@ def held(rng: random.Random) -> object:
 
 
 def mapped(rng: random.Random) -> object:
-    with open(path(rng), "r+b") as file:
+    with open_now(path(rng), "r+b") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return None
         with mmap.mmap(file.fileno(), 0) as memory:
@@ -224,7 +232,7 @@ def mapped(rng: random.Random) -> object:
 
 def through_read_only(rng: random.Random) -> object:
     name, mode, times = path(rng), rng.choice([0o600, 0o644, 0o664]), (1_000_000_300, 1_000_000_400)
-    with open(name, "rb") as file:
+    with open_now(name, "rb") as file:
         try:
             os.fchmod(file.fileno(), mode) if mode < 0o640 else os.utime(file.fileno(), times)
         except PermissionError:
