@@ -835,6 +835,27 @@ class HostByWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class HostConnection:
+    """A host that the script connected to."""
+
+    host: str
+    """Its name, or its address where no name was looked up."""
+    port: int
+    """The port."""
+    count: int
+    """How many processes connected to it."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> HostConnection:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            host=data["host"],
+            port=data["port"],
+            count=data["count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class LargestUse:
     """What takes much."""
 
@@ -1020,6 +1041,12 @@ class PredictDocument:
     """Processes of the training, each with a GPU of its own."""
     seconds: float
     """How long the rehearsal and the replays took."""
+    isolation: str
+    """How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed."""
+    suppressed: tuple[str, ...]
+    """What the script asked of experiment trackers and hubs, and what was not done in the rehearsal."""
+    connections: tuple[HostConnection, ...]
+    """Hosts beyond this machine that the script connected to."""
     peak: PredictedPeak | None
     """The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too. Nothing for a training on the processors."""
     terms: tuple[BudgetTerm, ...]
@@ -1050,6 +1077,9 @@ class PredictDocument:
             steps=data["steps"],
             world_size=data["world_size"],
             seconds=data["seconds"],
+            isolation=data["isolation"],
+            suppressed=tuple(data["suppressed"]),
+            connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             peak=None if data["peak"] is None else PredictedPeak._from_json(data["peak"]),
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
@@ -1320,6 +1350,8 @@ class PlanDocument:
     """What would be tried next, best first."""
     rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the answer rests on."""
+    isolation: str | None
+    """How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing where every rehearsal was made before."""
     seconds: float
     """How long the answer took."""
 
@@ -1343,5 +1375,6 @@ class PlanDocument:
             reasons=tuple(PlanReason._from_json(item) for item in data["reasons"]),
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
+            isolation=data["isolation"],
             seconds=data["seconds"],
         )

@@ -2,7 +2,7 @@
 The compiled part of brimful. Import `brimful` instead.
 """
 
-from _typeshed import SupportsGetItem
+from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
@@ -300,7 +300,7 @@ def open_raw(field: str, path: str | PathLike[str], shape: SupportsGetItem[int, 
 def open_tar(paths: SupportsGetItem[int, str | PathLike[str]], extensions: SupportsGetItem[int, str], headroom: SupportsIndex | None, indexes: str | PathLike[str] | None, report: Any) -> Dataset: ...
 def open_tokens(path: str | PathLike[str], length: SupportsIndex, dtype: str | None, as_int64: bool, documents: bool, headroom: SupportsIndex | None) -> Dataset: ...
 
-def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, steps: SupportsIndex, beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, phantom: str | PathLike[str], progress: Any | None) -> tuple[str, str, str, str, str]:
+def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, steps: SupportsIndex, beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, phantom: str | PathLike[str], protection: Incomplete, progress: Any | None) -> tuple[str, str, str, str, str]:
     """
     Searches for the best settings of a job.
 
@@ -308,7 +308,7 @@ def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: Suppor
     Hugging Face and of Lightning.
     """
 
-def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpu: str | None, steps: SupportsIndex, with_: SupportsGetItem[int, str], alloc_conf: str | None, phantom: str | PathLike[str], beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, progress: Any | None) -> tuple[str, str, str]:
+def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpu: str | None, steps: SupportsIndex, with_: SupportsGetItem[int, str], alloc_conf: str | None, phantom: str | PathLike[str], beside_driver: bool, time_limit: SupportsFloat | SupportsIndex, protection: Incomplete, progress: Any | None) -> tuple[str, str, str]:
     """
     Rehearses a command and predicts its memory.
 

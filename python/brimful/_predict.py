@@ -88,7 +88,7 @@ def predict(  # noqa: PLR0913
         beside_driver: Rehearse although this machine has an NVIDIA driver.
         time_limit: Abort after this many seconds.
         allow_writes: Rehearse without isolation: the training's writes and deletions reach your files.
-        scratch: Disk space for what the training writes, such as "20GiB"; a tenth of the free space without it.
+        scratch: Disk space for what the training writes, such as "20GiB"; by default a tenth of what is free.
         network: "none" to let the training reach only this machine.
 
     Returns:

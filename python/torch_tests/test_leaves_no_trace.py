@@ -10,6 +10,7 @@ import hashlib
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -121,6 +122,7 @@ LIGHTNING = """
     trainer.fit(Module(), loader, ckpt_path=asked.resume)
 """
 
+PROGRAM = shutil.which("brimful") or "brimful"
 SCRIPTS = {"plain": PLAIN, "trainer": TRAINER, "lightning": LIGHTNING}
 
 JOB = """
@@ -201,7 +203,7 @@ class Place:
 
     def brimful(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["brimful", *words],
+            [PROGRAM, *words],
             cwd=self.work,
             env=self.environment,
             capture_output=True,

@@ -104,7 +104,19 @@ pub const ALL: &[EnvVar] = &[
     EnvVar {
         name: "TMPDIR",
         read_by: "`brimful predict`",
-        purpose: "Where a rehearsal is staged, and taken down again; a path with a blank or a colon is passed over.",
+        purpose: "Where a rehearsal is staged, and where what its script writes is kept until its end (there only on a disk, \
+                  else `/var/tmp`); a path with a blank or a colon is passed over.",
+    },
+    EnvVar {
+        name: "HF_HOME",
+        read_by: "`brimful predict`, `brimful plan`",
+        purpose: "What a script downloads there, or into `TORCH_HOME`, is kept for all rehearsals of one command.",
+    },
+    EnvVar {
+        name: "BRIMFUL_ISOLATION",
+        read_by: "the rehearsed script",
+        purpose: "How the script is isolated. `brimful predict` sets this, `BRIMFUL_CONNECTIONS`, `BRIMFUL_TRACKERS`, \
+                  `BRIMFUL_MLFLOW_URI` and the variables that begin with `BRIMFUL_REDIRECT`; nobody else needs to.",
     },
     EnvVar {
         name: "LD_PRELOAD",
