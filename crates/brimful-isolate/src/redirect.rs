@@ -50,6 +50,15 @@ pub(crate) fn walls(request: &Request) -> Result<Walls, String> {
     if abi < 1 {
         return Err("the kernel has no Landlock, or does not allow it here".into());
     }
+    for shared in &request.shared {
+        // Landlock allows only what exists. Another command may have made it.
+        match brimful_private::new_directory(&shared.layer) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(format!("{}: {error}", shared.layer.display()));
+            }
+            _ => {}
+        }
+    }
     let mark = random_mark().map_err(|error| format!("no random number: {error}"))?;
     Ok(Walls {
         rules: Some(rules(request).map_err(|error| error.to_string())?),

@@ -82,7 +82,8 @@ fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandErr
         }
     });
     output.clear_status();
-    // Everything that was started has ended by now.
+    // Everything that was started has ended by now, and what it wrote goes.
+    drop(protection);
     stop.obey();
     match told? {
         Accepted::Told(accepts) => Ok(accepts),

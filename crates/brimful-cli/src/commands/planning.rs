@@ -123,6 +123,8 @@ pub(crate) fn search(
     {
         output.talk(&format!("interrupted in {lead} {progress}\n"));
     }
+    // What the script wrote goes, also where the signal ends us.
+    drop(question);
     stop.obey();
     Ok(planned?)
 }

@@ -75,6 +75,8 @@ pub(crate) fn predict(
     {
         output.talk(&format!("interrupted {progress}\n"));
     }
+    // What the script wrote goes, also where the signal ends us.
+    drop(question);
     stop.obey();
     let predicted = predicted?;
     if let Some(path) = &arguments.save_trace {

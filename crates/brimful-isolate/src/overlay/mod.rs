@@ -422,19 +422,25 @@ fn is_own(facts: &fs::Metadata) -> bool {
         && facts.gid() == rustix::process::getegid().as_raw()
 }
 
+const STICKY: u32 = 0o1000;
 /// Entries of a directory that are looked at.
 const MAX_ENTRIES: usize = 4096;
 
 /// An error where a directory holds what the user may change, but which has another owner or group: project directories
 /// of clusters, for example. The kernel refuses to copy it up (`EOVERFLOW`).
 fn no_foreign_files(directory: &Path) -> Result<(), OverlayError> {
+    if fs::metadata(directory).is_ok_and(|facts| facts.mode() & STICKY != 0) {
+        // Everybody's directory, such as /tmp.
+        return Ok(());
+    }
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries.take(MAX_ENTRIES) {
         let Ok(facts) = entry.metadata() else {
             continue;
         };
         let path = entry.path();
-        if !facts.is_symlink() && !is_own(&facts) && may(&path, Access::WRITE_OK) {
+        let holds_data = facts.is_file() || facts.is_dir() && facts.mode() & STICKY == 0;
+        if holds_data && !is_own(&facts) && may(&path, Access::WRITE_OK) {
             return Err(at("the owner or group cannot be kept:", path)(
                 io::Error::from_raw_os_error(libc::EOVERFLOW),
             ));
