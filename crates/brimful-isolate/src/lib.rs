@@ -8,13 +8,13 @@
 //! 2. [`Isolation::Redirect`]: Landlock and seccomp deny writes, and a preloaded library redirects them.
 //! 3. [`Isolation::Off`]: only where the user allows writes.
 //!
-//! The work is done by a second process, the *keeper* ([`program`]): brimful started again with [`ARGUMENT`]. It sets up
+//! The work is done by a second process, the *keeper* ([`program()`]): brimful started again with [`ARGUMENT`]. It sets up
 //! the isolation while it has one thread, proves it with a canary, starts the command, and ends every process of it when
 //! the command ends or when brimful does, even by SIGKILL.
 //!
 //! It does not know what a rehearsal is, and it decides nothing about what the command may do besides writing.
 //!
-//! Read first: [`start`], the side of brimful; [`program`], the side of the keeper; [`Scratch`], where the writes go.
+//! Read first: [`start()`], the side of brimful; [`program()`], the side of the keeper; [`Scratch`], where the writes go.
 
 mod request;
 mod scratch;

@@ -19,6 +19,7 @@ pub mod stage;
 mod accepts;
 mod connections;
 mod cudnn;
+mod error;
 mod guard;
 mod host;
 mod planning;
@@ -31,6 +32,7 @@ mod workload;
 
 pub use accepts::{Accepted, AcceptsError, accepts};
 pub use connections::Connection;
+pub use error::RehearsalError;
 pub use guard::NotRestored;
 pub use host::{HostReport, host_facts, pace};
 pub use job_file::JobFileError;
@@ -40,5 +42,5 @@ pub use prediction::{
 };
 pub use protection::{Protection, ProtectionRequest};
 pub use reports::LastStep;
-pub use run::{Asked, Event, Progress, Rehearsal, RehearsalError, Rehearsed, Variant, rehearse};
+pub use run::{Asked, Event, Progress, Rehearsal, Rehearsed, Variant, rehearse};
 pub use workload::{phantom_devices, workload};

@@ -15,10 +15,11 @@ use brimful_allocsim::version::TorchVersion;
 use brimful_isolate::Isolation;
 
 use crate::connections::Connection;
+use crate::error::RehearsalError;
 use crate::host::{host_facts, pace};
 use crate::protection::Protection;
 use crate::reports::LastStep;
-use crate::run::{Asked, Progress, RehearsalError, Rehearsed, rehearse};
+use crate::run::{Asked, Progress, Rehearsed, rehearse};
 use crate::workload::{phantom_devices, workload};
 
 /// What is to be predicted.

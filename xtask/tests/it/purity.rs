@@ -57,11 +57,13 @@ fn the_pure_crate_touches_nothing() {
     }
 }
 
-/// Where `unsafe` may be, with its reason: reading a driver's library, answering for one, standing in for libc, Python's
-/// interface, memory maps and batches that several threads fill.
+/// Where `unsafe` may be, with its reason: namespaces and walls around a process, asking for accounts, reading a driver's
+/// library, answering for one, standing in for libc, Python's interface, memory maps and batches that several threads fill.
 const MAY_BE_UNSAFE: &[&str] = &[
+    "crates/brimful-isolate/",
     "crates/brimful-load/",
     "crates/brimful-phantom/",
+    "crates/brimful-private/",
     "crates/brimful-probe/",
     "crates/brimful-redirect/",
     "crates/brimful-supervise/",

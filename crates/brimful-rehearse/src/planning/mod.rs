@@ -18,10 +18,11 @@ pub use cache::Cache;
 use cache::{Kept, Key, unix_ms};
 use shape::shape;
 
+use crate::error::RehearsalError;
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::protection::Protection;
 use crate::reports::LastStep;
-use crate::run::{Event, Progress, RehearsalError};
+use crate::run::{Event, Progress};
 
 /// A search that asks for more than this has lost its way.
 const MOST_REHEARSALS: usize = 40;
