@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def torch(tmp_path: Path) -> Path:
     return package
 
 
-def run(torch: Path, script: str) -> tuple[int, list[str], list[dict]]:
+def run(torch: Path, script: str) -> tuple[int, list[str], list[dict[str, Any]]]:
     """Run a script; its exit code, what it printed, and what the hook reported."""
     results = torch.parents[1] / "results"
     results.mkdir(exist_ok=True)
