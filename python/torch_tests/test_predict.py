@@ -170,7 +170,8 @@ def test_a_snapshot_of_torch_can_be_replayed(script, tmp_path: Path) -> None:  #
             torch.cuda.memory._dump_snapshot({str(snapshot)!r})
     """
     )
-    predict(script(text), "--gpu", "t4")
+    # The snapshot is to be there afterwards.
+    predict(script(text), "--gpu", "t4", "--allow-writes")
     done = brimful("replay", str(snapshot), "--torch", "2.13.0", "--json", "--capacity", "8GiB")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
