@@ -33,7 +33,8 @@ PLAIN = """
     parser.add_argument("--resume")
     asked = parser.parse_args()
 
-    model = torch.nn.Linear(64, 64).cuda()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = torch.nn.Linear(64, 64).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     step = 0
     if asked.resume:
@@ -43,7 +44,7 @@ PLAIN = """
     shutil.rmtree("cleared", ignore_errors=True)
     os.makedirs("cleared")
     for _ in range(3):
-        loss = model(torch.ones(asked.batch_size, 64).cuda()).sum()
+        loss = model(torch.ones(asked.batch_size, 64).to(device)).sum()
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
