@@ -62,7 +62,7 @@ pub(crate) const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Decides the layout.
 ///
 /// The kernel takes a directory as the lower layer of an overlay only if nothing is mounted below it, unless the mounter
-/// is `privileged` over those mounts. A directory with mounts below it is therefore made anew, and its entries are
+/// is `privileged` over those mounts. A directory with mounts below it is therefore created again, and its entries are
 /// placed one by one; `/` is always such a directory.
 pub(crate) fn layout(
     mounts: &[Mount],
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_of_a_directory_that_is_made_anew_has_a_stub() {
+    fn every_entry_of_a_directory_that_is_created_again_has_a_stub() {
         let stubs = layout(&parse(MOUNTS.as_bytes()), false, &list).stubs;
         assert!(stubs.contains(&Stub::Link("/bin".into())));
         assert!(stubs.contains(&Stub::Directory("/proc".into())));
