@@ -10,6 +10,17 @@ pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_brimful"))
 }
 
+/// A copy of the program that other users may start: the build directory may be closed to them.
+pub(crate) fn program_for_all_users(directory: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let copy = directory.join("brimful");
+    std::fs::copy(program(), &copy).unwrap();
+    for path in [directory, &copy] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
 /// The program of `brimful-testkit` that fills memory; it lies beside ours.
 pub(crate) fn memory_hog() -> PathBuf {
     let path = program().with_file_name("memory-hog");

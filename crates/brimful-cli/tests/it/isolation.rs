@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::context::program;
+use crate::context::{program, program_for_all_users};
 
 /// Changes everything that it can reach, checks that it sees its own changes, and ends with 0 only if it does.
 const SCRIPT: &str = r#"
@@ -154,7 +154,7 @@ fn an_overlay_needs_no_root() {
         std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
     }
     let script = SCRIPT.replace("mv directory renamed", "cp -r directory renamed");
-    let program = copy_of_program(&place);
+    let program = program_for_all_users(&place.root);
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
@@ -163,14 +163,6 @@ fn an_overlay_needs_no_root() {
         .args(["sh", "-c", &script]);
     place.set_up(&mut command);
     place.check(command);
-}
-
-/// The build directory may be closed to other users.
-fn copy_of_program(place: &Place) -> PathBuf {
-    let copy = place.root.join("brimful");
-    std::fs::copy(program(), &copy).unwrap();
-    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
-    copy
 }
 
 fn rustix_is_root() -> bool {

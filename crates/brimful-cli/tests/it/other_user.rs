@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::context::program;
+use crate::context::program_for_all_users;
 
 /// One that everybody can start, unlike those in root's home.
 const PYTHON: &str = "/usr/bin/python3";
@@ -71,8 +71,7 @@ impl Users {
         users.victim = id("-u", &users.names[0]);
         users.other = id("-u", &users.names[1]);
         users.gid = id("-g", &users.names[0]);
-        fs::copy(program(), users.at("brimful")).unwrap();
-        mode(&users.at("brimful"), 0o755);
+        program_for_all_users(users.root.path());
         for (name, owner, open) in [
             ("home", users.victim, 0o755),
             ("attacker", users.other, 0o755),

@@ -14,7 +14,7 @@ use brimful_supervise::StartStep;
 use brimful_supervise::fault::{KINDS, MARKS, VARIABLE};
 use tempfile::TempDir;
 
-use crate::context::program;
+use crate::context::{program, program_for_all_users};
 
 /// How trainings end, and the exit code that a shell would see.
 const ENDS: [(&str, i32, &str); 4] = [
@@ -65,11 +65,11 @@ impl Place {
     }
 
     /// brimful behind another program that sets a limit or hides something.
-    fn command_behind(&self, wrapper: &[&str], end: &str) -> Command {
+    fn command_behind(&self, wrapper: &[&str], program: &Path, end: &str) -> Command {
         let mut command = Command::new(wrapper[0]);
         command
             .args(&wrapper[1..])
-            .arg(program())
+            .arg(program)
             .args(self.words(end));
         self.prepared(command)
     }
@@ -326,6 +326,8 @@ fn check_real(cases: &[Vec<String>], what: &str) {
         .enumerate()
         .map(|(idx, wrapper)| (wrapper, ENDS[idx % ENDS.len()]))
         .collect();
+    let programs = tempfile::tempdir().unwrap();
+    let program = program_for_all_users(programs.path());
     let n_able = AtomicUsize::new(0);
     let (n_cases, wrong) = all_of(&cases, |(wrapper, end)| {
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
@@ -339,13 +341,13 @@ fn check_real(cases: &[Vec<String>], what: &str) {
                 .output()
                 .is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
         };
-        if !loads(&[program().to_str().unwrap(), "--version"]) || !loads(&["sh", "-c", "echo x"]) {
+        if !loads(&[program.to_str().unwrap(), "--version"]) || !loads(&["sh", "-c", "echo x"]) {
             return None;
         }
         n_able.fetch_add(1, Ordering::Relaxed);
         let place = Place::new();
         open_to_all(place.0.path());
-        let problem = match output_of(&mut place.command_behind(&wrapper, end.0)) {
+        let problem = match output_of(&mut place.command_behind(&wrapper, &program, end.0)) {
             Ok(output) => problem(&output, end.1),
             Err(problem) => Some(problem),
         };
@@ -446,7 +448,7 @@ fn check_mounted(preparation: &str, what: &str) {
         .into_iter()
         .filter_map(|end| {
             let place = Place::new();
-            match output_of(&mut place.command_behind(&wrapper, end.0)) {
+            match output_of(&mut place.command_behind(&wrapper, &program(), end.0)) {
                 Ok(output) => problem(&output, end.1),
                 Err(problem) => Some(problem),
             }
