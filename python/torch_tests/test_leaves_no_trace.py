@@ -279,5 +279,6 @@ def test_a_file_larger_than_scratch_ends_the_rehearsal_and_is_named(
     before = place.fingerprint()
     done = place.brimful("predict", "--gpu", "t4", "--scratch", "200MiB", "--", sys.executable, "train.py")
     assert done.returncode == 97, done.stderr
-    assert "scratch" in done.stderr
+    assert "more than the 200 MiB that scratch may hold" in done.stderr
+    assert f"the largest file is `{place.work / 'large.bin'}`" in done.stderr
     assert place.fingerprint() == before

@@ -22,6 +22,8 @@ mod scratch;
 #[cfg(target_os = "linux")]
 mod canary;
 #[cfg(target_os = "linux")]
+mod copied_up;
+#[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod overlay;
@@ -41,7 +43,7 @@ mod unsupported;
 #[cfg(target_os = "linux")]
 pub use program::{ARGUMENT, program};
 pub use request::{Isolation, Network, SharedDirectory};
-pub use scratch::{Scratch, ScratchFull};
+pub use scratch::{LargestFile, Scratch, ScratchFull};
 #[cfg(target_os = "linux")]
 pub use start::{Isolated, Settings, StartError, start};
 #[cfg(not(target_os = "linux"))]

@@ -1,10 +1,16 @@
 //! Private directories that take what commands write, inside a budget of disk space.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use brimful::units::Bytes;
+
+#[cfg(target_os = "linux")]
+use crate::copied_up::file_being_opened;
 
 const PREFIX: &str = "brimful-scratch-";
 const LOCK: &str = "lock";
@@ -27,16 +33,39 @@ pub struct Scratch {
 /// The command has written more than it may.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the script has written {used} bytes, more than the {budget} that scratch may hold; the largest file is `{}` with \
-     {largest_bytes} bytes",
-    largest.display()
+    "the script has written {used}, more than the {budget} that scratch may hold; the largest file is {largest} \
+     with {largest_bytes}"
 )]
 pub struct ScratchFull {
-    pub used: u64,
-    pub budget: u64,
+    pub used: Bytes,
+    pub budget: Bytes,
+    pub largest: LargestFile,
+    pub largest_bytes: Bytes,
+}
+
+/// The file that takes most of scratch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LargestFile {
     /// As the command names it.
-    pub largest: PathBuf,
-    pub largest_bytes: u64,
+    Written(PathBuf),
+    /// A file that was opened for writing, and is being copied into scratch; its path if it could be found out.
+    Copied(Option<PathBuf>),
+}
+
+impl fmt::Display for LargestFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LargestFile::Written(path) => write!(f, "`{}`", path.display()),
+            LargestFile::Copied(Some(path)) => {
+                write!(
+                    f,
+                    "`{}`, which the script opened for writing and which is copied for it,",
+                    path.display()
+                )
+            }
+            LargestFile::Copied(None) => f.write_str("one that the script opened for writing"),
+        }
+    }
 }
 
 impl Scratch {
@@ -150,19 +179,23 @@ impl Scratch {
 }
 
 impl Meter<'_> {
-    /// An error if more was written than scratch may hold.
-    pub fn check(&mut self) -> Result<(), ScratchFull> {
+    /// An error if more was written than scratch may hold by what was started in the process `ancestor`.
+    pub fn check(&mut self, ancestor: u32) -> Result<(), ScratchFull> {
         if Instant::now() < self.next || !self.scratch.may_be_full() {
             return Ok(());
         }
         let began = Instant::now();
         let usage = usage(&self.scratch.directory);
         if usage.bytes > self.scratch.budget {
+            let mut largest = as_the_command_names_it(&self.scratch.directory, &usage.largest);
+            if let LargestFile::Copied(path) = &mut largest {
+                *path = file_being_opened(ancestor, usage.largest_bytes);
+            }
             return Err(ScratchFull {
-                used: usage.bytes,
-                budget: self.scratch.budget,
-                largest: as_the_command_names_it(&self.scratch.directory, &usage.largest),
-                largest_bytes: usage.largest_bytes,
+                used: Bytes(usage.bytes),
+                budget: Bytes(self.scratch.budget),
+                largest,
+                largest_bytes: Bytes(usage.largest_bytes),
             });
         }
         // Somebody else fills the disk.
@@ -214,12 +247,10 @@ fn bytes_on_disk(facts: &fs::Metadata) -> u64 {
 }
 
 /// `…/0/layers/upper/7/runs/last.pt` is `/home/runs/last.pt` where overlay 7 lies over `/home`.
-fn as_the_command_names_it(scratch: &Path, path: &Path) -> PathBuf {
-    let Ok(inside) = path.strip_prefix(scratch) else {
-        return path.to_owned();
-    };
+fn as_the_command_names_it(scratch: &Path, path: &Path) -> LargestFile {
+    let inside = path.strip_prefix(scratch).unwrap_or(path);
     let parts: Vec<&std::ffi::OsStr> = inside.iter().collect();
-    match parts.as_slice() {
+    LargestFile::Written(match parts.as_slice() {
         [command, layers, upper, number, rest @ ..] if *layers == "layers" && *upper == "upper" => {
             let records = scratch.join(command).join("layers/mounts.json");
             let upper = scratch.join(command).join("layers/upper").join(number);
@@ -228,7 +259,20 @@ fn as_the_command_names_it(scratch: &Path, path: &Path) -> PathBuf {
         }
         // A file that is being copied up has no name yet.
         [_, layers, work, ..] if *layers == "layers" && *work == "work" => {
-            PathBuf::from("a file that was opened for writing")
+            return LargestFile::Copied(None);
+        }
+        // The layers of one GPU model are numbered as the mounts are.
+        [command, layers, branch, number, layer, rest @ ..]
+            if *layers == "layers" && branch.to_string_lossy().starts_with("branch-") =>
+        {
+            if *layer != "upper" {
+                return LargestFile::Copied(None);
+            }
+            let records = scratch.join(command).join("layers/mounts.json");
+            let number = number.to_str().and_then(|number| number.parse().ok());
+            let over = number.and_then(|number| target_of_mount(&records, number));
+            over.unwrap_or_else(|| PathBuf::from("/"))
+                .join(rest.iter().collect::<PathBuf>())
         }
         [_, layer, files, rest @ ..]
             if layer.to_string_lossy().starts_with("layer-") && *files == "f" =>
@@ -236,7 +280,7 @@ fn as_the_command_names_it(scratch: &Path, path: &Path) -> PathBuf {
             Path::new("/").join(rest.iter().collect::<PathBuf>())
         }
         _ => path.to_owned(),
-    }
+    })
 }
 
 fn overlay_target(records: &Path, upper: &Path) -> Option<PathBuf> {
@@ -249,11 +293,20 @@ fn overlay_target(records: &Path, upper: &Path) -> Option<PathBuf> {
     mount.get("target")?.as_str().map(PathBuf::from)
 }
 
-/// Removes a directory with everything in it. The kernel leaves directories behind that not even their owner may read.
+fn target_of_mount(records: &Path, number: usize) -> Option<PathBuf> {
+    let document: serde_json::Value = serde_json::from_slice(&fs::read(records).ok()?).ok()?;
+    let mount = document.get("mounts")?.get(number)?;
+    mount.get("target")?.as_str().map(PathBuf::from)
+}
+
+/// Removes a directory with everything in it.
 fn remove_tree(directory: &Path) {
-    #[cfg(unix)]
-    open_up(directory);
-    let _ = fs::remove_dir_all(directory);
+    if fs::remove_dir_all(directory).is_err() {
+        // The kernel leaves directories behind that not even their owner may read.
+        #[cfg(unix)]
+        open_up(directory);
+        let _ = fs::remove_dir_all(directory);
+    }
 }
 
 #[cfg(unix)]
@@ -317,6 +370,11 @@ fn is_on_disk(_: &Path) -> bool {
     true
 }
 
+#[cfg(not(target_os = "linux"))]
+fn file_being_opened(_ancestor: u32, _copied_bytes: u64) -> Option<PathBuf> {
+    None
+}
+
 #[cfg(unix)]
 fn free_bytes(directory: &Path) -> Option<u64> {
     let facts = rustix::fs::statvfs(directory).ok()?;
@@ -326,4 +384,60 @@ fn free_bytes(directory: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free_bytes(_: &Path) -> Option<u64> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_as_the_command_names_them() {
+        let scratch = tempfile::tempdir().unwrap();
+        let layers = scratch.path().join("0/layers");
+        brimful_private::new_directory(&scratch.path().join("0")).unwrap();
+        brimful_private::new_directory(&layers).unwrap();
+        let upper = layers.join("upper/1");
+        let records = serde_json::json!({"mounts": [
+            {"kind": "bind", "target": "/proc"},
+            {"kind": "overlay", "target": "/home", "lower": "", "upper": upper},
+        ]});
+        let records = serde_json::to_vec(&records).unwrap();
+        brimful_private::write_new(&layers.join("mounts.json"), &records).unwrap();
+        let written = |path: &str| LargestFile::Written(PathBuf::from(path));
+        for (path, expected) in [
+            (
+                "0/layers/upper/1/runs/last.pt",
+                written("/home/runs/last.pt"),
+            ),
+            ("0/layers/branch-0-0/1/upper/a", written("/home/a")),
+            ("0/layer-0/f/home/a", written("/home/a")),
+            ("0/layers/work/1/work/#3", LargestFile::Copied(None)),
+            (
+                "0/layers/branch-0-0/1/work/work/#3",
+                LargestFile::Copied(None),
+            ),
+            (
+                "0/layers/branch-0-0/1/second-work/work/#3",
+                LargestFile::Copied(None),
+            ),
+        ] {
+            let found = as_the_command_names_it(scratch.path(), &scratch.path().join(path));
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_full_scratch_is_said_in_units() {
+        let full = ScratchFull {
+            used: Bytes(3 << 30),
+            budget: Bytes(2 << 30),
+            largest: LargestFile::Written("/data/a.bin".into()),
+            largest_bytes: Bytes(3 << 30),
+        };
+        assert_eq!(
+            full.to_string(),
+            "the script has written 3 GiB, more than the 2 GiB that scratch may hold; the largest file is \
+             `/data/a.bin` with 3 GiB"
+        );
+    }
 }

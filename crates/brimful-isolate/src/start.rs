@@ -173,6 +173,11 @@ impl Isolated {
         &self.scratch
     }
 
+    /// The process that everything was started in.
+    pub fn ancestor(&self) -> u32 {
+        self.keeper.id()
+    }
+
     /// How the command ended, if it has.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {

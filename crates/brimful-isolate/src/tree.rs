@@ -11,7 +11,7 @@ const MAX_ROUNDS: usize = 100;
 /// Kills every descendant and waits for it. This process must be their subreaper.
 pub(crate) fn end_descendants() {
     for _ in 0..MAX_ROUNDS {
-        let found = descendants();
+        let found = descendants_of(getpid().as_raw_nonzero().get());
         if found.is_empty() {
             return;
         }
@@ -24,7 +24,8 @@ pub(crate) fn end_descendants() {
     }
 }
 
-fn descendants() -> Vec<i32> {
+/// The processes below one, as far as they can be seen.
+pub(crate) fn descendants_of(ancestor: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
@@ -36,7 +37,7 @@ fn descendants() -> Vec<i32> {
         }
     }
     let mut found = Vec::new();
-    let mut next = vec![getpid().as_raw_nonzero().get()];
+    let mut next = vec![ancestor];
     while let Some(pid) = next.pop() {
         let below = children.remove(&pid).unwrap_or_default();
         next.extend(&below);

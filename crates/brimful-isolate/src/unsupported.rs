@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use crate::{Isolation, Network, Scratch, SharedDirectory};
@@ -42,6 +42,14 @@ pub struct Isolated {}
 impl Isolated {
     pub fn isolation(&self) -> Isolation {
         Isolation::Off
+    }
+
+    pub fn scratch(&self) -> &Path {
+        Path::new("")
+    }
+
+    pub fn ancestor(&self) -> u32 {
+        0
     }
 
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {

@@ -118,7 +118,7 @@ pub fn accepts(
     let mut child = spawn(command, folder.path(), &results, &output, protection)?;
     let mut meter = protection.scratch().meter();
     let status = loop {
-        meter.check()?;
+        meter.check(child.ancestor())?;
         if look(start.elapsed()).is_break() {
             child.end();
             return Err(AcceptsError::Interrupted);

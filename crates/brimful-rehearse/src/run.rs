@@ -241,7 +241,7 @@ fn rehearse_in(
                 progress: LastStep::of(&seen),
             });
         }
-        meter.check()?;
+        meter.check(script.ancestor())?;
         match script.try_wait() {
             Ok(Some(status)) => break Some(status),
             Ok(None) if start.elapsed() > asked.time_limit => break None,

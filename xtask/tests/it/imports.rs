@@ -12,7 +12,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("brimful-private", &[]),
     ("brimful", &["brimful-allocsim"]),
     ("brimful-probe", &["brimful"]),
-    ("brimful-isolate", &["brimful-private"]),
+    ("brimful-isolate", &["brimful", "brimful-private"]),
     ("brimful-load", &["brimful", "brimful-private"]),
     (
         "brimful-rehearse",

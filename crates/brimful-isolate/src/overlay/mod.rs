@@ -213,7 +213,7 @@ impl Tree {
         make_directory(&work)?;
         // The root of an overlay has the attributes of its upper layer.
         imitate(path, &upper)?;
-        mount_overlay(target, &lower, &upper, &work, self.user_namespace, true)
+        mount_overlay(target, &lower, &upper, &work, self.user_namespace)
             .map_err(at("cannot mount an overlay over", path))?;
         self.records.push(Record::Overlay {
             target: path.to_owned(),
@@ -242,14 +242,20 @@ impl Tree {
             reason = "a directory of the script, in the overlay"
         )]
         fs::create_dir_all(&target).map_err(at("cannot create", path))?;
-        let (upper, work) = (shared.layer.join("upper"), shared.layer.join("work"));
+        let upper = shared.layer.join("upper");
+        // A directory of this command's own: a volatile overlay marks it as used up.
+        let work = self
+            .layers
+            .layers
+            .join("work")
+            .join(format!("shared-{}", self.records.len()));
         make_directory(&shared.layer)?;
         make_directory(&upper)?;
         make_directory(&work)?;
         if path.is_dir() {
             imitate(path, &upper)?;
         }
-        mount_overlay(&target, &lower, &upper, &work, self.user_namespace, false)
+        mount_overlay(&target, &lower, &upper, &work, self.user_namespace)
             .map_err(at("cannot mount an overlay over", path))?;
         self.records.push(Record::Bind {
             target: path.clone(),
@@ -464,7 +470,6 @@ fn mount_overlay(
     upper: &Path,
     work: &Path,
     user_namespace: bool,
-    removed_at_the_end: bool,
 ) -> io::Result<()> {
     let overlay = rustix::mount::fsopen("overlay", rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC)?;
     let overlay = overlay.as_fd();
@@ -478,10 +483,8 @@ fn mount_overlay(
         rustix::mount::fsconfig_set_string(overlay, "redirect_dir", "on")?;
         rustix::mount::fsconfig_set_string(overlay, "index", "off")?;
     }
-    if removed_at_the_end {
-        // Nothing has to reach the disk.
-        rustix::mount::fsconfig_set_flag(overlay, "volatile")?;
-    }
+    // Nothing has to reach the disk: without this the kernel would write out all of the disk's files at the end.
+    rustix::mount::fsconfig_set_flag(overlay, "volatile")?;
     rustix::mount::fsconfig_create(overlay)?;
     let mounted = rustix::mount::fsmount(
         overlay,
