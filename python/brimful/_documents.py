@@ -1111,6 +1111,27 @@ class EnvironmentVariable:
 
 
 @dataclass(frozen=True, slots=True)
+class HostConnection:
+    """A host that the script connected to."""
+
+    host: str
+    """Its name, or its address where no name was looked up."""
+    port: int
+    """The port."""
+    count: int
+    """How many processes connected to it."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> HostConnection:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            host=data["host"],
+            port=data["port"],
+            count=data["count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class KnobChange:
     """A knob that differs."""
 
@@ -1352,6 +1373,10 @@ class PlanDocument:
     """The rehearsals that the answer rests on."""
     isolation: str | None
     """How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing where every rehearsal was made before."""
+    suppressed: tuple[str, ...]
+    """What the script asked of experiment trackers and hubs, and what was not done in the rehearsals made now."""
+    connections: tuple[HostConnection, ...]
+    """Hosts beyond this machine that the script connected to in the rehearsals made now."""
     seconds: float
     """How long the answer took."""
 
@@ -1376,5 +1401,7 @@ class PlanDocument:
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
+            suppressed=tuple(data["suppressed"]),
+            connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             seconds=data["seconds"],
         )

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
 use crate::machine::described;
-use crate::protection::AskedProtection;
+use crate::protection::{AskedProtection, side_effects};
 
 /// Searches for the best settings of a job.
 ///
@@ -108,9 +108,7 @@ pub(crate) fn plan(
             command: rendered.command,
             variables: rendered.variables,
             rehearsals: planned.rehearsals.clone(),
-            isolation: planned
-                .isolation
-                .map(|isolation| isolation.name().to_owned()),
+            side_effects: planned.side_effects.clone().map(side_effects),
             seconds: planned.seconds,
         };
         let page = text::Page::plain(80);

@@ -10,7 +10,7 @@ use brimful_report::{html, json, text};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
-use crate::protection::AskedProtection;
+use crate::protection::{AskedProtection, side_effects};
 
 /// Rehearses a command and predicts its memory.
 ///
@@ -92,13 +92,7 @@ pub(crate) fn predict(
                 .first()
                 .map_or(0, |process| process.facts.steps),
             host: predicted.host,
-            isolation: predicted.isolation.name().to_owned(),
-            suppressed: predicted.suppressed,
-            connections: predicted
-                .connections
-                .into_iter()
-                .map(|it| (it.host, it.port, it.count))
-                .collect(),
+            side_effects: side_effects(predicted.side_effects),
         };
         let footprints = &predicted.footprints;
         let internal = |error: &dyn std::error::Error| Failure::Internal {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use brimful::units::Bytes;
 use brimful_isolate::Network;
-use brimful_rehearse::{Protection, ProtectionRequest};
+use brimful_rehearse::{Protection, ProtectionRequest, SideEffects};
+use brimful_report::json;
 use pyo3::prelude::*;
 
 use crate::border::Failure;
@@ -58,5 +59,22 @@ impl AskedProtection {
             message: format!("there is no directory for what a rehearsed script writes: {error}"),
             hints: vec!["set TMPDIR to a directory on a disk that can be written".into()],
         })
+    }
+}
+
+/// As the documents hold it.
+pub(crate) fn side_effects(found: SideEffects) -> json::SideEffects {
+    json::SideEffects {
+        isolation: found.isolation.name().to_owned(),
+        suppressed: found.suppressed,
+        connections: found
+            .connections
+            .into_iter()
+            .map(|it| json::HostConnection {
+                host: it.host,
+                port: it.port,
+                count: it.count,
+            })
+            .collect(),
     }
 }

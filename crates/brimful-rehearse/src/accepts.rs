@@ -105,6 +105,26 @@ pub fn accepts(
     protection: &Protection,
     mut look: impl FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
+    let first = accepts_in(command, time_limit, protection, None, &mut look);
+    match &first {
+        Err(AcceptsError::Died { output, .. }) if protection.may_redirect_after(output) => {
+            let redirect = Some(Isolation::Redirect);
+            match accepts_in(command, time_limit, protection, redirect, &mut look) {
+                Err(AcceptsError::NotIsolated { .. }) => first,
+                second => second,
+            }
+        }
+        _ => first,
+    }
+}
+
+fn accepts_in(
+    command: &[OsString],
+    time_limit: Duration,
+    protection: &Protection,
+    isolation: Option<Isolation>,
+    look: &mut dyn FnMut(Duration) -> ControlFlow<()>,
+) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
     let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
     let folder =
@@ -115,7 +135,7 @@ pub fn accepts(
     let output = folder.path().join("output");
     // Goes after the script.
     let _guard = protection.guard().map_err(AcceptsError::Folder)?;
-    let mut child = spawn(command, folder.path(), &results, &output, protection)?;
+    let mut child = spawn(command, &results, &output, protection, isolation)?;
     let mut meter = protection.scratch().meter();
     let status = loop {
         meter.check(child.ancestor())?;
@@ -170,12 +190,13 @@ fn read(results: &Path) -> Option<Written> {
 
 fn spawn(
     words: &[OsString],
-    directory: &Path,
     results: &Path,
     output: &Path,
     protection: &Protection,
+    isolation: Option<Isolation>,
 ) -> Result<Isolated, AcceptsError> {
     let program = words.first().cloned().unwrap_or_default();
+    let directory = results.parent().unwrap_or(results);
     let hook = directory.join("hook");
     let mut command = Command::new(&program);
     command
@@ -186,7 +207,7 @@ fn spawn(
     trackers::turn_off(&mut command, &results.with_file_name("trackers"));
     let file = brimful_private::create_new(output).map_err(AcceptsError::Folder)?;
     protection
-        .start(&command, &file, &[directory.to_owned()], None)
+        .start(&command, &file, &[directory.to_owned()], isolation)
         .map_err(|error| match error {
             StartError::NotStarted(source) => AcceptsError::Start {
                 program: program.to_string_lossy().into_owned(),

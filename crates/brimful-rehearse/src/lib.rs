@@ -27,6 +27,7 @@ mod prediction;
 mod protection;
 mod reports;
 mod run;
+mod side_effects;
 mod trackers;
 mod workload;
 
@@ -43,4 +44,5 @@ pub use prediction::{
 pub use protection::{Protection, ProtectionRequest};
 pub use reports::LastStep;
 pub use run::{Asked, Event, Progress, Rehearsal, Rehearsed, Variant, rehearse};
+pub use side_effects::SideEffects;
 pub use workload::{phantom_devices, workload};

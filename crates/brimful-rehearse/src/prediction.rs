@@ -12,14 +12,13 @@ use brimful::predict::{Footprint, Target, context, footprint};
 use brimful_allocsim::settings::{Settings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
-use brimful_isolate::Isolation;
 
-use crate::connections::Connection;
 use crate::error::RehearsalError;
 use crate::host::{host_facts, pace};
 use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::run::{Asked, Progress, Rehearsed, rehearse};
+use crate::side_effects::SideEffects;
 use crate::workload::{phantom_devices, workload};
 
 /// What is to be predicted.
@@ -42,10 +41,7 @@ pub struct Question {
 /// The answer.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// How the user's files were protected: the weakest of all rehearsals.
-    pub isolation: Isolation,
-    /// Hosts beyond this machine that the script connected to.
-    pub connections: Vec<Connection>,
+    pub side_effects: SideEffects,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
     /// Cards on which it died before its first step, of something else than memory.
@@ -62,8 +58,6 @@ pub struct Prediction {
     pub pace: Option<Pace>,
     /// Python files of the script itself, from outside of installed packages and the standard library.
     pub sources: Vec<PathBuf>,
-    /// What would have reached a service and was not done, each once.
-    pub suppressed: Vec<String>,
 }
 
 /// A card on which the script did not run.
@@ -139,8 +133,7 @@ pub fn predict(
         return Err(PredictionError::BesideDriver);
     }
     let first = rehearse(&asked(question, &wanted), &mut look)?;
-    let (mut isolation, suppressed) = (first.isolation, first.suppressed);
-    let connections = first.connections;
+    let mut side_effects = first.side_effects;
     let mut variants = first.variants;
     // Where the script has several processes it may have run on the first card only.
     for at in 1..wanted.len() {
@@ -154,7 +147,7 @@ pub fn predict(
                 variants[twin].clone()
             } else {
                 let mut next = rehearse(&asked(question, &wanted[at..=at]), &mut look)?;
-                isolation = isolation.max(next.isolation);
+                side_effects = side_effects.and(next.side_effects);
                 next.variants.swap_remove(0)
             };
         }
@@ -175,11 +168,9 @@ pub fn predict(
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    answer(processes, isolation, seconds).map(|answer| Prediction {
-        connections,
+    answer(processes, side_effects, seconds).map(|answer| Prediction {
         footprints,
         failed,
-        suppressed,
         ..answer
     })
 }
@@ -196,31 +187,25 @@ fn on_processors(
         ..asked(question, &[])
     };
     let rehearsal = rehearse(&asked, look)?;
-    let (isolation, suppressed) = (rehearsal.isolation, rehearsal.suppressed);
-    let connections = rehearsal.connections;
+    let side_effects = rehearsal.side_effects;
     let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
     // The launcher of several processes has no loader of its own.
     let mut processes: Vec<Rehearsed> = processes.collect();
     processes.sort_by_key(|process| (process.facts.steps == 0, process.facts.rank));
     processes.truncate(1);
-    answer(processes, isolation, start.elapsed().as_secs_f64()).map(|answer| Prediction {
-        connections,
-        suppressed,
-        ..answer
-    })
+    answer(processes, side_effects, start.elapsed().as_secs_f64())
 }
 
 /// What is said besides the footprints.
 fn answer(
     processes: Vec<Rehearsed>,
-    isolation: Isolation,
+    side_effects: SideEffects,
     seconds: f64,
 ) -> Result<Prediction, PredictionError> {
     let first = processes.first().ok_or(PredictionError::NoFigures)?;
     let report = first.facts.host.as_ref();
     Ok(Prediction {
-        isolation,
-        connections: Vec::new(),
+        side_effects,
         footprints: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),
@@ -230,7 +215,6 @@ fn answer(
         host: report.and_then(host_facts),
         pace: report.and_then(pace),
         sources: first.facts.sources.clone(),
-        suppressed: Vec::new(),
         processes,
     })
 }

@@ -102,9 +102,12 @@ impl Protection {
         )
     }
 
-    /// Whether a weaker isolation may be tried where the overlay stood in the script's way.
-    pub(crate) fn may_redirect(&self) -> bool {
-        self.request.isolation.is_none() && !self.request.allow_writes
+    /// Whether a script that died with this output may be started once more with its writes redirected: an overlay cannot
+    /// do everything that the file system below can. The other way can, and costs more time.
+    pub(crate) fn may_redirect_after(&self, output: &str) -> bool {
+        self.request.isolation.is_none()
+            && !self.request.allow_writes
+            && overlay_was_in_the_way(output)
     }
 
     /// Starts a command whose two output streams go to `output`. Its writes go through below `writable`.
@@ -175,6 +178,19 @@ fn path_candidates(word: &OsStr) -> Option<&Path> {
         .map_or(0, |at| at + 1);
     let text = word.to_str()?.get(start..)?;
     (text.contains('/') && !text.contains("://")).then(|| Path::new(text))
+}
+
+/// Whether the script's last words are about what only an overlay without privileges refuses: files of an owner or group
+/// that cannot be mapped, mount points that cannot be written or replaced, directories that cannot be renamed.
+fn overlay_was_in_the_way(output: &str) -> bool {
+    [
+        "Value too large for defined data type",
+        "Read-only file system",
+        "Invalid cross-device link",
+        "Device or resource busy",
+    ]
+    .iter()
+    .any(|words| output.contains(words))
 }
 
 #[cfg(test)]

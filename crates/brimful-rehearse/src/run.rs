@@ -15,11 +15,12 @@ use brimful_allocsim::trace::Trace;
 use brimful_isolate::{Isolated, Isolation, StartError};
 use serde::Deserialize;
 
-use crate::connections::{self, Connection};
+use crate::connections;
 use crate::error::RehearsalError;
 use crate::facts::Facts;
 use crate::protection::Protection;
 use crate::reports::{LastStep, suppressed};
+use crate::side_effects::SideEffects;
 use crate::stage::Stage;
 use crate::trackers;
 
@@ -57,17 +58,12 @@ pub struct Asked {
 /// What came of it.
 #[derive(Debug)]
 pub struct Rehearsal {
-    /// How the user's files were protected.
-    pub isolation: Isolation,
-    /// Hosts beyond this machine that the script connected to.
-    pub connections: Vec<Connection>,
+    pub side_effects: SideEffects,
     /// One for each card asked for.
     pub variants: Vec<Variant>,
     pub seconds: f64,
     /// The end of the script's own output.
     pub output: String,
-    /// What would have reached a service and was not done, each once.
-    pub suppressed: Vec<String>,
 }
 
 /// What came of one card.
@@ -174,10 +170,7 @@ pub fn rehearse(
 ) -> Result<Rehearsal, RehearsalError> {
     let first = rehearse_in(asked, None, &mut look);
     match &first {
-        Err(RehearsalError::Died { output, .. })
-            if asked.protection.may_redirect() && overlay_was_in_the_way(output) =>
-        {
-            // An overlay cannot do everything that the file system below can. The other way can, and costs more time.
+        Err(RehearsalError::Died { output, .. }) if asked.protection.may_redirect_after(output) => {
             match rehearse_in(asked, Some(Isolation::Redirect), &mut look) {
                 Err(RehearsalError::NotIsolated { .. }) => first,
                 second => second,
@@ -185,19 +178,6 @@ pub fn rehearse(
         }
         _ => first,
     }
-}
-
-/// Whether the script's last words are about what only an overlay without privileges refuses: files of an owner or group
-/// that cannot be mapped, mount points that cannot be written or replaced, directories that cannot be renamed.
-fn overlay_was_in_the_way(output: &str) -> bool {
-    [
-        "Value too large for defined data type",
-        "Read-only file system",
-        "Invalid cross-device link",
-        "Device or resource busy",
-    ]
-    .iter()
-    .any(|words| output.contains(words))
 }
 
 fn rehearse_in(
@@ -260,11 +240,13 @@ fn rehearse_in(
     };
     let variants = sort_out(asked, &ended, &stage.results())?;
     Ok(Rehearsal {
-        isolation,
-        connections: connections::read(&stage.results()),
+        side_effects: SideEffects {
+            isolation,
+            suppressed: suppressed(&ended.seen),
+            connections: connections::read(&stage.results()),
+        },
         variants,
         seconds: start.elapsed().as_secs_f64(),
-        suppressed: suppressed(&ended.seen),
         output: ended.output,
     })
 }

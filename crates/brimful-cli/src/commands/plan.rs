@@ -11,6 +11,7 @@ use brimful_supervise::job_key;
 
 use crate::args::{FormatChoice, PlanArguments};
 use crate::commands::planning::{self, Search};
+use crate::commands::protection::side_effects;
 use crate::commands::run::state_dir;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
@@ -118,9 +119,7 @@ pub(crate) fn context(
         command: rendered.command,
         variables: rendered.variables,
         rehearsals: planned.rehearsals.clone(),
-        isolation: planned
-            .isolation
-            .map(|isolation| isolation.name().to_owned()),
+        side_effects: planned.side_effects.clone().map(side_effects),
         seconds: planned.seconds,
     }
 }

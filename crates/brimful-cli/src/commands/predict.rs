@@ -12,7 +12,7 @@ use brimful_rehearse::{Event, NO_CARD, PredictionError, Question, USUAL_CARDS};
 use brimful_report::{json, text};
 
 use crate::args::PredictArguments;
-use crate::commands::protection::{phantom_library, protection};
+use crate::commands::protection::{phantom_library, protection, side_effects};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
@@ -108,13 +108,7 @@ pub(crate) fn predict(
             .first()
             .map_or(0, |process| process.facts.steps),
         host: predicted.host,
-        isolation: predicted.isolation.name().to_owned(),
-        suppressed: predicted.suppressed,
-        connections: predicted
-            .connections
-            .into_iter()
-            .map(|it| (it.host, it.port, it.count))
-            .collect(),
+        side_effects: side_effects(predicted.side_effects),
     };
     let page = if arguments.json {
         json::to_text(&json::PredictDocument::of(

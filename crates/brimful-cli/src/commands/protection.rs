@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use brimful::job::Job;
 use brimful::units::Bytes;
 use brimful_isolate::{Isolation, Network};
-use brimful_rehearse::{Protection, ProtectionRequest, job_file};
+use brimful_rehearse::{Protection, ProtectionRequest, SideEffects, job_file};
+use brimful_report::json;
 
 use crate::args::{IsolationChoice, NetworkChoice, ProtectionArguments};
 use crate::error::CommandError;
@@ -74,4 +75,21 @@ fn installed(name: &str) -> Result<PathBuf, String> {
                 .collect::<Vec<_>>()
                 .join(", ")
         })
+}
+
+/// As the documents hold it.
+pub(crate) fn side_effects(found: SideEffects) -> json::SideEffects {
+    json::SideEffects {
+        isolation: found.isolation.name().to_owned(),
+        suppressed: found.suppressed,
+        connections: found
+            .connections
+            .into_iter()
+            .map(|it| json::HostConnection {
+                host: it.host,
+                port: it.port,
+                count: it.count,
+            })
+            .collect(),
+    }
 }

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::context::{program, program_for_all_users};
 
+/// A Python that every user can start.
+const PYTHON: &str = "/usr/bin/python3";
+
 /// Changes everything that it can reach, checks that it sees its own changes, and ends with 0 only if it does.
 const SCRIPT: &str = r#"
 set -e
@@ -132,7 +135,7 @@ fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
 }
 
 fn has_redirecting_library() -> bool {
-    program().with_file_name("libbrimful_redirect.so").is_file()
+    redirecting_library().is_file()
 }
 
 #[test]
@@ -163,6 +166,44 @@ fn an_overlay_needs_no_root() {
         .args(["sh", "-c", &script]);
     place.set_up(&mut command);
     place.check(command);
+}
+
+#[test]
+fn a_script_that_an_overlay_was_in_the_way_of_has_its_writes_redirected() {
+    if !rustix_is_root() || !has_redirecting_library() || !Path::new(PYTHON).exists() {
+        eprintln!("skipped: needs root, libbrimful_redirect.so and {PYTHON}");
+        return;
+    }
+    let place = Place::new();
+    let user = 54321;
+    for path in place.contents().keys().chain([&place.root]) {
+        std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+    }
+    let program = program_for_all_users(&place.root);
+    let library = place.root.join("libbrimful_redirect.so");
+    std::fs::copy(redirecting_library(), &library).unwrap();
+    std::fs::set_permissions(&library, PermissionsExt::from_mode(0o755)).unwrap();
+    // An overlay without privileges cannot rename a directory of the user's.
+    let script = "import os; os.rename('directory', 'renamed'); print(os.listdir('renamed'))";
+    let started = |options: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
+            .arg(&program)
+            .args(["init", "--output", "-"])
+            .args(options)
+            .args(["--", PYTHON, "-c", script]);
+        place.set_up(&mut command);
+        command
+    };
+    let refused = errors(&started(&["--isolation", "overlay"]).output().unwrap());
+    assert!(refused.contains("cross-device"), "{refused}");
+    place.check(started(&[]));
+}
+
+/// The library that was built with the program.
+fn redirecting_library() -> PathBuf {
+    program().with_file_name("libbrimful_redirect.so")
 }
 
 fn rustix_is_root() -> bool {

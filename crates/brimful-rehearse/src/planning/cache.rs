@@ -13,11 +13,11 @@ use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 use brimful::secrets::{mask_command, mask_variable};
 use brimful_allocsim::trace::Trace;
-use brimful_isolate::Isolation;
 use serde::{Deserialize, Serialize};
 
 use crate::Rehearsed;
 use crate::facts::Facts;
+use crate::side_effects::SideEffects;
 
 /// The form of an entry; another one is not read.
 const FORM: u32 = 2;
@@ -56,8 +56,8 @@ pub(crate) struct Kept {
     pub failed: Option<String>,
     pub at_unix_ms: u64,
     pub seconds: f64,
-    /// How the user's files were protected; nothing for one that was made before.
-    pub isolation: Option<Isolation>,
+    /// Nothing for one that was made before.
+    pub side_effects: Option<SideEffects>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,7 +120,7 @@ impl Cache {
             failed: entry.failed,
             at_unix_ms: entry.at_unix_ms,
             seconds: entry.seconds,
-            isolation: None,
+            side_effects: None,
         })
     }
 

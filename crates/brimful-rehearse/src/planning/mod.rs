@@ -12,7 +12,6 @@ use brimful::cards::Card;
 use brimful::explain::Cause;
 use brimful::job::{Choices, Job, Settings, knobs};
 use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
-use brimful_isolate::Isolation;
 
 pub use cache::Cache;
 use cache::{Kept, Key, unix_ms};
@@ -23,6 +22,7 @@ use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::run::{Event, Progress};
+use crate::side_effects::SideEffects;
 
 /// A search that asks for more than this has lost its way.
 const MOST_REHEARSALS: usize = 40;
@@ -57,8 +57,8 @@ pub struct Planned {
     pub shapes: Vec<Shape>,
     /// In the order in which they were asked for.
     pub rehearsals: Vec<RehearsalUsed>,
-    /// How the user's files were protected: the weakest of all rehearsals; nothing where none was needed.
-    pub isolation: Option<Isolation>,
+    /// Of all rehearsals that were made now; nothing where none was needed.
+    pub side_effects: Option<SideEffects>,
     pub seconds: f64,
 }
 
@@ -96,7 +96,7 @@ pub fn plan(
     let start = Instant::now();
     let mut shapes: Vec<Shape> = Vec::new();
     let mut rehearsals = Vec::new();
-    let mut isolation = None;
+    let mut side_effects: Option<SideEffects> = None;
     let mut learnt = question.learnt.clone();
     let answer = loop {
         let mut settings = match next_step(&question.job, &question.room, &shapes, &learnt) {
@@ -116,7 +116,10 @@ pub fn plan(
             settings = alone;
             (kept, reused) = rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
         }
-        isolation = isolation.max(kept.isolation);
+        side_effects = match (side_effects.take(), kept.side_effects.clone()) {
+            (Some(before), Some(now)) => Some(before.and(now)),
+            (before, now) => before.or(now),
+        };
         rehearsals.push(used(&settings, &kept, reused));
         shapes.push(shape(question, settings, &kept));
     };
@@ -124,7 +127,7 @@ pub fn plan(
         answer,
         shapes,
         rehearsals,
-        isolation,
+        side_effects,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
@@ -230,7 +233,7 @@ fn rehearsed(
     let mut sources = Vec::new();
     match predicted {
         Ok(found) => {
-            kept.isolation = Some(found.isolation);
+            kept.side_effects = Some(found.side_effects);
             kept.world_size = found.world_size;
             if question.card.is_some() {
                 kept.processes = found.processes;

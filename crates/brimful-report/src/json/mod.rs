@@ -9,6 +9,7 @@ mod predict;
 mod predict_host;
 mod probe;
 mod replay;
+mod side_effects;
 
 pub use explain::{
     ExplainDocument, ExplainedProof, ExplainedRemedy, ExplainedVerdict, RunSummary, RunsDocument,
@@ -32,6 +33,7 @@ pub use probe::{
 };
 
 pub use replay::{ReplayAgreement, ReplayDocument, ReplayResult};
+pub use side_effects::{HostConnection, SideEffects};
 
 use std::fmt::Write;
 

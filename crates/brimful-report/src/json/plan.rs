@@ -10,7 +10,7 @@ use brimful::plan::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::SCHEMA_VERSION;
+use crate::json::{HostConnection, SCHEMA_VERSION, SideEffects};
 
 /// What is known of a plan besides itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,8 +24,8 @@ pub struct PlanContext {
     pub command: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub rehearsals: Vec<RehearsalUsed>,
-    /// How the user's files were protected; nothing where no script was started.
-    pub isolation: Option<String>,
+    /// Nothing where no script was started.
+    pub side_effects: Option<SideEffects>,
     pub seconds: f64,
 }
 
@@ -68,6 +68,10 @@ pub struct PlanDocument {
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing
     /// where every rehearsal was made before.
     pub isolation: Option<String>,
+    /// What the script asked of experiment trackers and hubs, and what was not done in the rehearsals made now.
+    pub suppressed: Vec<String>,
+    /// Hosts beyond this machine that the script connected to in the rehearsals made now.
+    pub connections: Vec<HostConnection>,
     /// How long the answer took.
     pub seconds: f64,
 }
@@ -215,6 +219,7 @@ impl PlanDocument {
     }
 
     fn of_plan(context: &PlanContext, plan: &Plan) -> PlanDocument {
+        let effects = context.side_effects.as_ref();
         PlanDocument {
             schema_version: SCHEMA_VERSION,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
@@ -232,7 +237,9 @@ impl PlanDocument {
             reasons: plan.reasons.iter().map(reason).collect(),
             rungs: plan.rungs.iter().map(rung).collect(),
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
-            isolation: context.isolation.clone(),
+            isolation: effects.map(|effects| effects.isolation.clone()),
+            suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),
+            connections: effects.map_or_else(Vec::new, |effects| effects.connections.clone()),
             seconds: rounded(context.seconds),
         }
     }

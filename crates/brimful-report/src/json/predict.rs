@@ -5,7 +5,7 @@ use brimful::predict::{DeviceBytes, Footprint, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::{PredictedHost, SCHEMA_VERSION};
+use crate::json::{HostConnection, PredictedHost, SCHEMA_VERSION, SideEffects};
 
 /// What is known of a rehearsal besides its footprints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,12 +20,7 @@ pub struct Rehearsed {
     pub steps: u32,
     /// What was measured on the host; nothing where it could not be measured.
     pub host: Option<HostFacts>,
-    /// How the user's files were protected: `overlay`, `redirect` or `off`.
-    pub isolation: String,
-    /// What the script asked of services and was not done.
-    pub suppressed: Vec<String>,
-    /// Hosts beyond this machine that the script connected to, their ports, and by how many processes.
-    pub connections: Vec<(String, u16, u32)>,
+    pub side_effects: SideEffects,
 }
 
 /// Predicted memory of a training command, on the GPU and on the host.
@@ -71,17 +66,6 @@ pub struct PredictDocument {
     pub host: Option<PredictedHost>,
     /// What makes the figures weaker, heaviest first.
     pub caveats: Vec<PredictionCaveat>,
-}
-
-/// A host that the script connected to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct HostConnection {
-    /// Its name, or its address where no name was looked up.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// How many processes connected to it.
-    pub count: u32,
 }
 
 /// The highest use of a card.
@@ -230,17 +214,9 @@ impl PredictDocument {
             steps: rehearsed.steps,
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
-            isolation: rehearsed.isolation.clone(),
-            suppressed: rehearsed.suppressed.clone(),
-            connections: rehearsed
-                .connections
-                .iter()
-                .map(|(host, port, count)| HostConnection {
-                    host: host.clone(),
-                    port: *port,
-                    count: *count,
-                })
-                .collect(),
+            isolation: rehearsed.side_effects.isolation.clone(),
+            suppressed: rehearsed.side_effects.suppressed.clone(),
+            connections: rehearsed.side_effects.connections.clone(),
             peak: None,
             terms: Vec::new(),
             phases: Vec::new(),

@@ -10,6 +10,7 @@ mod probe;
 mod replay;
 pub mod run;
 mod runs;
+mod side_effects;
 mod table;
 
 pub use explain::explain;

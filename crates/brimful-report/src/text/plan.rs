@@ -10,6 +10,7 @@ use brimful::units::Bytes;
 
 use crate::json::PlanContext;
 use crate::text::page::{Page, Role, wrap};
+use crate::text::side_effects;
 use crate::text::table::table;
 
 /// Rungs that are shown; the document holds all.
@@ -39,6 +40,9 @@ fn fitting(context: &PlanContext, plan: &Plan, page: &Page) -> String {
     page.section(&mut out, "Rungs below", &rungs(&plan.rungs, page));
     page.section(&mut out, "Command", &command(context, page));
     page.section(&mut out, "Rests on", &rests_on(context, page));
+    if let Some(effects) = &context.side_effects {
+        side_effects::section(&mut out, effects, page);
+    }
     out
 }
 
@@ -62,6 +66,9 @@ fn impossible(context: &PlanContext, closest: &Impossible, page: &Page) -> Strin
         .collect();
     page.section(&mut out, "What would help", &help);
     page.section(&mut out, "Rests on", &rests_on(context, page));
+    if let Some(effects) = &context.side_effects {
+        side_effects::section(&mut out, effects, page);
+    }
     out
 }
 

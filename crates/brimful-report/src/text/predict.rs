@@ -9,6 +9,7 @@ use brimful::units::Bytes;
 use crate::json::Rehearsed;
 use crate::text::page::{Page, Role, width_of, wrap};
 use crate::text::predict_host::host_sections;
+use crate::text::side_effects;
 use crate::text::table::table;
 
 /// Rows of the chart.
@@ -19,11 +20,7 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     let Some(first) = footprints.first() else {
         let mut out = title(rehearsed, rehearsed.steps, page);
         host_sections(&mut out, rehearsed, page);
-        page.section(
-            &mut out,
-            "Your files and services",
-            &side_effects(rehearsed, page),
-        );
+        side_effects::section(&mut out, &rehearsed.side_effects, page);
         return out;
     };
     let mut out = title(rehearsed, first.steps, page);
@@ -54,36 +51,7 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
         "What makes these figures weaker",
         &caveats(first, page),
     );
-    page.section(
-        &mut out,
-        "Your files and services",
-        &side_effects(rehearsed, page),
-    );
-    out
-}
-
-/// What the script's writes came to, what was not sent, and where it connected to.
-fn side_effects(rehearsed: &Rehearsed, page: &Page) -> String {
-    let files = match rehearsed.isolation.as_str() {
-        "off" => "not protected: what the script wrote reached your files (--allow-writes)",
-        "redirect" => {
-            "unchanged: writes were redirected to a private directory (isolation: redirect)"
-        }
-        _ => "unchanged: writes went to a private overlay (isolation: overlay)",
-    };
-    let mut out = page.hang("  files       ", 14, files);
-    if !rehearsed.suppressed.is_empty() {
-        let text = rehearsed.suppressed.join(", ");
-        out.push_str(&page.hang("  not done    ", 14, &text));
-    }
-    if !rehearsed.connections.is_empty() {
-        let hosts: Vec<String> = rehearsed
-            .connections
-            .iter()
-            .map(|(host, port, _)| format!("{host}:{port}"))
-            .collect();
-        out.push_str(&page.hang("  connected   ", 14, &hosts.join(", ")));
-    }
+    side_effects::section(&mut out, &rehearsed.side_effects, page);
     out
 }
 

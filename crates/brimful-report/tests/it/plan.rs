@@ -8,7 +8,7 @@ use brimful::plan::{
 use brimful::predict::host::{HostNeed, HostTerm};
 use brimful::units::Bytes;
 use brimful_report::html;
-use brimful_report::json::{self, PlanContext, PlanDocument};
+use brimful_report::json::{self, HostConnection, PlanContext, PlanDocument, SideEffects};
 use brimful_report::text::{self, Page};
 
 fn settings(workers: u64) -> Settings {
@@ -82,6 +82,15 @@ fn context() -> PlanContext {
             seconds: 23.8,
             failed: None,
         }],
+        side_effects: Some(SideEffects {
+            isolation: "redirect".into(),
+            suppressed: vec!["wandb: runs".into()],
+            connections: vec![HostConnection {
+                host: "hub.example".into(),
+                port: 443,
+                count: 2,
+            }],
+        }),
         seconds: 0.02,
         ..PlanContext::default()
     }
