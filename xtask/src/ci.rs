@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::pytest::{pytest, pytest_in_two_halves};
 use crate::shell::{cache, cargo, read, root, run};
-use crate::tools::{
-    PythonEnvironment, cargo_deny, fresh_environment, python_tools, torch_environment,
-};
+use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
 use crate::{differential, faults, generate, wheel};
 
 /// One step: its name and what it does.
@@ -40,13 +39,14 @@ const STEPS: &[Step] = &[
 
 /// What takes too long for every submission: `cargo xtask ci --full`.
 const LONG_STEPS: &[Step] = &[
+    ("wheel for users", build_release_wheel),
     ("faults, three rounds", faults_three_rounds),
     ("plans hold, 60 jobs", plans_hold_long),
     ("allocator against torch, 10000 traces", differential_long),
 ];
 
 /// How often a test or program that met bad luck is repeated. Luck is reported; it decides nothing.
-const RETRIES: u32 = 2;
+pub(crate) const RETRIES: u32 = 2;
 
 /// Runs every step, or those from a named one on; the first failure ends it.
 pub(crate) fn run_steps(first: Option<&str>, full: bool) -> Result<()> {
@@ -212,8 +212,17 @@ fn generated_files() -> Result<()> {
 }
 
 fn build_wheel() -> Result<()> {
-    let wheel = wheel::build(&dist())?;
-    let size = fs::metadata(&wheel)?.len();
+    say_size(&wheel::build(&dist(), wheel::Purpose::Tests)?)
+}
+
+/// The wheel that users install: its size is part of the check.
+fn build_release_wheel() -> Result<()> {
+    let out = cache().join("dist-release");
+    say_size(&wheel::build(&out, wheel::Purpose::Release)?)
+}
+
+fn say_size(wheel: &Path) -> Result<()> {
+    let size = fs::metadata(wheel)?.len();
     println!(
         "{}: {size} bytes",
         wheel.file_name().unwrap_or_default().display()
@@ -271,7 +280,7 @@ fn python_tests() -> Result<()> {
     let requirements = root().join("python/requirements-test.txt");
     environment.install(&["-r".as_ref(), requirements.as_os_str()])?;
     environment.install_wheel(&built_wheel()?)?;
-    pytest(&environment, "python/tests")?;
+    pytest(&environment, &[root().join("python/tests")], "tests")?;
     run(environment
         .python(&[
             "-m",
@@ -284,47 +293,6 @@ fn python_tests() -> Result<()> {
             "brimful",
         ])
         .current_dir(std::env::temp_dir()))
-}
-
-/// Runs the tests of one directory against what is installed in the environment; those that fail are repeated.
-fn pytest(environment: &PythonEnvironment, directory: &str) -> Result<()> {
-    let failed_tests = cache().join("pytest").join(directory);
-    let _ = fs::remove_dir_all(&failed_tests);
-    let mut cache_option = std::ffi::OsString::from("cache_dir=");
-    cache_option.push(&failed_tests);
-    let tests = |more: &[&str]| {
-        let mut command = environment.python(&["-m", "pytest", "--import-mode=importlib"]);
-        command
-            .arg("-o")
-            .arg(&cache_option)
-            .args(more)
-            .args(["--quiet", "-c"])
-            .arg(root().join("pyproject.toml"))
-            .arg(root().join(directory))
-            .env(
-                "PATH",
-                format!(
-                    "{}:{}",
-                    environment.bin().display(),
-                    std::env::var("PATH").unwrap_or_default()
-                ),
-            )
-            .current_dir(std::env::temp_dir());
-        command
-    };
-    let mut outcome = run(&mut tests(&[]));
-    for retry in 1..=RETRIES {
-        if outcome.is_ok() {
-            break;
-        }
-        println!("FLAKY? repeating the tests that failed ({retry} of {RETRIES})");
-        outcome = run(&mut tests(&[
-            "--last-failed",
-            "--last-failed-no-failures",
-            "none",
-        ]));
-    }
-    outcome
 }
 
 fn python_types() -> Result<()> {
@@ -353,7 +321,7 @@ fn python_types() -> Result<()> {
 fn torch_tests() -> Result<()> {
     let environment = torch_environment()?;
     environment.replace_wheel(&built_wheel()?)?;
-    pytest(&environment, "python/torch_tests")
+    pytest_in_two_halves(&environment, &root().join("python/torch_tests"))
 }
 
 /// Every program of `faults/` once, under the program that the wheel brought.

@@ -9,6 +9,7 @@ mod differential;
 mod failures;
 mod faults;
 mod generate;
+mod pytest;
 mod shell;
 mod tools;
 mod wheel;
@@ -142,7 +143,7 @@ fn main() -> anyhow::Result<()> {
         }),
         Task::Ci { from, full } => ci::run_steps(from.as_deref(), full),
         Task::Wheel { out } => {
-            let wheel = wheel::build(&out)?;
+            let wheel = wheel::build(&out, wheel::Purpose::Release)?;
             println!("{}", wheel.display());
             Ok(())
         }

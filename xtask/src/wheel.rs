@@ -13,15 +13,34 @@ use crate::tools::{PythonEnvironment, python_tools};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The oldest glibc that Rust itself supports; manylinux2014.
 const GLIBC: (u32, u32) = (2, 17);
-const MOST_BYTES: u64 = 12 << 20;
+const MAX_BYTES: u64 = 12 << 20;
 /// Libraries that are preloaded into a user's script, with the packages they come from.
 const PRELOADED: [(&str, &str); 2] = [
     ("brimful-phantom", "libbrimful_phantom.so"),
     ("brimful-redirect", "libbrimful_redirect.so"),
 ];
 
+/// What a wheel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Small and fast: what users install.
+    Release,
+    /// Built in a short time.
+    Tests,
+}
+
+impl Purpose {
+    /// The cargo profile, which is also the name of its directory.
+    fn profile(self) -> &'static str {
+        match self {
+            Purpose::Release => "release",
+            Purpose::Tests => "wheel-tests",
+        }
+    }
+}
+
 /// Builds the wheel into `out` and returns its path.
-pub(crate) fn build(out: &Path) -> Result<PathBuf> {
+pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
     ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
         "expected Linux on x86-64 to build the wheel on; other platforms are not built yet"
@@ -29,7 +48,7 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     let tools = python_tools()?;
     // maturin's own folder: other flags than cargo's in the same one would rebuild pyo3 each time.
     let target_dir = cache().join("wheel-target");
-    let program = build_program(&tools, &target_dir)?;
+    let program = build_program(&tools, &target_dir, purpose)?;
     lay_out_data(&program)?;
 
     let before = wheels_in(out);
@@ -39,8 +58,9 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     run(tools
         .tool(
             "maturin",
-            &["build", "--release", "--zig", "--quiet", "--target", TARGET],
+            &["build", "--zig", "--quiet", "--target", TARGET],
         )
+        .args(["--profile", purpose.profile()])
         .arg("--compatibility")
         .arg(format!("manylinux_{}_{}", GLIBC.0, GLIBC.1))
         .arg("--target-dir")
@@ -52,20 +72,25 @@ pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     let wheel = wheels_in(out).pop().context("maturin wrote no wheel")?;
     let size = fs::metadata(&wheel)?.len();
     ensure!(
-        size <= MOST_BYTES,
-        "expected a wheel of at most {MOST_BYTES} bytes, found {size}: move what is heavy into an extension of its own"
+        purpose == Purpose::Tests || size <= MAX_BYTES,
+        "expected a wheel of at most {MAX_BYTES} bytes, found {size}: move what is heavy into an extension of its own"
     );
     Ok(wheel)
 }
 
-fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf> {
+fn build_program(
+    tools: &PythonEnvironment,
+    target_dir: &Path,
+    purpose: Purpose,
+) -> Result<PathBuf> {
     let versioned = format!("{TARGET}.{}.{}", GLIBC.0, GLIBC.1);
     run(tools
         .tool(
             "cargo-zigbuild",
             &[
                 "zigbuild",
-                "--release",
+                "--profile",
+                purpose.profile(),
                 "--locked",
                 "--quiet",
                 "--package",
@@ -80,7 +105,10 @@ fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf
         .args(["--target", &versioned])
         .arg("--target-dir")
         .arg(target_dir))?;
-    let program = target_dir.join(TARGET).join("release/brimful");
+    let program = target_dir
+        .join(TARGET)
+        .join(purpose.profile())
+        .join("brimful");
     let libraries = PRELOADED.map(|(_, name)| program.with_file_name(name));
     for built in libraries.iter().chain([&program]) {
         let newest = newest_glibc(&fs::read(built)?);
