@@ -27,6 +27,12 @@ const FILES: &[&str] = &[
     "/x/bin/python",
     "/x/pyvenv.cfg",
     "/etc/os-release",
+    "/proc/filesystems",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/self/attr/apparmor/current",
+    "/sys/module/apparmor/parameters/enabled",
 ];
 
 static ROOT: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));

@@ -27,6 +27,7 @@ mod cpus;
 mod files;
 mod gpu;
 mod host;
+mod isolation;
 mod killers;
 mod meter;
 mod nvml;
@@ -45,7 +46,7 @@ use std::path::PathBuf;
 
 use brimful::allocator;
 use brimful::fact::Fact;
-use brimful::machine::{Machine, Subject};
+use brimful::machine::{Landlock, Machine, Subject};
 
 pub use cgroup::parse as cgroup_parse;
 pub use files::parse as file_parse;
@@ -84,6 +85,8 @@ pub struct Surroundings {
     pub env: Environment,
     pub shm_space: Fact<FilesystemSpace>,
     pub nvml: Fact<NvmlSnapshot>,
+    /// What the kernel answers when it is asked for the version of Landlock.
+    pub landlock: Fact<Landlock>,
     pub python: PythonHint,
 }
 
@@ -110,6 +113,7 @@ impl Surroundings {
             env,
             shm_space: Fact::unavailable("the size of /dev/shm was not recorded"),
             nvml: Fact::unavailable("no answer of the NVIDIA driver was recorded"),
+            landlock: Fact::unavailable("the version of Landlock was not recorded"),
             python: PythonHint::default(),
         }
     }
@@ -133,6 +137,12 @@ pub fn probe(surroundings: &Surroundings) -> Machine {
         process_limits: process_limits::read(&files),
         cpus: cpus::read(&files, &mounts),
         gpus: gpu::read(&files, env, &platform, &surroundings.nvml),
+        isolation: Fact::Known(isolation::read(
+            &files,
+            env,
+            &mounts,
+            &surroundings.landlock,
+        )),
         platform,
         python,
         allocator_variables: allocator::variables(

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use brimful::fact::Fact;
-use brimful::machine::ComputeCapability;
+use brimful::machine::{ComputeCapability, Landlock};
 use brimful::units::Bytes;
 use brimful_probe::{
     Environment, FilesystemSpace, NvmlDevice, NvmlMigInstance, NvmlProcess, NvmlSnapshot,
@@ -31,6 +31,7 @@ struct Recording {
     env: Environment,
     shm: Option<RecordedSpace>,
     nvml: Option<RecordedNvml>,
+    landlock: Option<RecordedLandlock>,
     files: BTreeMap<String, String>,
 }
 
@@ -39,6 +40,14 @@ struct Recording {
 struct RecordedSpace {
     total_bytes: u64,
     free_bytes: u64,
+}
+
+/// The kernel's answer: a version, or the name of an error.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum RecordedLandlock {
+    Abi(u32),
+    Error(String),
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,6 +166,9 @@ impl FakeMachine {
         if let Some(nvml) = &self.recording.nvml {
             surroundings.nvml = Fact::Known(snapshot(nvml));
         }
+        if let Some(recorded) = &self.recording.landlock {
+            surroundings.landlock = Fact::Known(landlock(recorded));
+        }
         surroundings.python = PythonHint {
             working_folder: Some("/".into()),
             ..PythonHint::default()
@@ -170,6 +182,18 @@ fn write(root: &Path, path: &str, content: &str) {
     let parent = target.parent().expect("a file below the root");
     fs::create_dir_all(parent).expect("a writable temporary folder");
     fs::write(target, content).expect("a writable temporary folder");
+}
+
+fn landlock(recorded: &RecordedLandlock) -> Landlock {
+    match recorded {
+        RecordedLandlock::Abi(abi) => Landlock::Abi(*abi),
+        RecordedLandlock::Error(name) => match name.as_str() {
+            "ENOSYS" => Landlock::Unknown,
+            "EOPNOTSUPP" => Landlock::Disabled,
+            "EPERM" => Landlock::Refused,
+            other => panic!("the kernel does not answer with {other}"),
+        },
+    }
 }
 
 fn snapshot(nvml: &RecordedNvml) -> NvmlSnapshot {

@@ -9,5 +9,6 @@
 
 mod fake_nvml;
 mod hostile;
+mod isolation;
 mod python;
 mod recorded;

@@ -285,6 +285,7 @@ fn findings_of_every_machine() {
                 "container_limit_below_host_memory",
                 "low_open_files_limit",
                 "fewer_cpus_than_shown",
+                "no_isolation_for_rehearsals",
             ],
         ),
         (
@@ -354,6 +355,7 @@ fn findings_of_every_machine() {
                 "shm_larger_than_headroom",
                 "low_open_files_limit",
                 "fewer_cpus_than_shown",
+                "no_isolation_for_rehearsals",
             ],
         ),
         (

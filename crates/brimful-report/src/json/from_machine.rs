@@ -3,17 +3,17 @@
 use brimful::fact::Fact;
 use brimful::findings;
 use brimful::machine::{
-    CgroupLevel, CgroupVersion, HiddenAncestors, LimitEffect, Machine, OvercommitMode, Rlimit,
-    SubjectKind, TorchMemoryOrigin,
+    CgroupLevel, CgroupVersion, ExpectedIsolation, HiddenAncestors, Landlock, LimitEffect, Machine,
+    OvercommitMode, Rlimit, SubjectKind, TorchMemoryOrigin,
 };
 use brimful::units::Bytes;
 
 use crate::json::gaps::Gaps;
 use crate::json::probe::{
-    AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer, Limit,
-    MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument, ProcessLimits,
-    ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch, Unlimited,
-    WholeLimit,
+    AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Isolation, Killer,
+    Limit, MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument,
+    ProcessLimits, ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch,
+    Unlimited, WholeLimit,
 };
 
 impl ProbeDocument {
@@ -63,6 +63,7 @@ impl ProbeDocument {
                 .as_ref()
                 .map(|(name, value)| format!("{name}={value}")),
             platform: platform(machine, &mut gaps),
+            isolation: isolation(machine, &mut gaps),
             python: python(machine, &mut gaps),
             allocator_variables: machine
                 .allocator_variables
@@ -381,6 +382,79 @@ fn platform(machine: &Machine, gaps: &mut Gaps) -> Platform {
             }),
         }),
     }
+}
+
+fn isolation(machine: &Machine, gaps: &mut Gaps) -> Option<Isolation> {
+    let support = match &machine.isolation {
+        Fact::Known(support) => support,
+        missing @ Fact::Missing(_) => {
+            gaps.take("isolation", missing, |_| ());
+            return None;
+        }
+    };
+    let expected = support.expected();
+    let namespaces = &support.user_namespaces;
+    let profile = &support.apparmor_profile;
+    Some(Isolation {
+        expected: gaps.take("isolation.expected", &expected, |expected| {
+            expected.name().into()
+        }),
+        reason: expected.known().map(ExpectedIsolation::reason),
+        cap_sys_admin: gaps.take("isolation.cap_sys_admin", &support.cap_sys_admin, |may| {
+            *may
+        }),
+        user_namespaces: gaps.take(
+            "isolation.user_namespaces",
+            &namespaces.supported,
+            |supported| *supported,
+        ),
+        max_user_namespaces: gaps
+            .take("isolation.max_user_namespaces", &namespaces.max, |max| *max),
+        unprivileged_userns_clone: gaps.take(
+            "isolation.unprivileged_userns_clone",
+            &namespaces.unprivileged,
+            |allowed| *allowed,
+        ),
+        apparmor_restrict_unprivileged_userns: gaps.take(
+            "isolation.apparmor_restrict_unprivileged_userns",
+            &namespaces.restricted_by_apparmor,
+            |restricted| *restricted,
+        ),
+        apparmor_profile: gaps
+            .take("isolation.apparmor_profile", profile, |profile| {
+                profile.as_ref().map(|profile| profile.name.clone())
+            })
+            .flatten(),
+        apparmor_enforced: profile
+            .known()
+            .and_then(Option::as_ref)
+            .map(|profile| profile.enforced),
+        seccomp_filter: gaps.take(
+            "isolation.seccomp_filter",
+            &support.seccomp_filter,
+            |filter| *filter,
+        ),
+        overlay_filesystem: gaps.take(
+            "isolation.overlay_filesystem",
+            &support.overlay_filesystem,
+            |overlay| *overlay,
+        ),
+        scratch_directory: support
+            .scratch
+            .known()
+            .map(|scratch| scratch.directory.clone()),
+        scratch_filesystem: gaps.take(
+            "isolation.scratch_filesystem",
+            &support.scratch,
+            |scratch| scratch.kind.clone(),
+        ),
+        landlock_abi: gaps.take("isolation.landlock_abi", &support.landlock, |landlock| {
+            match landlock {
+                Landlock::Abi(abi) => *abi,
+                Landlock::Unknown | Landlock::Disabled | Landlock::Refused => 0,
+            }
+        }),
+    })
 }
 
 fn python(machine: &Machine, gaps: &mut Gaps) -> Option<Python> {

@@ -39,6 +39,8 @@ pub struct ProbeDocument {
     pub gpu_visible_devices: Option<String>,
     /// Where the process runs.
     pub platform: Platform,
+    /// How rehearsals can be isolated from the user's files.
+    pub isolation: Option<Isolation>,
     /// The Python that would run the job.
     pub python: Option<Python>,
     /// Variables that configure torch's allocator, as far as they are set.
@@ -362,6 +364,40 @@ pub struct SlurmJob {
     pub whole_node: Option<bool>,
     /// Processors given on this node.
     pub cpus_on_node: Option<u32>,
+}
+
+/// How rehearsals (`predict`, `plan`, `init`) can be isolated from the user's files.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Isolation {
+    /// What a rehearsal is expected to use: `overlay`, `redirect`, or `none` where it is expected to refuse. Nothing is
+    /// tried by a probe; the rehearsal itself proves its isolation and reports the one it used.
+    pub expected: Option<String>,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// Whether this process may mount without a user namespace (`CAP_SYS_ADMIN`).
+    pub cap_sys_admin: Option<bool>,
+    /// Whether the kernel has user namespaces.
+    pub user_namespaces: Option<bool>,
+    /// `user.max_user_namespaces`.
+    pub max_user_namespaces: Option<u64>,
+    /// `kernel.unprivileged_userns_clone`; true in kernels without this setting.
+    pub unprivileged_userns_clone: Option<bool>,
+    /// `kernel.apparmor_restrict_unprivileged_userns`; false in kernels without this setting.
+    pub apparmor_restrict_unprivileged_userns: Option<bool>,
+    /// The AppArmor profile of this process; `null` where AppArmor is not in use.
+    pub apparmor_profile: Option<String>,
+    /// Whether AppArmor enforces that profile.
+    pub apparmor_enforced: Option<bool>,
+    /// Whether a seccomp filter is in force.
+    pub seccomp_filter: Option<bool>,
+    /// Whether the kernel has the overlay file system, or a module for it.
+    pub overlay_filesystem: Option<bool>,
+    /// The directory in which a rehearsal is expected to store what the script writes.
+    pub scratch_directory: Option<String>,
+    /// The file system of that directory.
+    pub scratch_filesystem: Option<String>,
+    /// The version of Landlock's interface; 0 where it is not available.
+    pub landlock_abi: Option<u32>,
 }
 
 /// The Python that would run the job.

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use brimful::fact::Fact;
 use brimful::findings::{self, Finding, Severity};
 use brimful::machine::{
-    CpuLimiter, Gpu, LimitEffect, Machine, PlatformName, Rlimit, SubjectKind, Swap,
-    TorchMemoryOrigin,
+    CpuLimiter, ExpectedIsolation, Gpu, IsolationSupport, LimitEffect, Machine, PlatformName,
+    Rlimit, SubjectKind, Swap, TorchMemoryOrigin,
 };
 use brimful::units::Bytes;
 
@@ -27,6 +27,7 @@ pub fn probe(machine: &Machine, page: &Page) -> String {
     page.section(&mut out, "GPUs", &gpus(machine, page));
     page.section(&mut out, "Python", &python(machine, page));
     page.section(&mut out, "Process limits", &process_limits(machine, page));
+    page.section(&mut out, "Rehearsals", &isolation(machine, page));
     out.push_str(&bites(machine, page));
     out.push_str(&gaps(machine, page));
     page.section(&mut out, "Sources", &sources(machine, page));
@@ -377,6 +378,29 @@ fn process_limits(machine: &Machine, page: &Page) -> String {
         return String::new();
     }
     page.hang("  ", 2, &known.join(page.dot()))
+}
+
+/// One line; the first obstacle is enough there, and the finding and the JSON name all.
+fn isolation(machine: &Machine, page: &Page) -> String {
+    let expected = machine
+        .isolation
+        .as_ref()
+        .and_then(IsolationSupport::expected);
+    let text = match expected {
+        Fact::Known(expected) => {
+            let why = match &expected {
+                ExpectedIsolation::Overlay(privilege) => privilege.to_string(),
+                ExpectedIsolation::Redirect { obstacles } => obstacles
+                    .first()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+                ExpectedIsolation::None { .. } => "rehearsals need --allow-writes".into(),
+            };
+            format!("{} expected: {why}", expected.name())
+        }
+        Fact::Missing(gap) => format!("not known: {gap}"),
+    };
+    line(page, "isolation", &text)
 }
 
 fn bites(machine: &Machine, page: &Page) -> String {

@@ -53,6 +53,10 @@ fn nulls_and_gaps_belong_together() {
         "processes",
         "anon_bytes",
         "shmem_bytes",
+        "isolation.reason",
+        "apparmor_profile",
+        "apparmor_enforced",
+        "scratch_directory",
     ];
     for name in machine_names() {
         let document = document(&name);

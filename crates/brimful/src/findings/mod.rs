@@ -26,6 +26,7 @@ mod low_max_map_count;
 mod low_open_files_limit;
 mod memory_high_throttles;
 mod memory_pressure_now;
+mod no_isolation_for_rehearsals;
 mod no_kernels_for_card;
 mod shm_larger_than_headroom;
 mod shm_too_small_for_workers;
@@ -119,6 +120,7 @@ pub const CATALOGUE: &[Rule] = &[
     expandable_segments_with_max_split_size::RULE,
     caching_allocator_off::RULE,
     workers_copy_the_dataset::RULE,
+    no_isolation_for_rehearsals::RULE,
 ];
 
 /// Everything that will bite on this machine, worst first.

@@ -4,9 +4,10 @@ use crate::cards;
 use crate::fact::Fact;
 use crate::findings::{Finding, of};
 use crate::machine::{
-    Accelerator, CgroupLevel, CgroupVersion, Cgroups, Cpus, Gpus, HiddenAncestors, Host, Machine,
-    Overcommit, OvercommitMode, Platform, Pressure, ProcessLimits, Python, PythonVersion, Rlimit,
-    SharedMemory, Subject, Swap, Torch, TorchVersion, Usage,
+    Accelerator, CgroupLevel, CgroupVersion, Cgroups, Cpus, Gpus, HiddenAncestors, Host,
+    IsolationSupport, KernelVersion, Landlock, Machine, Overcommit, OvercommitMode, Platform,
+    Pressure, ProcessLimits, Python, PythonVersion, Rlimit, ScratchFilesystem, SharedMemory,
+    Subject, Swap, Torch, TorchVersion, Usage, UserNamespaces,
 };
 use crate::units::Bytes;
 
@@ -77,6 +78,24 @@ pub(super) fn healthy() -> Machine {
             system: Fact::Known("Linux 6.1".into()),
             slurm: None,
         },
+        isolation: Fact::Known(IsolationSupport {
+            kernel: Fact::Known(KernelVersion { major: 6, minor: 1 }),
+            overlay_filesystem: Fact::Known(true),
+            cap_sys_admin: Fact::Known(false),
+            user_namespaces: UserNamespaces {
+                supported: Fact::Known(true),
+                max: Fact::Known(255_000),
+                unprivileged: Fact::Known(true),
+                restricted_by_apparmor: Fact::Known(false),
+            },
+            apparmor_profile: Fact::Known(None),
+            seccomp_filter: Fact::Known(false),
+            scratch: Fact::Known(ScratchFilesystem {
+                directory: "/var/tmp".into(),
+                kind: "ext4".into(),
+            }),
+            landlock: Fact::Known(Landlock::Abi(2)),
+        }),
         python: Fact::Known(Python {
             executable: "/usr/bin/python3".into(),
             version: Fact::Known(PythonVersion::new(3, 12)),

@@ -4,6 +4,7 @@ mod cgroup;
 mod cpus;
 mod gpu;
 mod host;
+mod isolation;
 mod platform;
 mod process;
 mod python;
@@ -20,6 +21,10 @@ pub use gpu::{
 pub use host::{
     Brim, Host, Killer, KillerKind, Limit, LimitEffect, LimitSetter, Overcommit, OvercommitMode,
     Pressure, Swap,
+};
+pub use isolation::{
+    AppArmorProfile, ExpectedIsolation, IsolationSupport, KernelVersion, Landlock, MountPrivilege,
+    OverlayObstacle, ScratchFilesystem, UserNamespaces,
 };
 pub use platform::{Layer, Platform, PlatformName, SlurmJob};
 pub use process::{ProcessLimits, Rlimit};
@@ -46,6 +51,8 @@ pub struct Machine {
     pub cpus: Cpus,
     pub gpus: Gpus,
     pub platform: Platform,
+    /// What rehearsals can be isolated with.
+    pub isolation: Fact<IsolationSupport>,
     pub python: Fact<Python>,
     pub allocator_variables: Vec<AllocatorVariable>,
 }

@@ -164,6 +164,7 @@ impl Profile {
                 system: Fact::Missing(gap()),
                 slurm: None,
             },
+            isolation: Fact::Missing(gap()),
             python: Fact::Missing(gap()),
             allocator_variables: Vec::new(),
         }
