@@ -310,6 +310,60 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolation:
+    """How rehearsals (`predict`, `plan`, `init`) can be isolated from the user's files."""
+
+    expected: str | None
+    """What a rehearsal is expected to use: `overlay`, `redirect`, or `none` where it is expected to refuse. Nothing is tried by a probe; the rehearsal itself proves its isolation and reports the one it used."""
+    reason: str | None
+    """Why, in words."""
+    cap_sys_admin: bool | None
+    """Whether this process may mount without a user namespace (`CAP_SYS_ADMIN`)."""
+    user_namespaces: bool | None
+    """Whether the kernel has user namespaces."""
+    max_user_namespaces: int | None
+    """`user.max_user_namespaces`."""
+    unprivileged_userns_clone: bool | None
+    """`kernel.unprivileged_userns_clone`; true in kernels without this setting."""
+    apparmor_restrict_unprivileged_userns: bool | None
+    """`kernel.apparmor_restrict_unprivileged_userns`; false in kernels without this setting."""
+    apparmor_profile: str | None
+    """The AppArmor profile of this process; `null` where AppArmor is not in use."""
+    apparmor_enforced: bool | None
+    """Whether AppArmor enforces that profile."""
+    seccomp_filter: bool | None
+    """Whether a seccomp filter is in force."""
+    overlay_filesystem: bool | None
+    """Whether the kernel has the overlay file system, or a module for it."""
+    scratch_directory: str | None
+    """The directory in which a rehearsal is expected to store what the script writes."""
+    scratch_filesystem: str | None
+    """The file system of that directory."""
+    landlock_abi: int | None
+    """The version of Landlock's interface; 0 where it is not available."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> Isolation:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            expected=data["expected"],
+            reason=data["reason"],
+            cap_sys_admin=data["cap_sys_admin"],
+            user_namespaces=data["user_namespaces"],
+            max_user_namespaces=data["max_user_namespaces"],
+            unprivileged_userns_clone=data["unprivileged_userns_clone"],
+            apparmor_restrict_unprivileged_userns=data["apparmor_restrict_unprivileged_userns"],
+            apparmor_profile=data["apparmor_profile"],
+            apparmor_enforced=data["apparmor_enforced"],
+            seccomp_filter=data["seccomp_filter"],
+            overlay_filesystem=data["overlay_filesystem"],
+            scratch_directory=data["scratch_directory"],
+            scratch_filesystem=data["scratch_filesystem"],
+            landlock_abi=data["landlock_abi"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Killer:
     """A program that kills when memory is short."""
 
@@ -649,6 +703,8 @@ class ProbeDocument:
     """The variable that hides GPUs from torch, as `NAME=VALUE`; `null` where none is set."""
     platform: Platform
     """Where the process runs."""
+    isolation: Isolation | None
+    """How rehearsals can be isolated from the user's files."""
     python: Python | None
     """The Python that would run the job."""
     allocator_variables: tuple[AllocatorVariable, ...]
@@ -674,6 +730,7 @@ class ProbeDocument:
             gpu_driver_cuda=data["gpu_driver_cuda"],
             gpu_visible_devices=data["gpu_visible_devices"],
             platform=Platform._from_json(data["platform"]),
+            isolation=None if data["isolation"] is None else Isolation._from_json(data["isolation"]),
             python=None if data["python"] is None else Python._from_json(data["python"]),
             allocator_variables=tuple(AllocatorVariable._from_json(item) for item in data["allocator_variables"]),
             findings=tuple(Finding._from_json(item) for item in data["findings"]),

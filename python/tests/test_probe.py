@@ -55,6 +55,16 @@ def test_this_machine_is_read() -> None:
     assert machine.python.version == f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+def test_the_expected_isolation_of_rehearsals_has_its_reason() -> None:
+    isolation = brimful.probe().isolation
+    assert isolation is not None
+    assert isolation.expected in {"overlay", "redirect", "none", None}
+    assert (isolation.reason is None) == (isolation.expected is None)
+    profile = brimful.probe("colab-t4")
+    assert profile.isolation is None
+    assert "isolation" in {gap.path for gap in profile.gaps}
+
+
 def test_attributes_are_those_of_the_document() -> None:
     machine = brimful.probe("kaggle-t4x2")
     document = machine.to_dict()

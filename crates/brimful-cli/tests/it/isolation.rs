@@ -118,21 +118,28 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Neither user namespaces nor privileges: as in most containers.
+/// Starts `brimful init` without user namespaces and privileges: as in most containers.
 fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "sh", "-c"]).arg(
-        "echo 0 > /proc/sys/user/max_user_namespaces && \
-         exec setpriv --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\"",
-    );
     command
-        .arg("sh")
+        .args(WITHOUT_NAMESPACES)
         .arg(program())
         .args(["init", "--output", "-"])
         .args(arguments);
     place.set_up(&mut command);
     command
 }
+
+/// Arguments of `unshare`, before a command that then has neither user namespaces nor privileges.
+const WITHOUT_NAMESPACES: [&str; 6] = [
+    "--user",
+    "--map-root-user",
+    "sh",
+    "-c",
+    "echo 0 > /proc/sys/user/max_user_namespaces && \
+     exec setpriv --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\"",
+    "sh",
+];
 
 fn has_redirecting_library() -> bool {
     redirecting_library().is_file()
@@ -249,6 +256,121 @@ fn where_nothing_isolates_the_script_it_is_not_started() {
     assert!(said.contains("overlay is not available"), "{said}");
     assert!(said.contains("--allow-writes"), "{said}");
     assert_eq!(place.contents(), before);
+}
+
+/// What `brimful probe` expects, with its reason, and what `brimful init` then uses in the same surroundings.
+fn expected_and_used(place: &Place, prefix: &[&str], program: &Path) -> (String, String, String) {
+    let start = |arguments: &[&str]| {
+        let mut words = prefix.iter();
+        let mut command = match words.next() {
+            Some(first) => Command::new(first),
+            None => Command::new(program),
+        };
+        command.args(words);
+        if !prefix.is_empty() {
+            command.arg(program);
+        }
+        place.set_up(command.args(arguments));
+        command.output().unwrap()
+    };
+    let probed = start(&["probe", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&probed.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", errors(&probed)));
+    let of = |name: &str| {
+        document["isolation"][name]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    };
+    // The end of a failed script's output is shown.
+    let script = "echo \"used $BRIMFUL_ISOLATION\"; exit 3";
+    let said = errors(&start(&["init", "--output", "-", "--", "sh", "-c", script]));
+    let used = match said
+        .split_once("used ")
+        .and_then(|(_, rest)| rest.split_once(':'))
+    {
+        Some((used, _)) => used.to_owned(),
+        None if said.contains("cannot be isolated") => "none".to_owned(),
+        None => panic!("{said}"),
+    };
+    (of("expected"), of("reason"), used)
+}
+
+fn check_expected(place: &Place, prefix: &[&str], program: &Path, expected: &str, reason: &str) {
+    let found = expected_and_used(place, prefix, program);
+    assert_eq!(found, (expected.into(), reason.into(), expected.into()));
+}
+
+#[test]
+fn probe_expects_the_isolation_that_is_used_here() {
+    let place = Place::new();
+    let (expected, reason, used) = expected_and_used(&place, &[], &program());
+    assert_eq!(expected, used, "{reason}");
+}
+
+#[test]
+fn probe_expects_an_overlay_for_an_ordinary_user() {
+    if !rustix_is_root() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::set_permissions(&place.root, PermissionsExt::from_mode(0o755)).unwrap();
+    for path in place.contents().keys() {
+        std::os::unix::fs::lchown(path, Some(54_321), Some(54_321)).unwrap();
+    }
+    let program = program_for_all_users(&place.root);
+    let user = "setpriv --reuid 54321 --regid 54321 --clear-groups";
+    let prefix: Vec<&str> = user.split(' ').collect();
+    let (expected, reason, used) = expected_and_used(&place, &prefix, &program);
+    assert_eq!(expected, used, "{reason}");
+}
+
+#[test]
+fn probe_expects_redirection_without_namespaces() {
+    if !has_redirecting_library() {
+        eprintln!("skipped: libbrimful_redirect.so was not built");
+        return;
+    }
+    let mut prefix = vec!["unshare"];
+    prefix.extend(WITHOUT_NAMESPACES);
+    check_expected(
+        &Place::new(),
+        &prefix,
+        &program(),
+        "redirect",
+        "user.max_user_namespaces is 0",
+    );
+}
+
+#[test]
+fn probe_expects_redirection_where_scratch_lies_on_an_overlay() {
+    if !has_redirecting_library() {
+        eprintln!("skipped: libbrimful_redirect.so was not built");
+        return;
+    }
+    if !rustix_is_root() {
+        return;
+    }
+    let place = Place::new();
+    for directory in ["lower", "upper", "layer", "merged"] {
+        std::fs::create_dir(place.root.join(directory)).unwrap();
+    }
+    let script = "cd \"$1\" && shift && \
+                  mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=layer overlay merged && \
+                  export TMPDIR=\"$PWD/merged\" && cd work && exec \"$@\"";
+    let root = place.root.to_str().unwrap();
+    let prefix = ["unshare", "--mount", "sh", "-c", script, "sh", root];
+    let merged = place.root.join("merged");
+    check_expected(
+        &place,
+        &prefix,
+        &program(),
+        "redirect",
+        &format!(
+            "{} is on overlay, which cannot hold overlays",
+            merged.display()
+        ),
+    );
 }
 
 #[test]

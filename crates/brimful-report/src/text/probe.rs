@@ -382,6 +382,9 @@ fn process_limits(machine: &Machine, page: &Page) -> String {
 
 /// One line; the first obstacle is enough there, and the finding and the JSON name all.
 fn isolation(machine: &Machine, page: &Page) -> String {
+    if machine.subject.kind != SubjectKind::ThisMachine && machine.isolation.gap().is_some() {
+        return String::new();
+    }
     let expected = machine
         .isolation
         .as_ref()
