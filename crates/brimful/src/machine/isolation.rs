@@ -416,48 +416,50 @@ mod tests {
 
     #[test]
     fn each_obstacle_leads_to_redirection() {
-        let cases: [(fn(&mut IsolationSupport), &str); 8] = [
-            (
-                |support| {
-                    support.kernel = Fact::Known(KernelVersion {
-                        major: 5,
-                        minor: 11,
-                    })
-                },
-                "overlays need Linux 5.12, this is 5.11",
-            ),
-            (
-                |support| support.overlay_filesystem = Fact::Known(false),
-                "the kernel has no overlay file system",
-            ),
-            (
-                |support| support.user_namespaces.supported = Fact::Known(false),
-                "the kernel has no user namespaces",
-            ),
-            (
-                |support| support.user_namespaces.max = Fact::Known(0),
-                "user.max_user_namespaces is 0",
-            ),
-            (
-                |support| support.user_namespaces.unprivileged = Fact::Known(false),
-                "kernel.unprivileged_userns_clone is 0",
-            ),
-            (
-                |support| support.seccomp_filter = Fact::Known(true),
-                "a seccomp filter may refuse namespaces",
-            ),
-            (
-                |support| support.apparmor_profile = profile("docker-default", true),
-                "AppArmor enforces the profile docker-default",
-            ),
-            (
-                |support| support.scratch = Fact::Known(scratch("overlay")),
-                "/var/tmp is on overlay, which cannot hold overlays",
-            ),
-        ];
-        for (change, reason) in cases {
-            check(change, "redirect", reason);
-        }
+        let old = KernelVersion {
+            major: 5,
+            minor: 11,
+        };
+        check(
+            |support| support.kernel = Fact::Known(old),
+            "redirect",
+            "overlays need Linux 5.12, this is 5.11",
+        );
+        check(
+            |support| support.overlay_filesystem = Fact::Known(false),
+            "redirect",
+            "the kernel has no overlay file system",
+        );
+        check(
+            |support| support.user_namespaces.supported = Fact::Known(false),
+            "redirect",
+            "the kernel has no user namespaces",
+        );
+        check(
+            |support| support.user_namespaces.max = Fact::Known(0),
+            "redirect",
+            "user.max_user_namespaces is 0",
+        );
+        check(
+            |support| support.user_namespaces.unprivileged = Fact::Known(false),
+            "redirect",
+            "kernel.unprivileged_userns_clone is 0",
+        );
+        check(
+            |support| support.seccomp_filter = Fact::Known(true),
+            "redirect",
+            "a seccomp filter may refuse namespaces",
+        );
+        check(
+            |support| support.apparmor_profile = profile("docker-default", true),
+            "redirect",
+            "AppArmor enforces the profile docker-default",
+        );
+        check(
+            |support| support.scratch = Fact::Known(scratch("overlay")),
+            "redirect",
+            "/var/tmp is on overlay, which cannot hold overlays",
+        );
     }
 
     #[test]
