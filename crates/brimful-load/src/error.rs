@@ -41,9 +41,59 @@ pub enum SourceError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("it cannot be read")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+    #[error(transparent)]
+    Truncated(Truncated),
     #[error("expected {expected}, found {found}")]
     Malformed { expected: String, found: String },
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        match error.downcast() {
+            Ok(truncated) => ReadError::Truncated(truncated),
+            Err(error) => ReadError::Io(error),
+        }
+    }
+}
+
+/// A file has lost bytes since it was opened. An [`io::Error`] can hold one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct Truncated {
+    pub path: PathBuf,
+    /// Bytes of the file when it was opened.
+    pub expected: u64,
+    /// Bytes that it has now; nothing where that is not known.
+    pub found: Option<u64>,
+}
+
+impl Truncated {
+    /// What to do next.
+    pub const HINT: &str = "restore the file and run again; to replace a dataset while it is in use, write the new \
+                            version to another file and rename that, instead of writing over the old one";
+
+    fn text(&self) -> String {
+        let (path, expected) = (named(&self.path), self.expected);
+        match self.found {
+            Some(found) if found < expected => format!(
+                "{path} was truncated while it was in use: expected {expected} bytes, found {found}"
+            ),
+            Some(_) => format!(
+                "{path} could not be read through its memory map, although it has {expected} bytes: it was truncated \
+                 while it was in use and has grown again, or the disk reported an error"
+            ),
+            None => format!(
+                "{path} was truncated while it was in use: expected {expected} bytes, found fewer"
+            ),
+        }
+    }
+}
+
+impl From<Truncated> for io::Error {
+    fn from(truncated: Truncated) -> io::Error {
+        io::Error::new(io::ErrorKind::UnexpectedEof, truncated)
+    }
 }
 
 /// One sample cannot be transformed.

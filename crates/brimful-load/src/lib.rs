@@ -22,6 +22,8 @@ mod foreign;
 mod indexes;
 pub mod kernels;
 pub mod loader;
+pub mod mapping;
+mod network;
 mod opening;
 pub mod ops;
 pub mod order;
@@ -37,7 +39,7 @@ pub mod value;
 
 pub use array::{DType, Encoding, Field, Form, Kind};
 pub use buffer::Buffer;
-pub use error::{OpError, ReadError, SourceError};
+pub use error::{OpError, ReadError, SourceError, Truncated};
 pub use indexes::Indexes;
 pub use loader::{Batch, Epoch, Loader, Next, Settings};
 pub use opening::{Opening, Passed, Progress};

@@ -1,6 +1,7 @@
 //! What happens to each sample: fields of a source, each through its ops, into the slots of a batch.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use std::time::Instant;
 use crate::array::{Encoding, Field, Form, Kind};
 use crate::buffer::PAGE;
 use crate::error::{OpError, ReadError};
+use crate::mapping::Guard;
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::order::Order;
 use crate::source::Source;
@@ -117,6 +119,15 @@ impl Hands {
 
     pub(crate) fn held_bytes(&self) -> usize {
         held_bytes(&self.values)
+    }
+
+    /// An error if something else was read of the values than their files hold; of all of each file, where the sample has
+    /// failed, since the error may come of bytes that the value no longer has.
+    fn check(&self, has_failed: bool) -> io::Result<()> {
+        self.values.iter().try_for_each(|value| match has_failed {
+            false => value.piece.check(),
+            true => value.piece.check_all(),
+        })
     }
 }
 
@@ -425,6 +436,29 @@ impl Pipeline {
                 .map_err(|cause| self.failed(key, Some(&lane.name), cause))?;
         }
         Ok(())
+    }
+
+    /// What came of a sample, or the error of a file that was truncated meanwhile. The sample was read and made inside the
+    /// guard.
+    pub(crate) fn checked(
+        &self,
+        key: SampleKey,
+        made: Result<(), SampleError>,
+        hands: &Hands,
+        guard: &Guard,
+    ) -> Result<(), SampleError> {
+        if let Err(error) = hands.check(made.is_err()) {
+            let error = ReadError::from(error);
+            return Err(self.failed(key, None, error.into()));
+        }
+        if made.is_ok() && guard.has_faulted() {
+            let error = ReadError::Malformed {
+                expected: "all bytes of the file".to_owned(),
+                found: "that it was truncated while it was in use".to_owned(),
+            };
+            return Err(self.failed(key, None, error.into()));
+        }
+        made
     }
 
     fn failed(&self, key: SampleKey, field: Option<&str>, cause: SampleCause) -> SampleError {

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brimful::units::Bytes;
-use memmap2::Mmap;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::buffer::{Buffer, PAGE};
+use crate::error::Truncated;
+use crate::mapping::Mapping;
+use crate::network;
 use crate::remote::{self, Object};
 use crate::value::Piece;
 
@@ -74,11 +76,12 @@ pub fn choose(data: Bytes, headroom: Option<Bytes>) -> Choice {
 
 /// The same for files of which some may be objects in a store, as [`remote::is_remote`] tells; `data` counts the others.
 pub fn choose_among<'a>(
-    paths: impl IntoIterator<Item = &'a Path>,
+    paths: impl IntoIterator<Item = &'a Path> + Clone,
     data: Bytes,
     headroom: Option<Bytes>,
 ) -> Choice {
-    match paths.into_iter().find(|path| remote::is_remote(path)) {
+    let all = || paths.clone().into_iter();
+    match all().find(|path| remote::is_remote(path)) {
         Some(path) => Choice {
             access: Access::Remote,
             reason: format!(
@@ -86,7 +89,43 @@ pub fn choose_among<'a>(
                 remote::shown(path).display()
             ),
         },
-        None => choose(data, headroom),
+        None => {
+            let n_files = all().count() as u64;
+            not_mapped_on_network(choose(data, headroom), n_files, || network::first_of(all()))
+        }
+    }
+}
+
+/// A file that is on another machine is read where it would have been mapped: see [`network`].
+fn not_mapped_on_network<'a>(
+    choice: Choice,
+    n_files: u64,
+    on_network: impl FnOnce() -> Option<(&'a Path, &'static str)>,
+) -> Choice {
+    if choice.access != Access::Mapped {
+        return choice;
+    }
+    let Some((path, name)) = on_network() else {
+        return choice;
+    };
+    let reason = format!(
+        "{}, but {} is on a network file system ({name})",
+        choice.reason,
+        path.display()
+    );
+    let max_files = network::max_open_files();
+    if n_files > max_files {
+        return Choice {
+            access: Access::Mapped,
+            reason: format!(
+                "{reason}, where files are read instead; these are mapped all the same, since {n_files} are more than \
+                 {max_files} that can be kept open (half of `ulimit -n`)"
+            ),
+        };
+    }
+    Choice {
+        access: Access::Read,
+        reason: format!("{reason}, where a map would not report errors"),
     }
 }
 
@@ -123,7 +162,7 @@ impl Stamp {
 
 #[derive(Debug)]
 enum Way {
-    Mapped(Arc<Mmap>),
+    Mapped(Arc<Mapping>),
     Read(File),
     Direct(File),
     Remote(Object),
@@ -147,7 +186,7 @@ impl Reader {
         let metadata = file.metadata()?;
         let len = metadata.len();
         let way = match access {
-            Access::Mapped if len > 0 => Way::Mapped(Arc::new(mapped(&file)?)),
+            Access::Mapped if len > 0 => Way::Mapped(Arc::new(Mapping::of(&file, path)?)),
             Access::Mapped | Access::Read | Access::Remote => Way::Read(file),
             Access::Direct if set_direct(&file).is_err() => Way::Read(file),
             // Some file systems refuse only the first read.
@@ -267,7 +306,8 @@ impl Reader {
         }
     }
 
-    /// Reads `len` bytes at `offset` into `piece`, with the memory that it already has.
+    /// Reads `len` bytes at `offset` into `piece`, with the memory that it already has. Of a mapped file it refers to the
+    /// map: see [`Piece::Mapped`].
     pub fn read(&self, offset: u64, len: usize, piece: &mut Piece) -> io::Result<()> {
         self.check_within(offset, len)?;
         match &self.way {
@@ -280,12 +320,12 @@ impl Reader {
                 };
                 Ok(())
             }
-            Way::Read(file) => file.read_exact_at(piece.own(len), offset),
+            Way::Read(file) => self.read_file(file, piece.own(len), offset),
             Way::Direct(file) => {
                 let first = offset - offset % PAGE as u64;
                 let before = usize::try_from(offset - first).map_err(io::Error::other)?;
                 let buffer = piece.own_buffer(before, len, before + len);
-                read_pages(file, buffer.pages_mut(), first, before + len)
+                self.read_pages(file, buffer.pages_mut(), first, before + len)
             }
             Way::Remote(object) => object.read_to(offset, piece.own(len)),
             Way::Memory(bytes) => {
@@ -295,41 +335,57 @@ impl Reader {
         }
     }
 
-    /// The `len` bytes at `offset` for one look: mapped, or read into `scratch`. That begins at a page and has room for
-    /// [`Reader::held_for`] so many.
-    pub fn view<'a>(
-        &'a self,
+    /// Gives the `len` bytes at `offset` to `look`: mapped, or read into `scratch`. That begins at a page and has room for
+    /// [`Reader::held_for`] so many. An error if they were not all there, whatever `look` has made of them.
+    pub fn view<T>(
+        &self,
         offset: u64,
         len: usize,
-        scratch: &'a mut [u8],
-    ) -> io::Result<&'a [u8]> {
+        scratch: &mut [u8],
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<T> {
         self.check_within(offset, len)?;
         let short = || io::Error::new(io::ErrorKind::InvalidInput, "too little scratch memory");
         match &self.way {
             Way::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
-                Ok(&map[start..start + len])
+                map.look(start, len, look)
             }
             Way::Read(file) => {
                 let bytes = scratch.get_mut(..len).ok_or_else(short)?;
-                file.read_exact_at(bytes, offset)?;
-                Ok(bytes)
+                self.read_file(file, bytes, offset)?;
+                Ok(look(bytes))
             }
             Way::Direct(file) => {
                 let first = offset - offset % PAGE as u64;
                 let before = usize::try_from(offset - first).map_err(io::Error::other)?;
                 let whole = (before + len).next_multiple_of(PAGE);
                 let pages = scratch.get_mut(..whole).ok_or_else(short)?;
-                read_pages(file, pages, first, before + len)?;
-                Ok(&pages[before..before + len])
+                self.read_pages(file, pages, first, before + len)?;
+                Ok(look(&pages[before..before + len]))
             }
             Way::Remote(object) => {
                 let bytes = scratch.get_mut(..len).ok_or_else(short)?;
                 object.read_to(offset, bytes)?;
-                Ok(bytes)
+                Ok(look(bytes))
             }
-            Way::Memory(bytes) => within(bytes, offset, len),
+            Way::Memory(bytes) => Ok(look(within(bytes, offset, len)?)),
         }
+    }
+
+    /// The same with the memory of a piece. Counts no reference of a map, which threads would wait for.
+    pub(crate) fn view_piece<T>(
+        &self,
+        offset: u64,
+        len: usize,
+        piece: &mut Piece,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<T> {
+        if let Way::Mapped(_) = self.way {
+            return self.view(offset, len, &mut [], look);
+        }
+        self.read(offset, len, piece)?;
+        Ok(look(piece.bytes()))
     }
 
     /// Fills `out` with the bytes at `offset`. Counts no reference of a map, which threads would wait for; only a direct
@@ -339,10 +395,9 @@ impl Reader {
         match &self.way {
             Way::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
-                out.copy_from_slice(&map[start..start + out.len()]);
-                Ok(())
+                map.look(start, out.len(), |bytes| out.copy_from_slice(bytes))
             }
-            Way::Read(file) => file.read_exact_at(out, offset),
+            Way::Read(file) => self.read_file(file, out, offset),
             Way::Direct(_) => {
                 self.read(offset, out.len(), spare)?;
                 out.copy_from_slice(spare.bytes());
@@ -363,12 +418,57 @@ impl Reader {
         }
     }
 
-    /// The whole file, where it is mapped.
-    pub fn mapped(&self) -> Option<&[u8]> {
+    /// An error if bytes up to `end` that were read of a map until now may not have been what the file holds.
+    pub(crate) fn check(&self, end: u64) -> io::Result<()> {
         match &self.way {
-            Way::Mapped(map) => Some(map),
-            Way::Read(_) | Way::Direct(_) | Way::Remote(_) | Way::Memory(_) => None,
+            Way::Mapped(map) => map.check(usize::try_from(end).unwrap_or(usize::MAX)),
+            Way::Read(_) | Way::Direct(_) | Way::Remote(_) | Way::Memory(_) => Ok(()),
         }
+    }
+
+    /// An error if the file has lost bytes since it was opened, as far as that is known.
+    pub(crate) fn check_whole(&self) -> io::Result<()> {
+        match &self.way {
+            Way::Mapped(map) => map.check_all(),
+            Way::Read(file) | Way::Direct(file) => match self.truncated(file) {
+                Some(truncated) => Err(truncated.into()),
+                None => Ok(()),
+            },
+            Way::Remote(_) | Way::Memory(_) => Ok(()),
+        }
+    }
+
+    fn read_file(&self, file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(out, offset)
+            .map_err(|error| self.or_truncated(error, file))
+    }
+
+    fn read_pages(
+        &self,
+        file: &File,
+        pages: &mut [u8],
+        offset: u64,
+        needed: usize,
+    ) -> io::Result<()> {
+        read_pages(file, pages, offset, needed).map_err(|error| self.or_truncated(error, file))
+    }
+
+    /// Says so where the file ends before the bytes that it had when it was opened.
+    #[cold]
+    fn or_truncated(&self, error: io::Error, file: &File) -> io::Error {
+        match self.truncated(file) {
+            Some(truncated) if error.kind() == io::ErrorKind::UnexpectedEof => truncated.into(),
+            _ => error,
+        }
+    }
+
+    fn truncated(&self, file: &File) -> Option<Truncated> {
+        let now = file.metadata().ok()?.len();
+        (now < self.len).then(|| Truncated {
+            path: self.path.clone(),
+            expected: self.len,
+            found: Some(now),
+        })
     }
 
     fn check_within(&self, offset: u64, len: usize) -> io::Result<()> {
@@ -419,13 +519,6 @@ fn set_through_cache(file: &File) -> io::Result<()> {
     Ok(fcntl_setfl(file, flags - OFlags::DIRECT)?)
 }
 
-#[expect(unsafe_code, reason = "a memory map")]
-fn mapped(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the map is only read. A file that is cut while it is mapped ends the process by SIGBUS, as it does in
-    // every program that maps files; nothing is read that was not in the file.
-    unsafe { Mmap::map(file) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,8 +537,10 @@ mod tests {
                 reader.read(offset, len, &mut piece).unwrap();
                 let start = usize::try_from(offset).unwrap();
                 assert_eq!(piece.bytes(), &data[start..start + len], "{access:?}");
-                let view = reader.view(offset, len, scratch.pages_mut()).unwrap();
-                assert_eq!(view, &data[start..start + len], "{access:?}");
+                let view = reader.view(offset, len, scratch.pages_mut(), <[u8]>::to_vec);
+                assert_eq!(view.unwrap(), &data[start..start + len], "{access:?}");
+                let view = reader.view_piece(offset, len, &mut piece, <[u8]>::to_vec);
+                assert_eq!(view.unwrap(), &data[start..start + len], "{access:?}");
                 let mut out = vec![0; len];
                 reader.read_to(offset, &mut out, &mut piece).unwrap();
                 assert_eq!(out, &data[start..start + len], "{access:?}");
@@ -482,6 +577,26 @@ mod tests {
                 .access(),
             Access::Read
         );
+    }
+
+    #[test]
+    fn files_on_a_network_are_read_where_they_would_be_mapped() {
+        let data = Bytes::from_mib(1);
+        let nfs = || Some((Path::new("/data/images.npy"), "NFS"));
+        let choice = not_mapped_on_network(choose(data, None), 1, nfs);
+        assert_eq!(choice.access, Access::Read);
+        assert_eq!(
+            choice.reason,
+            "no limit below 1 MiB of data is known, but /data/images.npy is on a network file system (NFS), where a map \
+             would not report errors"
+        );
+        let choice = not_mapped_on_network(choose(data, None), u64::MAX, nfs);
+        assert_eq!(choice.access, Access::Mapped, "not enough open files");
+        assert!(choice.reason.contains("ulimit -n"), "{}", choice.reason);
+        let direct = choose(data, Some(Bytes::ZERO));
+        assert_eq!(not_mapped_on_network(direct.clone(), 1, nfs), direct);
+        let local = choose(data, None);
+        assert_eq!(not_mapped_on_network(local.clone(), 1, || None), local);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! One field of one sample, on its way from the file to the batch.
 
 use std::borrow::Cow;
+use std::io;
 use std::sync::Arc;
 
 use bytemuck::AnyBitPattern;
-use memmap2::Mmap;
 
 use crate::array::DType;
 use crate::buffer::Buffer;
+use crate::mapping::Mapping;
 
 /// Bytes of a file: read into memory of ours, or mapped.
 #[derive(Clone, Debug)]
@@ -18,8 +19,9 @@ pub enum Piece {
         start: usize,
         len: usize,
     },
+    /// To be read inside a guard only, and to be believed after [`Piece::check`]: see [`crate::mapping`].
     Mapped {
-        map: Arc<Mmap>,
+        map: Arc<Mapping>,
         start: usize,
         len: usize,
     },
@@ -39,7 +41,7 @@ impl Piece {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Piece::Owned { buffer, start, len } => &buffer.bytes()[*start..*start + *len],
-            Piece::Mapped { map, start, len } => &map[*start..*start + *len],
+            Piece::Mapped { map, start, len } => &map.bytes()[*start..*start + *len],
         }
     }
 
@@ -82,6 +84,22 @@ impl Piece {
         let start = start.min(*own_len);
         *own_len = len.min(*own_len - start);
         *own_start += start;
+    }
+
+    /// An error if what was read of it until now may not have been what the file holds.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match self {
+            Piece::Owned { .. } => Ok(()),
+            Piece::Mapped { map, start, len } => map.check(start + len),
+        }
+    }
+
+    /// The same, whichever part of the file was read before it became this piece.
+    pub(crate) fn check_all(&self) -> io::Result<()> {
+        match self {
+            Piece::Owned { .. } => Ok(()),
+            Piece::Mapped { map, .. } => map.check_all(),
+        }
     }
 
     /// Bytes of memory that it takes, besides mapped ones.

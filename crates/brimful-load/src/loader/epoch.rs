@@ -11,6 +11,7 @@ use crate::loader::batch::{Batch, Work};
 use crate::loader::statistics::{add, add_time, change};
 use crate::loader::workbenches::Workbenches;
 use crate::loader::{Budget, OnError, Shared};
+use crate::mapping::{Guard, handler};
 use crate::ops::SampleKey;
 use crate::order::Order;
 use crate::pipeline::{Hands, Read, SampleCause, SampleError, Workbench};
@@ -65,6 +66,7 @@ struct Queue {
 impl Epoch {
     pub(super) fn start(shared: Arc<Shared>, epoch: u64, position: u64) -> Epoch {
         shared.bound_pool();
+        handler::install();
         let sample: u64 = shared.forms.iter().map(|form| form.bytes() as u64).sum();
         let Budget {
             threads: n_threads,
@@ -340,16 +342,18 @@ impl Inner {
             workbench,
             waited,
         } = place;
-        if pipeline.read(key, slots, hands)? == Read::IntoSlots {
-            return Ok(());
-        }
-        match &self.workbenches {
-            None => pipeline.make(key, slots, hands, workbench),
-            Some(workbenches) => {
+        // Values refer to mapped files, which ops read.
+        let guard = Guard::enter();
+        let read = pipeline.read(key, slots, hands);
+        let made = read.and_then(|read| match (read, &self.workbenches) {
+            (Read::IntoSlots, _) => Ok(()),
+            (Read::IntoHands, None) => pipeline.make(key, slots, hands, workbench),
+            (Read::IntoHands, Some(workbenches)) => {
                 let (mut taken, further) = workbenches.take(&self.shared.counters);
                 *waited += further;
                 pipeline.make(key, slots, hands, taken.workbench())
             }
-        }
+        });
+        pipeline.checked(key, made, hands, &guard)
     }
 }

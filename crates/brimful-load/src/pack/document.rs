@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::array::DType;
-use crate::error::OpError;
+use crate::error::{OpError, ReadError};
+use crate::mapping::Guard;
 use crate::pipeline::{SampleCause, SampleError};
 use crate::source::Source;
 use crate::text::{Tokenizer, Words};
@@ -61,12 +62,23 @@ impl Encoder {
         hands: &mut Hands,
         sink: &mut S,
     ) -> Result<u64, Unfinished<S::Stopped>> {
+        // The text may be that of a mapped file.
+        let _guard = Guard::enter();
         let outcome = catch_unwind(AssertUnwindSafe(|| self.encoded(index, hands, sink)));
-        outcome.unwrap_or_else(|_| {
+        let is_finished = matches!(outcome, Ok(Ok(_) | Err(Unfinished::Stopped(_))));
+        let mut values = hands.values.iter();
+        let truncated = match values.try_for_each(|value| value.piece.check_all()) {
+            Err(error) if !is_finished => Some(ReadError::from(error)),
+            _ => None,
+        };
+        if outcome.is_err() {
             *hands = Hands::default();
-            let cause = SampleCause::Panic("a panic".to_owned());
-            Err(self.failed(index, cause))
-        })
+        }
+        match (outcome, truncated) {
+            (_, Some(truncated)) => Err(self.failed(index, truncated.into())),
+            (Ok(outcome), None) => outcome,
+            (Err(_), None) => Err(self.failed(index, SampleCause::Panic("a panic".to_owned()))),
+        }
     }
 
     fn failed<S>(&self, index: u64, cause: SampleCause) -> Unfinished<S> {
@@ -108,6 +120,9 @@ impl Encoder {
         };
         let mut count = 0;
         let mut give = |ids: &mut Vec<u32>| {
+            // What is given is written: no token may come of bytes that the file does not have.
+            let checked = values[self.field].piece.check();
+            checked.map_err(|error| failed(ReadError::from(error).into()))?;
             let bytes = self
                 .bytes_of(ids)
                 .map_err(|id| malformed(&format!("tokens of {}", self.stored), id.to_string()))?;

@@ -15,6 +15,8 @@ mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
+#[cfg(test)]
+mod truncated;
 
 pub use arrow::ArrowFile;
 pub use folder::{Folder, FolderOptions, Labels};

@@ -261,7 +261,7 @@ impl Array {
         let bytes = self.form.bytes();
         if self.number.mend != Mend::Nothing && reader.access() == Access::Mapped {
             let sample = value.piece.own(bytes);
-            sample.copy_from_slice(reader.view(offset, bytes, &mut [])?);
+            reader.view(offset, bytes, &mut [], |stored| sample.copy_from_slice(stored))?;
         } else {
             reader.read(offset, bytes, &mut value.piece)?;
         }
@@ -285,7 +285,7 @@ impl Array {
     ) -> Result<(), ReadError> {
         let len = self.run_bytes();
         for (run, to) in self.runs(index).zip(sample.chunks_exact_mut(len.max(1))) {
-            to.copy_from_slice(reader.view(offset + run, len, stored)?);
+            reader.view(offset + run, len, stored, |stored| to.copy_from_slice(stored))?;
         }
         Ok(())
     }

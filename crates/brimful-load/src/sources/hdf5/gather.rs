@@ -86,22 +86,31 @@ impl Array {
         if plain && self.axis() == 0 {
             // Of several samples only the one that is wanted.
             let offset = chunk.offset + within as u64 * stride as u64;
-            let run = reader.view(offset, stride, rooms.stored)?;
-            blocks::copy(run, &mut rooms.sample[to..], self.element_bytes(), sides);
+            let Opened { sample, stored, .. } = rooms;
+            reader.view(offset, stride, stored, |run| {
+                blocks::copy(run, &mut sample[to..], self.element_bytes(), sides);
+            })?;
             return Ok(());
         }
-        let stored = reader.view(chunk.offset, chunk.stored as usize, rooms.stored)?;
-        if plain {
-            let from = &stored[within * stride..];
-            blocks::copy(from, &mut rooms.sample[to..], self.element_bytes(), sides);
-        } else if self.chunks_are_samples(chunks) {
-            pipeline.undo(chunk.mask, bytes, stored, rooms.between, rooms.sample)?;
-        } else {
-            pipeline.undo(chunk.mask, bytes, stored, rooms.between, rooms.chunk)?;
-            let from = &rooms.chunk[within * stride..];
-            blocks::copy(from, &mut rooms.sample[to..], self.element_bytes(), sides);
-        }
-        Ok(())
+        let Opened {
+            sample,
+            chunk: unpacked,
+            between,
+            stored,
+        } = rooms;
+        reader.view(chunk.offset, chunk.stored as usize, stored, |stored| {
+            if plain {
+                let from = &stored[within * stride..];
+                blocks::copy(from, &mut sample[to..], self.element_bytes(), sides);
+            } else if self.chunks_are_samples(chunks) {
+                pipeline.undo(chunk.mask, bytes, stored, between, sample)?;
+            } else {
+                pipeline.undo(chunk.mask, bytes, stored, between, unpacked)?;
+                let from = &unpacked[within * stride..];
+                blocks::copy(from, &mut sample[to..], self.element_bytes(), sides);
+            }
+            Ok(())
+        })?
     }
 
     /// The sides of the block that chunk and sample share; where in the sample it begins, and how far apart in the

@@ -134,10 +134,13 @@ impl Source for Lines {
         };
         let len = usize::try_from(end - start).map_err(std::io::Error::other)?;
         file.reader.read(start, len, &mut value.piece)?;
-        match &self.json_field {
-            Some(name) => take_field(&mut value.piece, name)?,
-            None => take_line(&mut value.piece)?,
-        }
+        let taken = match &self.json_field {
+            Some(name) => take_field(&mut value.piece, name),
+            None => take_line(&mut value.piece),
+        };
+        // A field with escapes is no longer a part of the file, so it is checked here.
+        file.reader.check(end)?;
+        taken?;
         value.set_encoded(value.bytes().len());
         Ok(())
     }

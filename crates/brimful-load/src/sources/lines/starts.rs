@@ -94,26 +94,23 @@ impl LineStarts {
         let (mut at, mut line_start, mut before) = (0_u64, 0_u64, 0_u8);
         while at < reader.len() {
             let len = (reader.len() - at).min(chunk);
-            reader.read(
-                at,
-                usize::try_from(len).map_err(io::Error::other)?,
-                &mut piece,
-            )?;
-            let bytes = piece.bytes();
-            for newline in memchr::memchr_iter(b'\n', bytes) {
-                let line_end = at + newline as u64 + 1;
-                let is_empty = match line_end - line_start {
-                    1 => true,
-                    2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
-                    _ => false,
-                };
-                if !is_empty || empty == Empty::Kept {
-                    take(&mut starts, line_start)?;
+            let bytes = usize::try_from(len).map_err(io::Error::other)?;
+            before = reader.view_piece(at, bytes, &mut piece, |bytes| {
+                for newline in memchr::memchr_iter(b'\n', bytes) {
+                    let line_end = at + newline as u64 + 1;
+                    let is_empty = match line_end - line_start {
+                        1 => true,
+                        2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
+                        _ => false,
+                    };
+                    if !is_empty || empty == Empty::Kept {
+                        take(&mut starts, line_start)?;
+                    }
+                    line_start = line_end;
                 }
-                line_start = line_end;
-            }
+                Ok::<_, Problem>(bytes.last().copied().unwrap_or_default())
+            })??;
             at += len;
-            before = bytes.last().copied().unwrap_or_default();
             // A file without line ends is not scanned to its end.
             check_length(at - line_start, starts.len() + 1)?;
             progress.is_at(at);

@@ -232,7 +232,12 @@ impl Parquet {
         let mut columns: Vec<Part> = Vec::new();
         for root in &file.roots {
             let left = most.saturating_sub(bytes);
-            let part = root.decode(&file.reader, &file.footer, group, left)?;
+            let part = root.decode(&file.reader, &file.footer, group, left);
+            let part = part.map_err(|failure| match file.reader.check_whole() {
+                Ok(()) => failure,
+                // The decoder says something else of a file that has lost its end.
+                Err(truncated) => Failure::Problem(truncated.into()),
+            })?;
             bytes += part.held_bytes();
             columns.push(part);
         }

@@ -154,25 +154,29 @@ impl Documents {
             let count = (starts - number).min(self.between);
             let at = HEADER_BYTES as u64 + number * START_BYTES as u64;
             let bytes = usize::try_from(count).unwrap_or(usize::MAX) * START_BYTES;
-            self.reader.read(at, bytes, &mut piece)?;
-            for (place, start) in (number..).zip(starts_of(&piece)) {
-                let start = u64::from_le_bytes(*start);
-                let least = before;
-                let most = match place {
-                    0 => 0,
-                    _ => self.header.tokens.min(before.saturating_add(LONGEST)),
-                };
-                if !(least..=most).contains(&start) {
-                    return Err(Problem::malformed(
-                        format!("start {place} of a document from {least} to {most}"),
-                        start.to_string(),
-                    ));
+            let kept = &mut self.kept;
+            let tokens = self.header.tokens;
+            self.reader.view_piece(at, bytes, &mut piece, |bytes| {
+                for (place, start) in (number..).zip(starts_of(bytes)) {
+                    let start = u64::from_le_bytes(*start);
+                    let least = before;
+                    let most = match place {
+                        0 => 0,
+                        _ => tokens.min(before.saturating_add(LONGEST)),
+                    };
+                    if !(least..=most).contains(&start) {
+                        return Err(Problem::malformed(
+                            format!("start {place} of a document from {least} to {most}"),
+                            start.to_string(),
+                        ));
+                    }
+                    if place == number {
+                        kept.push(start);
+                    }
+                    before = start;
                 }
-                if place == number {
-                    self.kept.push(start);
-                }
-                before = start;
-            }
+                Ok(())
+            })??;
             number += count;
         }
         if before != self.header.tokens {
@@ -205,34 +209,16 @@ impl Documents {
     ) -> Result<(), ReadError> {
         let documents = documents.as_chunks_mut::<4>().0;
         let positions = positions.as_chunks_mut::<4>().0;
-        let (mut done, mut number) = (0, 0_i32);
-        while done < documents.len() {
-            let begun = done;
-            let starts = self.starts_around(first + done as u64, piece)?;
-            let is_after = |start: &Start| u64::from_le_bytes(*start) <= first + done as u64;
-            let after = starts.partition_point(is_after);
-            for pair in starts[after.saturating_sub(1)..].windows(2) {
-                let [start, end] = [pair[0], pair[1]].map(u64::from_le_bytes);
-                let token = first + done as u64;
-                if !(start..end).contains(&token) {
-                    continue;
-                }
-                let left = (documents.len() - done) as u64;
-                let count = usize::try_from((end - token).min(left)).unwrap_or(usize::MAX);
-                let from = i32::try_from(token - start).unwrap_or(i32::MAX);
-                documents[done..done + count].fill(number.to_le_bytes());
-                for (position, place) in (from..).zip(&mut positions[done..done + count]) {
-                    *place = position.to_le_bytes();
-                }
-                done += count;
-                number = number.saturating_add(1);
-                if done == documents.len() {
-                    return Ok(());
-                }
-            }
-            if done == begun {
+        let mut filled = Filled { done: 0, number: 0 };
+        while filled.done < documents.len() {
+            let begun = filled.done;
+            let token = first + begun as u64;
+            self.with_starts_around(token, piece, |starts| {
+                filled.fill(first, starts, documents, positions);
+            })?;
+            if filled.done == begun {
                 return Err(ReadError::Malformed {
-                    expected: format!("a document with token {}", first + done as u64),
+                    expected: format!("a document with token {token}"),
                     found: "none: the file has changed since it was opened".to_owned(),
                 });
             }
@@ -240,29 +226,68 @@ impl Documents {
         Ok(())
     }
 
-    /// The starts around a token: from the last one that is kept and not above it to the next one that is kept.
-    fn starts_around<'a>(
-        &'a self,
+    /// Gives the starts around a token to `look`: from the last one that is kept and not above it to the next one that is
+    /// kept.
+    fn with_starts_around(
+        &self,
         token: u64,
-        piece: &'a mut Piece,
-    ) -> Result<&'a [Start], ReadError> {
+        piece: &mut Piece,
+        look: impl FnOnce(&[Start]),
+    ) -> Result<(), ReadError> {
         let after = self.kept.partition_point(|&start| start <= token);
         let number = (after as u64).saturating_sub(1) * self.between;
         let count = (self.header.documents + 1 - number).min(self.between + 1);
         let at = HEADER_BYTES as u64 + number * START_BYTES as u64;
         let bytes = usize::try_from(count).map_err(io::Error::other)? * START_BYTES;
-        if let Some(map) = self.reader.mapped() {
-            // The map has the length that the header was checked against.
-            let at = usize::try_from(at).map_err(io::Error::other)?;
-            return Ok(map[at..at + bytes].as_chunks().0);
+        self.reader
+            .view_piece(at, bytes, piece, |bytes| look(starts_of(bytes)))?;
+        Ok(())
+    }
+}
+
+/// How far a block is.
+struct Filled {
+    done: usize,
+    /// Of the next document.
+    number: i32,
+}
+
+impl Filled {
+    /// Goes on as far as these starts reach. `first` is the first token of the block.
+    fn fill(
+        &mut self,
+        first: u64,
+        starts: &[Start],
+        documents: &mut [[u8; 4]],
+        positions: &mut [[u8; 4]],
+    ) {
+        let token = first + self.done as u64;
+        let after = starts.partition_point(|start| u64::from_le_bytes(*start) <= token);
+        for pair in starts[after.saturating_sub(1)..].windows(2) {
+            let [start, end] = [pair[0], pair[1]].map(u64::from_le_bytes);
+            let token = first + self.done as u64;
+            if !(start..end).contains(&token) {
+                continue;
+            }
+            let left = (documents.len() - self.done) as u64;
+            let count = usize::try_from((end - token).min(left)).unwrap_or(usize::MAX);
+            let from = i32::try_from(token - start).unwrap_or(i32::MAX);
+            let filled = self.done..self.done + count;
+            documents[filled.clone()].fill(self.number.to_le_bytes());
+            for (position, place) in (from..).zip(&mut positions[filled]) {
+                *place = position.to_le_bytes();
+            }
+            self.done += count;
+            self.number = self.number.saturating_add(1);
+            if self.done == documents.len() {
+                return;
+            }
         }
-        self.reader.read(at, bytes, piece)?;
-        Ok(starts_of(piece))
     }
 }
 
 type Start = [u8; START_BYTES];
 
-fn starts_of(piece: &Piece) -> &[Start] {
-    piece.bytes().as_chunks().0
+fn starts_of(bytes: &[u8]) -> &[Start] {
+    bytes.as_chunks().0
 }

@@ -162,10 +162,9 @@ impl Tokens {
             swap_bytes(out, self.stored);
             return Ok(());
         }
-        if let (Some(map), false) = (self.reader.mapped(), self.big_endian) {
-            // The block lies within the file, whose map has its length.
-            let start = usize::try_from(offset).map_err(std::io::Error::other)?;
-            widen(self.stored, &map[start..start + self.block_bytes], out);
+        if self.reader.access() == Access::Mapped && !self.big_endian {
+            let widened = |ids: &[u8]| widen(self.stored, ids, out);
+            self.reader.view(offset, self.block_bytes, &mut [], widened)?;
             return Ok(());
         }
         if self.reader.access() == Access::Remote {
