@@ -124,9 +124,12 @@ impl Hands {
     /// An error if something else was read of the values than their files hold; of all of each file, where the sample has
     /// failed, since the error may come of bytes that the value no longer has.
     fn check(&self, has_failed: bool) -> io::Result<()> {
-        self.values.iter().try_for_each(|value| match has_failed {
-            false => value.piece.check(),
-            true => value.piece.check_all(),
+        self.values.iter().try_for_each(|value| {
+            if has_failed {
+                value.piece.check_all()
+            } else {
+                value.piece.check()
+            }
         })
     }
 }

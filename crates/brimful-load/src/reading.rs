@@ -80,20 +80,18 @@ pub fn choose_among<'a>(
     data: Bytes,
     headroom: Option<Bytes>,
 ) -> Choice {
-    let all = || paths.clone().into_iter();
-    match all().find(|path| remote::is_remote(path)) {
-        Some(path) => Choice {
+    let is_remote = |path: &&Path| remote::is_remote(path);
+    if let Some(path) = paths.clone().into_iter().find(is_remote) {
+        return Choice {
             access: Access::Remote,
             reason: format!(
                 "{} is in an object store, and every read of more than a few bytes is a request",
                 remote::shown(path).display()
             ),
-        },
-        None => {
-            let n_files = all().count() as u64;
-            not_mapped_on_network(choose(data, headroom), n_files, || network::first_of(all()))
-        }
+        };
     }
+    let n_files = paths.clone().into_iter().count() as u64;
+    not_mapped_on_network(choose(data, headroom), n_files, || network::first_of(paths))
 }
 
 /// A file that is on another machine is read where it would have been mapped: see [`network`].

@@ -94,7 +94,10 @@ impl Epoch {
                 let inner = Arc::clone(&inner);
                 std::thread::Builder::new()
                     .name("brimful-load".to_owned())
-                    .spawn(move || inner.work())
+                    .spawn(move || {
+                        handler::unblock();
+                        inner.work();
+                    })
                     .ok()
             })
             .collect();

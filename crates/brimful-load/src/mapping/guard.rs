@@ -5,18 +5,15 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence,
-};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 /// What the handler knows of one thread. Entries are never freed, only used again: there are as many as threads read at
 /// the same time.
 #[derive(Debug)]
 struct Entry {
-    /// `pthread_self`, which a thread keeps through a fork; 0 where the entry is free.
+    /// `pthread_self`, which a thread keeps through a fork; 0 where the entry is free. After a fork entries of threads are
+    /// left that this process does not have; a new thread with the same number takes such an entry over.
     thread: AtomicUsize,
-    /// After a fork, entries are left whose threads are not in this process; they are not used again.
-    process: AtomicU32,
     /// Guards that the thread is inside.
     depth: AtomicU32,
     /// The handler has mapped zeros for this thread, since it entered the outermost guard.
@@ -81,11 +78,10 @@ pub(super) struct Guarded(&'static Entry);
 impl Guarded {
     /// This thread, if it is inside a guard. Called by the signal handler.
     pub(super) fn current() -> Option<Guarded> {
-        let (thread, process) = (this_thread(), std::process::id());
+        let thread = this_thread();
         all()
             .find(|entry| {
                 entry.thread.load(Ordering::Relaxed) == thread
-                    && entry.process.load(Ordering::Relaxed) == process
                     && entry.depth.load(Ordering::Relaxed) > 0
             })
             .map(Guarded)
@@ -94,15 +90,6 @@ impl Guarded {
     pub(super) fn mark_fault(&self) {
         self.0.has_faulted.store(true, Ordering::Relaxed);
     }
-}
-
-/// After a fork the entry of the thread that forked is that of the other process, and its faults are not answered. To be
-/// called where files are mapped and where loops begin.
-pub(super) fn renew() {
-    let _ = OWN.try_with(|own| {
-        let entry = own.entry();
-        entry.process.store(std::process::id(), Ordering::Relaxed);
-    });
 }
 
 /// The entry of a thread, which it gives back when it ends.
@@ -137,10 +124,10 @@ impl Entry {
     fn claim() -> &'static Entry {
         let thread = this_thread();
         let entry = all()
-            .find(|entry| entry.take(thread))
+            .find(|entry| entry.thread.load(Ordering::Acquire) == thread)
+            .or_else(|| all().find(|entry| entry.take(thread)))
             .unwrap_or_else(|| Entry::add(thread));
         entry.depth.store(0, Ordering::Relaxed);
-        entry.process.store(std::process::id(), Ordering::Relaxed);
         entry
     }
 
@@ -154,7 +141,6 @@ impl Entry {
     fn add(thread: usize) -> &'static Entry {
         let entry: &'static Entry = Box::leak(Box::new(Entry {
             thread: AtomicUsize::new(thread),
-            process: AtomicU32::new(std::process::id()),
             depth: AtomicU32::new(0),
             has_faulted: AtomicBool::new(false),
             next: AtomicPtr::new(null_mut()),
@@ -185,7 +171,6 @@ fn pointed_to(pointer: &AtomicPtr<Entry>) -> Option<&'static Entry> {
 
 #[expect(
     unsafe_code,
-    clippy::useless_conversion,
     reason = "std has no number of a thread that a signal handler may ask for"
 )]
 pub(super) fn this_thread() -> usize {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{c_int, sigaction, siginfo_t};
 
-use crate::mapping::guard::{self, Guarded, this_thread};
+use crate::mapping::guard::{Guarded, this_thread};
 use crate::mapping::ranges::Range;
 
 /// A fault at an address, as opposed to a signal that somebody has sent: `si_code` of SIGBUS, from the kernel's
@@ -60,10 +60,12 @@ static RETURNED_LEVEL: AtomicUsize = AtomicUsize::new(0);
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes this handler the first that is asked. One system call where it is already.
-#[expect(unsafe_code, reason = "no safe wrapper installs a handler with an address")]
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper installs a handler with an address"
+)]
 pub(crate) fn install() {
     static INSTALLING: Mutex<()> = Mutex::new(());
-    guard::renew();
     // Where somebody else installs it now, that is enough.
     let Ok(_installing) = INSTALLING.try_lock() else {
         return;
@@ -85,6 +87,19 @@ pub(crate) fn install() {
         own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
         libc::sigemptyset(&raw mut own.sa_mask);
         sigaction(libc::SIGBUS, &raw const own, null_mut());
+    }
+}
+
+/// A fault of a thread that blocks the signal ends the process, handler or not. For threads of ours, which may be started
+/// by one that blocks all signals.
+#[expect(unsafe_code, reason = "no safe wrapper changes the mask of a thread")]
+pub(crate) fn unblock() {
+    // SAFETY: the set lives on this stack, and is initialized before it is used.
+    unsafe {
+        let mut signals = mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGBUS);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signals, null_mut());
     }
 }
 

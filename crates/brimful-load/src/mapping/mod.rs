@@ -52,12 +52,17 @@ impl Mapping {
     /// Maps all of a file, which has at least one byte.
     #[expect(unsafe_code, reason = "a memory map")]
     pub(crate) fn of(file: &File, path: &Path) -> io::Result<Mapping> {
-        handler::install();
-        let metadata = file.metadata()?;
-        let page = rustix::param::page_size();
         // SAFETY: the map is only read. Who writes to the file changes what is read, as with every access; a file that
         // is truncated is noticed before what was read is believed.
         let map = unsafe { Mmap::map(file)? };
+        Mapping::over(map, file, path)
+    }
+
+    /// The same for a file that is mapped already. `path` leads to it.
+    pub(crate) fn over(map: Mmap, file: &File, path: &Path) -> io::Result<Mapping> {
+        handler::install();
+        let metadata = file.metadata()?;
+        let page = rustix::param::page_size();
         Ok(Mapping {
             range: Range::register(map.as_ptr().addr(), map.len()),
             last_page: map.len().saturating_sub(1) / page * page,
@@ -159,6 +164,6 @@ impl MappedFile {
     /// Its size now. Nothing if it has lost its name: then nobody truncates it by that name.
     fn size(&self) -> Option<u64> {
         let now = std::fs::metadata(&self.absolute).ok()?;
-        ((now.dev(), now.ino()) == (self.device, self.inode)).then(|| now.len())
+        ((now.dev(), now.ino()) == (self.device, self.inode)).then_some(now.len())
     }
 }

@@ -8,8 +8,8 @@ use super::*;
 const PAGE: usize = 4096;
 
 /// A file without a zero.
-fn file_of(folder: &TempDir, len: usize) -> PathBuf {
-    let path = folder.path().join("data.bin");
+fn file_of(directory: &TempDir, len: usize) -> PathBuf {
+    let path = directory.path().join("data.bin");
     std::fs::write(&path, bytes_of(len)).unwrap();
     path
 }
@@ -35,10 +35,10 @@ fn truncated(error: io::Error) -> Truncated {
 
 #[test]
 fn a_read_behind_the_end_is_an_error_and_no_signal() {
-    for folder in ["/var/tmp", "/dev/shm"] {
-        let folder = tempfile::tempdir_in(folder).unwrap();
+    for directory in ["/var/tmp", "/dev/shm"] {
+        let directory = tempfile::tempdir_in(directory).unwrap();
         let len = 64 * PAGE + 100;
-        let path = file_of(&folder, len);
+        let path = file_of(&directory, len);
         let mapping = mapped(&path);
         assert_eq!(mapping.look(0, len, <[u8]>::to_vec).unwrap(), bytes_of(len));
         truncate(&path, 10 * PAGE);
@@ -68,18 +68,18 @@ fn a_read_behind_the_end_is_an_error_and_no_signal() {
 
 #[test]
 fn zeros_that_the_kernel_fills_a_page_with_are_not_taken_for_data() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let len = 3 * PAGE + 100;
     // Within the first page, before and in the last one: none of these reads faults by itself.
     for (cut, read) in [(10, 0), (3 * PAGE - 10, 2 * PAGE), (len - 1, 3 * PAGE)] {
-        let path = file_of(&folder, len);
+        let path = file_of(&directory, len);
         let mapping = mapped(&path);
         truncate(&path, cut);
         let error = mapping.look(read, 100, <[u8]>::to_vec).unwrap_err();
         assert_eq!(truncated(error).found, Some(cut as u64));
     }
     // What lies before the last page is still right there.
-    let path = file_of(&folder, len);
+    let path = file_of(&directory, len);
     let mapping = mapped(&path);
     truncate(&path, len - 1);
     assert_eq!(mapping.look(0, 100, <[u8]>::to_vec).unwrap(), bytes_of(100));
@@ -87,11 +87,11 @@ fn zeros_that_the_kernel_fills_a_page_with_are_not_taken_for_data() {
 
 #[test]
 fn a_file_that_was_replaced_is_read_as_it_was() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let len = 3 * PAGE;
-    let path = file_of(&folder, len);
+    let path = file_of(&directory, len);
     let mapping = mapped(&path);
-    let other = folder.path().join("other");
+    let other = directory.path().join("other");
     std::fs::write(&other, b"short").unwrap();
     std::fs::rename(&other, &path).unwrap();
     assert_eq!(mapping.look(0, len, <[u8]>::to_vec).unwrap(), bytes_of(len));
@@ -99,9 +99,9 @@ fn a_file_that_was_replaced_is_read_as_it_was() {
 
 #[test]
 fn a_file_that_has_grown_again_is_told_apart() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let len = 8 * PAGE;
-    let path = file_of(&folder, len);
+    let path = file_of(&directory, len);
     let mapping = mapped(&path);
     truncate(&path, 0);
     assert!(mapping.look(0, 10, <[u8]>::to_vec).is_err());
@@ -112,11 +112,11 @@ fn a_file_that_has_grown_again_is_told_apart() {
 
 #[test]
 fn threads_that_read_while_a_file_is_truncated_never_see_its_zeros() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let len = 512 * PAGE;
     let expected = bytes_of(len);
     for round in 0..20 {
-        let path = file_of(&folder, len);
+        let path = file_of(&directory, len);
         let mapping = mapped(&path);
         let is_cut = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -33,6 +33,10 @@ pub enum ShareError {
         "expected descriptor {fd} to be the shared copy, found that this process has closed it or used it anew"
     )]
     DescriptorLost { fd: i32 },
+    #[error(
+        "the file of a shared copy was truncated while it was in use: expected {len} bytes, found fewer"
+    )]
+    Truncated { len: u64 },
     #[error(transparent)]
     Damaged(#[from] Damaged),
 }
@@ -59,6 +63,10 @@ impl ShareError {
             }
             ShareError::DescriptorLost { .. } => {
                 "do not close descriptors that you have not opened, or share after they were closed"
+            }
+            ShareError::Truncated { .. } => {
+                "the file has no name, so something has written to it through /proc, or the disk has failed: share the \
+                 data again, in memory or on another disk"
             }
             ShareError::Damaged(_) => "share the data again; if it comes back, please report it",
         }

@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::MmapOptions;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
+use crate::mapping::{Guard, Mapping};
 use crate::share::error::ShareError;
 use crate::share::layout::{HEADER_BYTES, Header, Id};
 
@@ -71,8 +72,10 @@ fn errno(error: &io::Error) -> Errno {
 #[derive(Debug)]
 pub struct Segment {
     file: File,
-    map: Mmap,
+    map: Mapping,
     header: Header,
+    /// Nobody can truncate it.
+    is_sealed: bool,
     /// Device and inode: a descriptor that was closed by others and used anew is noticed by them.
     inode: (u64, u64),
 }
@@ -138,16 +141,36 @@ impl Segment {
         };
         let metadata = file.metadata().map_err(not_mapped)?;
         let map = mapped(&file).map_err(not_mapped)?;
+        let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
         Ok(Segment {
             file,
             map,
             header,
+            is_sealed: seals.contains(SealFlags::SHRINK),
             inode: (metadata.dev(), metadata.ino()),
         })
     }
 
+    /// All of it, to be read by [`Segment::read`].
     pub fn bytes(&self) -> &[u8] {
-        &self.map
+        self.map.bytes()
+    }
+
+    /// Calls `read`, which reads [`Segment::bytes`]. An error if some of them were not there, whatever it has made of
+    /// them: outside of it the process ends with SIGBUS then.
+    #[inline]
+    pub fn read<T>(&self, read: impl FnOnce() -> T) -> Result<T, ShareError> {
+        if self.is_sealed {
+            return Ok(read());
+        }
+        let _guard = Guard::enter();
+        let made = read();
+        match self.map.check(0) {
+            Ok(()) => Ok(made),
+            Err(_) => Err(ShareError::Truncated {
+                len: self.header.len,
+            }),
+        }
     }
 
     pub fn header(&self) -> &Header {
@@ -173,16 +196,18 @@ impl Segment {
 }
 
 #[expect(unsafe_code, reason = "a memory map")]
-fn mapped(file: &File) -> io::Result<Mmap> {
+fn mapped(file: &File) -> io::Result<Mapping> {
     // SAFETY: the map is only read, and private. A file in memory is sealed against changes; one on disk has no name, and
     // who still writes to it through /proc does so on purpose: every read is checked, and text is checked when made.
-    unsafe { MmapOptions::new().map_copy_read_only(file) }
+    let map = unsafe { MmapOptions::new().map_copy_read_only(file)? };
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Mapping::over(map, file, Path::new(&path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::{Item, Slot, Writer};
+    use crate::share::{Item, List, ListBuilder, Slot, Writer};
 
     fn shared(place: &Place) -> Segment {
         let (file, id) = create(place).unwrap();
@@ -223,6 +248,29 @@ mod tests {
         let segment = shared(&Place::Memory);
         assert!(segment.file().write_all_at(b"x", 0).is_err());
         assert!(segment.file().set_len(0).is_err());
+    }
+
+    #[test]
+    fn a_copy_on_disk_that_is_truncated_is_an_error() {
+        let (_folder, [_, on_disk]) = places();
+        let (file, id) = create(&on_disk).unwrap();
+        let mut writer = Writer::new(file, id).unwrap();
+        let mut numbers = ListBuilder::default();
+        for number in 0..10_000 {
+            numbers.push_int(number << 40);
+        }
+        let numbers = numbers.finish(&mut writer).unwrap();
+        let (file, header) = writer.finish(Slot::list(numbers)).unwrap();
+        let segment = Segment::seal(file, header).unwrap();
+        let read = || {
+            let list = List::read(segment.bytes(), numbers)?;
+            list.get(segment.bytes(), 9000)
+        };
+        assert_eq!(segment.read(read).unwrap(), Ok(Item::Int(9000 << 40)));
+        segment.file().set_len(8192).unwrap();
+        let error = segment.read(read).unwrap_err();
+        assert!(matches!(error, ShareError::Truncated { .. }), "{error}");
+        assert!(!error.hint().is_empty());
     }
 
     #[test]

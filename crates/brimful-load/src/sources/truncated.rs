@@ -10,9 +10,7 @@ use crate::opening::Opening;
 use crate::reading::Access;
 use crate::source::Source;
 use crate::sources::testing::fixture;
-use crate::sources::{
-    ArrowFile, Hdf5, Lines, Npy, Parquet, TarField, Tars, TokenForm, Tokens,
-};
+use crate::sources::{ArrowFile, Hdf5, Lines, Npy, Parquet, TarField, Tars, TokenForm, Tokens};
 use crate::value::Value;
 
 type Sample = Vec<Vec<u8>>;
@@ -83,26 +81,27 @@ fn check(name: &str, file: &Path, open: impl Fn() -> Box<dyn Source>) {
             }
         }
     }
+    fs::write(file, &whole).unwrap();
     assert!(n_errors > 0, "{name}: no sample was lost");
 }
 
-fn copied(folder: &Path, from: &Path) -> PathBuf {
-    let path = folder.join(from.file_name().unwrap());
+fn copied(directory: &Path, from: &Path) -> PathBuf {
+    let path = directory.join(from.file_name().unwrap());
     fs::copy(from, &path).unwrap();
     path
 }
 
 #[test]
 fn arrays() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = folder.path().join("numbers.bin");
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("numbers.bin");
     let numbers: Vec<u8> = (1..=21_000_u32).flat_map(u32::to_le_bytes).collect();
     fs::write(&path, numbers).unwrap();
     check("raw", &path, || {
         Box::new(Npy::raw("data", &path, DType::U32, &[30], None).unwrap())
     });
     for name in ["f4.npy", "i8_big_endian.npy"] {
-        let path = copied(folder.path(), &fixture(name));
+        let path = copied(directory.path(), &fixture(name));
         check(name, &path, || {
             Box::new(Npy::open(&[("data".to_owned(), path.clone())], None).unwrap())
         });
@@ -111,8 +110,8 @@ fn arrays() {
 
 #[test]
 fn tokens() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = folder.path().join("tokens.bin");
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("tokens.bin");
     let ids: Vec<u8> = (1..20_000_u16).flat_map(u16::to_le_bytes).collect();
     fs::write(&path, &ids).unwrap();
     for as_i64 in [false, true] {
@@ -125,7 +124,7 @@ fn tokens() {
             Box::new(Tokens::open(&path, form(), None).unwrap())
         });
     }
-    let path = copied(folder.path(), &fixture("tokens_i4_big_endian.npy"));
+    let path = copied(directory.path(), &fixture("tokens_i4_big_endian.npy"));
     check("big-endian tokens", &path, || {
         let form = TokenForm {
             block: 5,
@@ -138,32 +137,34 @@ fn tokens() {
 
 #[test]
 fn arrow() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     for name in ["table.arrow", "table_stream.arrow"] {
-        let path = copied(folder.path(), &fixture(name));
+        let path = copied(directory.path(), &fixture(name));
         let columns = crate::sources::testing::names(&crate::sources::testing::WHOLE);
         check(name, &path, || {
-            Box::new(ArrowFile::open(&[path.clone()], Some(&columns), None).unwrap())
+            Box::new(ArrowFile::open(std::slice::from_ref(&path), Some(&columns), None).unwrap())
         });
     }
 }
 
 #[test]
 fn parquet() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     for name in ["table.parquet", "zstd.parquet"] {
-        let path = copied(folder.path(), &fixture(name));
+        let path = copied(directory.path(), &fixture(name));
         let columns = crate::sources::testing::names(&["id", "text"]);
         check(name, &path, || {
-            let cache = brimful::units::Bytes::ZERO;
-            Box::new(Parquet::open(&[path.clone()], Some(&columns), cache, None).unwrap())
+            let cache = brimful::units::Bytes::from_mib(1);
+            Box::new(
+                Parquet::open(std::slice::from_ref(&path), Some(&columns), cache, None).unwrap(),
+            )
         });
     }
 }
 
 #[test]
 fn hdf5() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let fixtures = fixture("../hdf5");
     for name in [
         "contiguous.h5",
@@ -172,15 +173,17 @@ fn hdf5() {
         "indexes.h5",
         "indexes-gzip.h5",
     ] {
-        let path = copied(folder.path(), &fixtures.join(name));
-        check(name, &path, || Box::new(Hdf5::open(&path, &[], None).unwrap()));
+        let path = copied(directory.path(), &fixtures.join(name));
+        check(name, &path, || {
+            Box::new(Hdf5::open(&path, &[], None).unwrap())
+        });
     }
 }
 
 #[test]
 fn tar_files() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = folder.path().join("shard.tar");
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("shard.tar");
     let mut tar = tar::Builder::new(File::create(&path).unwrap());
     for number in 0..100_u32 {
         let contents = format!("{number}").repeat(100);
@@ -194,28 +197,28 @@ fn tar_files() {
     tar.into_inner().unwrap();
     check("tar", &path, || {
         let fields = [TarField::named("txt")];
-        Box::new(Tars::open(&[path.clone()], &fields, &Opening::default()).unwrap())
+        Box::new(Tars::open(std::slice::from_ref(&path), &fields, &Opening::default()).unwrap())
     });
 }
 
 #[test]
 fn lines() {
-    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = folder.path().join("texts.txt");
-    let texts: String = (0..1000)
-        .map(|number| format!("line {number} and so on\n"))
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = directory.path().join("texts.txt");
+    let texts: Vec<String> = (0..1000)
+        .map(|line| format!("line {line} and on\n"))
         .collect();
-    fs::write(&path, texts).unwrap();
+    fs::write(&path, texts.concat()).unwrap();
     check("lines", &path, || {
-        Box::new(Lines::open(&[path.clone()], None, &Opening::default()).unwrap())
+        Box::new(Lines::open(std::slice::from_ref(&path), None, &Opening::default()).unwrap())
     });
-    let path = folder.path().join("texts.jsonl");
-    let texts: String = (0..1000)
+    let path = directory.path().join("texts.jsonl");
+    let texts: Vec<String> = (0..1000)
         .map(|number| format!("{{\"text\": \"object \\n {number}\", \"other\": 1}}\n"))
         .collect();
-    fs::write(&path, texts).unwrap();
+    fs::write(&path, texts.concat()).unwrap();
     check("JSON Lines", &path, || {
         let field = Some("text".to_owned());
-        Box::new(Lines::open(&[path.clone()], field, &Opening::default()).unwrap())
+        Box::new(Lines::open(std::slice::from_ref(&path), field, &Opening::default()).unwrap())
     });
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use brimful::units::Bytes;
 use brimful_load::loader::{LoaderError, OnError, Statistics};
-use brimful_load::pipeline::SampleError;
-use brimful_load::{Epoch, Loader, Next, Settings};
+use brimful_load::pipeline::{SampleCause, SampleError};
+use brimful_load::{Epoch, Loader, Next, ReadError, Settings, Truncated};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -218,9 +218,13 @@ impl Drop for NativeEpoch {
 
 impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Failure {
+        let hint = match *error.cause {
+            SampleCause::Read(ReadError::Truncated(_)) => Truncated::HINT,
+            _ => "`on_error=\"skip\"` leaves such samples out and counts them",
+        };
         Failure::Input {
             message: with_causes(&error),
-            hints: vec!["`on_error=\"skip\"` leaves such samples out and counts them".to_owned()],
+            hints: vec![hint.to_owned()],
         }
     }
 }

@@ -38,28 +38,34 @@ impl SharedDict {
     }
 
     pub(crate) fn plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        plain_dict(py, &self.held, &self.dict, 0)
+        let plain = || plain_dict(py, &self.held, &self.dict, 0);
+        self.held.read(py, plain)
     }
 
     fn find(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
         let py = key.py();
         match key_of(key)? {
-            Some(key) => self
-                .dict
-                .find(self.held.bytes(), self.held.id(), &key)
-                .map_err(|error| damaged(py, error)),
+            Some(key) => self.held.read(py, || {
+                self.dict
+                    .find(self.held.bytes(), self.held.id(), &key)
+                    .map_err(|error| damaged(py, error))
+            }),
             None => Ok(None),
         }
     }
 
     fn value<'py>(&self, py: Python<'py>, idx: usize) -> PyResult<Bound<'py, PyAny>> {
-        let item = self.dict.values().get(self.held.bytes(), idx);
-        to_python(py, &self.held, item.map_err(|error| damaged(py, error))?, 0)
+        self.held.read(py, || {
+            let item = self.dict.values().get(self.held.bytes(), idx);
+            to_python(py, &self.held, item.map_err(|error| damaged(py, error))?, 0)
+        })
     }
 
     fn key_at<'py>(&self, py: Python<'py>, idx: usize) -> PyResult<Bound<'py, PyAny>> {
-        let item = self.dict.keys().get(self.held.bytes(), idx);
-        to_python(py, &self.held, item.map_err(|error| damaged(py, error))?, 0)
+        self.held.read(py, || {
+            let item = self.dict.keys().get(self.held.bytes(), idx);
+            to_python(py, &self.held, item.map_err(|error| damaged(py, error))?, 0)
+        })
     }
 }
 

@@ -53,6 +53,17 @@ impl Held {
         self.segment.bytes()
     }
 
+    /// Calls what reads [`Held::bytes`]. An error, and no SIGBUS, where its file on disk has lost some of them.
+    #[inline]
+    pub(crate) fn read<T>(
+        &self,
+        py: Python<'_>,
+        read: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
+        let made = self.segment.read(read);
+        made.unwrap_or_else(|error| Err(raised(py, &error)))
+    }
+
     pub(crate) fn id(&self) -> &Id {
         &self.segment.header().id
     }

@@ -104,9 +104,11 @@ impl SharedList {
 
     #[inline]
     fn item<'py>(&self, py: Python<'py>, idx: usize) -> PyResult<Bound<'py, PyAny>> {
-        let item = self.raw(py, idx)?;
-        prefetch(item);
-        to_python(py, &self.held, item, 0)
+        self.held.read(py, || {
+            let item = self.raw(py, idx)?;
+            prefetch(item);
+            to_python(py, &self.held, item, 0)
+        })
     }
 
     #[inline]
@@ -142,17 +144,19 @@ impl SharedList {
     ) -> PyResult<Option<usize>> {
         let py = value.py();
         let needle = Needle::of(value);
-        for idx in range {
-            let item = self.raw(py, idx)?;
-            let is_same = match needle.same(item) {
-                Some(answer) => answer,
-                None => to_python(py, &self.held, item, 0)?.eq(value)?,
-            };
-            if is_same {
-                return Ok(Some(idx));
+        self.held.read(py, || {
+            for idx in range {
+                let item = self.raw(py, idx)?;
+                let is_same = match needle.same(item) {
+                    Some(answer) => answer,
+                    None => to_python(py, &self.held, item, 0)?.eq(value)?,
+                };
+                if is_same {
+                    return Ok(Some(idx));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 }
 
@@ -223,17 +227,20 @@ impl SharedList {
         }
         let mut made = Vec::with_capacity(places.len());
         let mut items = Vec::with_capacity(AT_ONCE);
-        for some in places.chunks(AT_ONCE) {
-            items.clear();
-            for place in some {
-                let item = self.raw(py, *place)?;
-                prefetch(item);
-                items.push(item);
+        self.held.read(py, || {
+            for some in places.chunks(AT_ONCE) {
+                items.clear();
+                for place in some {
+                    let item = self.raw(py, *place)?;
+                    prefetch(item);
+                    items.push(item);
+                }
+                for item in &items {
+                    made.push(to_python(py, &self.held, *item, 0)?);
+                }
             }
-            for item in &items {
-                made.push(to_python(py, &self.held, *item, 0)?);
-            }
-        }
+            Ok(())
+        })?;
         Ok(made)
     }
 
@@ -324,9 +331,11 @@ impl SharedList {
 
     /// A plain list of plain values, all the way down; arrays stay as they are.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        (0..self.slice.len)
-            .map(|idx| to_plain(py, &self.held, self.raw(py, idx)?, 0))
-            .collect()
+        self.held.read(py, || {
+            (0..self.slice.len)
+                .map(|idx| to_plain(py, &self.held, self.raw(py, idx)?, 0))
+                .collect()
+        })
     }
 
     /// Bytes of the whole shared copy that this is a part of.

@@ -15,6 +15,7 @@ pub(crate) use list::{SharedList, SharedListIterator};
 
 use std::io::BufWriter;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use brimful_load::share::{Handle, Id, Item, List, Place, Segment, Writer, create};
 use pyo3::prelude::*;
@@ -57,14 +58,16 @@ pub(crate) fn share<'py>(
         // Now, by who shares it, and not by the first thread that reads; that one tells what is wrong.
         drop(held.map(py));
     }
-    let item = held.root().map_err(|error| held::damaged(py, error))?;
-    match item {
-        Item::Array(at) | Item::Tensor(at) => {
-            let array = SharedArray::open(py, &held, at, matches!(item, Item::Tensor(_)))?;
-            Ok(Bound::new(py, array)?.into_any())
+    held.read(py, || {
+        let item = held.root().map_err(|error| held::damaged(py, error))?;
+        match item {
+            Item::Array(at) | Item::Tensor(at) => {
+                let array = SharedArray::open(py, &held, at, matches!(item, Item::Tensor(_)))?;
+                Ok(Bound::new(py, array)?.into_any())
+            }
+            item => decode::to_python(py, &held, item, 0),
         }
-        item => decode::to_python(py, &held, item, 0),
-    }
+    })
 }
 
 /// What was pickled: how to open the copy, and which part of it this was.
@@ -85,13 +88,16 @@ pub(crate) fn shared_from_handle<'py>(
     let id = Id::try_from(id.as_bytes())?;
     let held = Held::open(&Handle { pid, fd, id }).map_err(|error| held::raised(py, &error))?;
     let damaged = |error| held::damaged(py, error);
-    Ok(match kind {
-        "list" => {
-            let list = List::read(held.bytes(), at).map_err(damaged)?;
-            let slice = Slice::checked(start, step, length, list.len()).map_err(damaged)?;
-            Bound::new(py, SharedList::new(held, at, list, slice))?.into_any()
-        }
-        "dict" => Bound::new(py, SharedDict::open(&held, at).map_err(damaged)?)?.into_any(),
-        _ => Bound::new(py, SharedArray::open(py, &held, at, kind == "tensor")?)?.into_any(),
+    held.read(py, || {
+        Ok(match kind {
+            "list" => {
+                let list = List::read(held.bytes(), at).map_err(damaged)?;
+                let slice = Slice::checked(start, step, length, list.len()).map_err(damaged)?;
+                let list = SharedList::new(Arc::clone(&held), at, list, slice);
+                Bound::new(py, list)?.into_any()
+            }
+            "dict" => Bound::new(py, SharedDict::open(&held, at).map_err(damaged)?)?.into_any(),
+            _ => Bound::new(py, SharedArray::open(py, &held, at, kind == "tensor")?)?.into_any(),
+        })
     })
 }

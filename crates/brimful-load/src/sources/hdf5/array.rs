@@ -261,7 +261,9 @@ impl Array {
         let bytes = self.form.bytes();
         if self.number.mend != Mend::Nothing && reader.access() == Access::Mapped {
             let sample = value.piece.own(bytes);
-            reader.view(offset, bytes, &mut [], |stored| sample.copy_from_slice(stored))?;
+            reader.view(offset, bytes, &mut [], |stored| {
+                sample.copy_from_slice(stored);
+            })?;
         } else {
             reader.read(offset, bytes, &mut value.piece)?;
         }
@@ -285,7 +287,9 @@ impl Array {
     ) -> Result<(), ReadError> {
         let len = self.run_bytes();
         for (run, to) in self.runs(index).zip(sample.chunks_exact_mut(len.max(1))) {
-            reader.view(offset + run, len, stored, |stored| to.copy_from_slice(stored))?;
+            reader.view(offset + run, len, stored, |stored| {
+                to.copy_from_slice(stored);
+            })?;
         }
         Ok(())
     }

@@ -164,7 +164,8 @@ impl Tokens {
         }
         if self.reader.access() == Access::Mapped && !self.big_endian {
             let widened = |ids: &[u8]| widen(self.stored, ids, out);
-            self.reader.view(offset, self.block_bytes, &mut [], widened)?;
+            self.reader
+                .view(offset, self.block_bytes, &mut [], widened)?;
             return Ok(());
         }
         if self.reader.access() == Access::Remote {
