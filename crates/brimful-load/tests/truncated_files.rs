@@ -23,15 +23,16 @@ use brimful_load::sources::Npy;
 use brimful_load::{
     Access, Batch, DType, Loader, Next, Piece, Pipeline, ReadError, Reader, Settings, Source, Value,
 };
-use tempfile::TempDir;
 
+/// What a process of its own does, and in which directory: one that is killed removes nothing.
 const SCENARIO: &str = "BRIMFUL_TEST_SCENARIO";
+const DIRECTORY: &str = "BRIMFUL_TEST_DIRECTORY";
 const ROWS: u64 = 4000;
 const ROW: usize = 256;
 
 /// Rows of 32-bit numbers, of which none is zero: each row has its own.
-fn rows(directory: &TempDir) -> PathBuf {
-    let path = directory.path().join("rows.bin");
+fn rows(directory: &Path) -> PathBuf {
+    let path = directory.join("rows.bin");
     let numbers = (0..ROWS).flat_map(|row| [u32::try_from(row).unwrap() + 1; ROW]);
     fs::write(
         &path,
@@ -124,7 +125,7 @@ fn an_epoch_ends_with_an_error_that_names_the_file() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     for with_op in [false, true] {
         for len in [0, 4096, 1_000_001] {
-            let path = rows(&directory);
+            let path = rows(directory.path());
             let error = error_of_epoch(&path, with_op, len).unwrap();
             let expected = format!("expected 4096000 bytes, found {len}");
             assert!(error.ends_with(&expected), "{error}");
@@ -139,7 +140,7 @@ fn an_epoch_ends_with_an_error_that_names_the_file() {
 #[test]
 fn samples_of_a_truncated_file_are_skipped_and_none_is_made_of_zeros() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = rows(&directory);
+    let path = rows(directory.path());
     let loader = loader(pipeline(&path, true), OnError::Skip);
     let mut epoch = loader.epoch(0, 0);
     truncate(&path, 2_000_000);
@@ -151,9 +152,11 @@ fn samples_of_a_truncated_file_are_skipped_and_none_is_made_of_zeros() {
 
 /// This test as a process of its own.
 fn run(scenario: &str) -> Output {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "scenario", "--include-ignored", "--nocapture"])
         .env(SCENARIO, scenario)
+        .env(DIRECTORY, directory.path())
         .output()
         .unwrap()
 }
@@ -216,26 +219,29 @@ fn a_forked_process_has_the_same_protection() {
 #[test]
 #[ignore = "started by the other tests"]
 fn scenario() {
-    let Ok(scenario) = std::env::var(SCENARIO) else {
+    let (Ok(scenario), Some(directory)) = (std::env::var(SCENARIO), std::env::var_os(DIRECTORY))
+    else {
         return;
     };
-    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let directory = Path::new(&directory);
     match scenario.as_str() {
         "foreign fault" => {
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "foreign fault inside a guard" => {
-            let path = rows(&directory);
+            let path = rows(directory);
             let reader = Reader::open(&path, Access::Mapped).unwrap();
-            let _ = reader.view(0, 10, &mut [], |_| foreign_fault(&directory));
+            let _ = reader.view(0, 10, &mut [], |_| foreign_fault(directory));
         }
         "sent by kill" => {
-            guarded_fault(&directory);
+            // Rust's own handler takes the first one for nothing.
+            handlers::reset();
+            guarded_fault(directory);
             handlers::send();
         }
         "unguarded read" => {
-            let path = rows(&directory);
+            let path = rows(directory);
             let source = Npy::raw("row", &path, DType::U32, &[ROW], None).unwrap();
             let mut values = [Value::default()];
             source.read(ROWS - 10, &mut values).unwrap();
@@ -244,47 +250,47 @@ fn scenario() {
         }
         "earlier handler" => {
             handlers::install(handlers::exit_42);
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "later handler" => {
-            guarded_fault(&directory);
+            guarded_fault(directory);
             handlers::install(handlers::exit_42);
             // A file that is mapped, or a loop that begins, puts ours on top again.
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "handler that returns" => {
             handlers::install(handlers::nothing);
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "faulthandler before" => {
             handlers::install(handlers::like_faulthandler);
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "faulthandler after" => {
-            let path = rows(&directory);
+            let path = rows(directory);
             let reader = Reader::open(&path, Access::Mapped).unwrap();
             handlers::install(handlers::like_faulthandler);
             // It is asked first, reports, and leaves the rest to ours.
             check_truncated(&reader, &path);
             handlers::install(handlers::like_faulthandler);
-            foreign_fault(&directory);
+            foreign_fault(directory);
         }
         "faulthandler between" => {
-            guarded_fault(&directory);
+            guarded_fault(directory);
             handlers::install(handlers::like_faulthandler);
-            guarded_fault(&directory);
-            foreign_fault(&directory);
+            guarded_fault(directory);
+            foreign_fault(directory);
         }
         "fork" => {
-            let path = rows(&directory);
+            let path = rows(directory);
             let reader = Reader::open(&path, Access::Mapped).unwrap();
             let code = handlers::forked(|| {
                 check_truncated(&reader, &path);
-                assert!(error_of_epoch(&rows(&directory), true, 0).is_some());
+                assert!(error_of_epoch(&rows(directory), true, 0).is_some());
             });
             std::process::exit(if code == 0 { 7 } else { 1 });
         }
@@ -294,7 +300,7 @@ fn scenario() {
 }
 
 /// Maps a file, truncates it and reads it.
-fn guarded_fault(directory: &TempDir) {
+fn guarded_fault(directory: &Path) {
     let path = rows(directory);
     check_truncated(&Reader::open(&path, Access::Mapped).unwrap(), &path);
 }
@@ -307,8 +313,8 @@ fn check_truncated(reader: &Reader, path: &Path) {
 }
 
 /// Reads a file that somebody else has mapped.
-fn foreign_fault(directory: &TempDir) {
-    let path = directory.path().join("foreign");
+fn foreign_fault(directory: &Path) {
+    let path = directory.join("foreign");
     fs::write(&path, vec![1; 100_000]).unwrap();
     let map = handlers::mapped(&path);
     truncate(&path, 0);
@@ -339,6 +345,11 @@ mod handlers {
             sigaction(libc::SIGBUS, &raw const action, &raw mut before);
             BEFORE.store(Box::into_raw(Box::new(before)), Ordering::SeqCst);
         }
+    }
+
+    pub(super) fn reset() {
+        // SAFETY: it has no conditions.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
 
     pub(super) extern "C" fn exit_42(_: c_int) {

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::error::ReadError;
+use crate::error::{ReadError, Truncated};
 use crate::sources::arrow::Part;
 use crate::sources::parquet::decode::Failure;
 use crate::sources::problem::Problem;
@@ -50,6 +50,7 @@ pub(super) struct Made(OnceLock<Result<Group, Told>>);
 enum Told {
     TooLarge,
     Io { kind: io::ErrorKind, text: String },
+    Truncated(Truncated),
     Malformed { expected: String, found: String },
 }
 
@@ -60,6 +61,7 @@ impl Made {
             Some(Ok(group)) => Ok(Some(group)),
             None | Some(Err(Told::TooLarge)) => Ok(None),
             Some(Err(Told::Io { kind, text })) => Err(io::Error::new(*kind, text.clone()).into()),
+            Some(Err(Told::Truncated(truncated))) => Err(ReadError::Truncated(truncated.clone())),
             Some(Err(Told::Malformed { expected, found })) => Err(ReadError::Malformed {
                 expected: expected.clone(),
                 found: found.clone(),
@@ -162,9 +164,12 @@ fn make_room(entries: &mut Vec<Entry>, most: u64) -> bool {
 fn told(failure: Failure) -> Told {
     match failure {
         Failure::TooLarge => Told::TooLarge,
-        Failure::Problem(Problem::Unreadable(cause)) => Told::Io {
-            kind: cause.kind(),
-            text: cause.to_string(),
+        Failure::Problem(Problem::Unreadable(cause)) => match cause.downcast() {
+            Ok(truncated) => Told::Truncated(truncated),
+            Err(cause) => Told::Io {
+                kind: cause.kind(),
+                text: cause.to_string(),
+            },
         },
         Failure::Problem(Problem::Malformed { expected, found }) => {
             Told::Malformed { expected, found }
