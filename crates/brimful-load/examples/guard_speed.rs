@@ -11,7 +11,7 @@ use std::time::Instant;
 use brimful_load::{Access, Piece, Reader};
 use memmap2::Mmap;
 
-const FILE: usize = 64 << 20;
+const FILE: usize = 32 << 20;
 const ROUNDS: usize = 41;
 
 fn main() -> std::io::Result<()> {
@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
         "bytes of a read, ns plain, guarded and its ratio, pread and its ratio (medians of {ROUNDS})"
     );
     for len in [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20] {
-        let n_reads = ((32 << 20) / len).min(200_000);
+        let n_reads = ((8 << 20) / len).min(20_000);
         let starts: Vec<usize> = (0..n_reads)
             .map(|read: usize| read.wrapping_mul(2_654_435_761) % (FILE - len - 4096))
             .collect();
