@@ -25,13 +25,16 @@ mod tests;
 mod windows;
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +48,7 @@ use self::address::Address;
 use self::complaint::{complaint, is_of_no_bytes, wrong};
 use self::runtime::Runtime;
 use self::windows::WINDOWS;
+use crate::foreign::foreign;
 
 /// How often a request is made again, and for how long. What a request itself may take is the store's own: 30 s, and 5 s
 /// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
@@ -56,6 +60,9 @@ const LARGEST_REQUEST: usize = 16 << 20;
 
 /// Reads up to this go through windows. Larger ones are worth a request each.
 const SMALL: usize = 64 << 10;
+
+/// The longest object, as that of a file: offsets in it add up without wrapping around.
+const MAX_LEN: u64 = i64::MAX.unsigned_abs();
 
 /// Asked for when an object is opened, with its size: most headers are within.
 const FIRST: u64 = 64 << 10;
@@ -194,6 +201,12 @@ impl Object {
             Err(error) => return Err(error),
         };
         let len = found.meta.size;
+        if len > MAX_LEN {
+            return Err(wrong(
+                format_args!("an object of at most {MAX_LEN} bytes"),
+                format_args!("{len}"),
+            ));
+        }
         // One that is only similar to the version that it names cannot be asked for.
         let version = found.meta.e_tag.clone();
         let version = version.filter(|version| !version.starts_with("W/"));
@@ -215,9 +228,21 @@ impl Object {
     }
 
     async fn get(&self, options: GetOptions) -> io::Result<GetResult> {
-        let found = self.store.get_opts(&self.key, options).await;
+        let found = catch_panics(self.store.get_opts(&self.key, options)).await?;
         found.map_err(|error| complaint(&error))
     }
+}
+
+/// Waits for what `object_store` makes of an answer. It adds up what a header says, and panics where that overflows.
+async fn catch_panics<F: Future>(work: F) -> io::Result<F::Output> {
+    let mut work = pin!(work);
+    let done = poll_fn(|context| match foreign(|| work.as_mut().poll(context)) {
+        Some(Poll::Pending) => Poll::Pending,
+        Some(Poll::Ready(made)) => Poll::Ready(Some(made)),
+        None => Poll::Ready(None),
+    });
+    done.await
+        .ok_or_else(|| wrong("an answer", "one that contradicts itself"))
 }
 
 /// A number for an address of which not all is shown: some servers tell objects apart by that.
@@ -296,7 +321,7 @@ async fn fill(found: GetResult, out: &mut [u8]) -> io::Result<()> {
     let needed = out.len();
     let mut left = out;
     let mut body = found.into_stream();
-    while let Some(bytes) = body.next().await {
+    while let Some(bytes) = catch_panics(body.next()).await? {
         let bytes = bytes.map_err(|error| complaint(&error))?;
         let Some((here, after)) = left.split_at_mut_checked(bytes.len()) else {
             return Err(wrong(format_args!("{needed} bytes"), "more"));

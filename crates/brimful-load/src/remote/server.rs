@@ -21,6 +21,10 @@ pub(crate) enum Fault {
     OtherRange,
     /// Tells that the object is longer than it is.
     LongerObject,
+    /// Tells that the object has as many bytes as a number can count.
+    EndlessObject,
+    /// Tells a range that ends there.
+    EndlessRange,
     /// Sends all of the object.
     NoRanges,
     /// Says that it is not allowed, and repeats secrets.
@@ -203,13 +207,21 @@ impl State {
             }
             _ => body.len(),
         };
-        let total = len + u64::from(fault == Some(Fault::LongerObject)) * 1000;
+        let total = match fault {
+            Some(Fault::LongerObject) => len + 1000,
+            Some(Fault::EndlessObject) => u64::MAX,
+            _ => len,
+        };
         let moved = u64::from(fault == Some(Fault::OtherRange));
         let close = match fault {
             Some(Fault::ClosesEarly) => "connection: close\r\n",
             _ => "",
         };
-        let (first, last) = (range.start + moved, end - 1 + moved);
+        let last = match fault {
+            Some(Fault::EndlessRange) => u64::MAX,
+            _ => end - 1 + moved,
+        };
+        let first = range.start + moved;
         let head = format!(
             "HTTP/1.1 206 Partial Content\r\netag: {version}\r\ncontent-length: {told}\r\n\
              content-range: bytes {first}-{last}/{total}\r\n{close}\r\n"

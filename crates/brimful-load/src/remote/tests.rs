@@ -126,6 +126,8 @@ fn answers_that_lie_are_errors() {
         Fault::SendsMore,
         Fault::OtherRange,
         Fault::LongerObject,
+        Fault::EndlessObject,
+        Fault::EndlessRange,
         Fault::NoRanges,
         Fault::Forbidden,
     ] {
@@ -153,6 +155,8 @@ fn lies_at_opening_are_errors() {
         Fault::SendsLess,
         Fault::SendsMore,
         Fault::OtherRange,
+        Fault::EndlessObject,
+        Fault::EndlessRange,
         Fault::NoRanges,
     ] {
         server.fail(fault, 1);
