@@ -213,11 +213,12 @@ pub fn pace(report: &HostReport) -> Option<Pace> {
     let step_seconds = report.compute_seconds?;
     let loader = report.loader.as_ref()?;
     let made = || loader.measured_workers.iter().chain(&report.fetched);
-    let timed: u64 = made().map(|one| one.timed).sum();
+    let sum = |of: fn(&Fetched) -> u64| made().map(of).fold(0, u64::saturating_add);
+    let timed = sum(|one| one.timed);
     let sample_seconds = if timed > 0 {
         made().map(|one| one.seconds).sum::<f64>() / timed as f64
     } else {
-        let samples: u64 = made().map(|one| one.samples).sum();
+        let samples = sum(|one| one.samples);
         made().map(|one| one.first_seconds).sum::<f64>() / samples.max(1) as f64
     };
     Some(Pace {
@@ -260,6 +261,32 @@ mod tests {
         assert!(facts.evaluation.unwrap().beside);
         let pace = pace(&report).unwrap();
         assert!((pace.sample_seconds - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counts_that_no_process_reaches_do_not_wrap_around() {
+        let most = Fetched {
+            timed: u64::MAX,
+            samples: u64::MAX,
+            seconds: 1.0,
+            ..Fetched::default()
+        };
+        let untimed = Fetched {
+            timed: 0,
+            ..most.clone()
+        };
+        for (one, other) in [(&most, &most), (&untimed, &untimed)] {
+            let report = HostReport {
+                compute_seconds: Some(1.0),
+                fetched: Some(one.clone()),
+                loader: Some(LoaderReport {
+                    measured_workers: vec![other.clone()],
+                    ..LoaderReport::default()
+                }),
+                ..HostReport::default()
+            };
+            assert!(pace(&report).unwrap().sample_seconds < 1e-9);
+        }
     }
 
     #[test]
