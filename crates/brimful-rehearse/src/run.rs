@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use brimful::printable::is_printable;
 use brimful::units::Bytes;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::snapshot;
@@ -28,6 +29,11 @@ use crate::trackers;
 const LOOK: Duration = Duration::from_millis(15);
 /// The last of the script's output that is kept for a message.
 const TAIL: u64 = 16 << 10;
+/// More than any line of progress, and than all lines of a rehearsal.
+const MAX_LINE: usize = 1 << 20;
+const MAX_PROGRESS: u64 = 64 << 20;
+/// Characters of a message about results that cannot be read.
+const MAX_MESSAGE: usize = 300;
 /// More than any snapshot of a rehearsal.
 const LARGEST_RESULT: u64 = 2 << 30;
 
@@ -448,14 +454,15 @@ fn spawn(
 }
 
 /// Lines that several processes append.
-struct ProgressFile {
+#[derive(Debug)]
+pub(crate) struct ProgressFile {
     path: PathBuf,
     at: u64,
     rest: String,
 }
 
 impl ProgressFile {
-    fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         ProgressFile {
             path,
             at: 0,
@@ -463,13 +470,14 @@ impl ProgressFile {
         }
     }
 
-    fn read(&mut self) -> Vec<Progress> {
+    pub(crate) fn read(&mut self) -> Vec<Progress> {
         let Ok(mut file) = File::open(&self.path) else {
             return Vec::new();
         };
         let mut new = Vec::new();
+        let left = MAX_PROGRESS.saturating_sub(self.at).min(1 << 20);
         if file.seek(SeekFrom::Start(self.at)).is_err()
-            || file.take(1 << 20).read_to_end(&mut new).is_err()
+            || file.take(left).read_to_end(&mut new).is_err()
         {
             return Vec::new();
         }
@@ -477,6 +485,9 @@ impl ProgressFile {
         self.rest.push_str(&String::from_utf8_lossy(&new));
         let complete = self.rest.rfind('\n').map_or(0, |end| end + 1);
         let lines: String = self.rest.drain(..complete).collect();
+        if self.rest.len() > MAX_LINE {
+            self.rest.clear();
+        }
         lines
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -497,9 +508,16 @@ pub(crate) fn tail(path: &Path) -> String {
     brimful::secrets::mask_text(&String::from_utf8_lossy(&read().unwrap_or_default()))
 }
 
-fn read_results(folder: &Path, processors: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
+pub(crate) fn read_results(
+    folder: &Path,
+    processors: bool,
+) -> Result<Vec<Rehearsed>, RehearsalError> {
+    // A message about JSON quotes what it found, which may be as long as the file.
     let unreadable = |what: &dyn std::fmt::Display| RehearsalError::Result {
-        what: what.to_string(),
+        what: (what.to_string().chars())
+            .map(|c| if is_printable(c) { c } else { ' ' })
+            .take(MAX_MESSAGE)
+            .collect(),
     };
     let mut processes = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| unreadable(&error))? {
@@ -597,6 +615,40 @@ mod tests {
             output: "its last words".into(),
         };
         ended.reason(&asked())
+    }
+
+    #[test]
+    fn a_message_about_results_is_short_and_printable() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let text = format!("{{\"marks\": \"\\u001b{}\"}}", "x".repeat(100_000));
+        fs::write(directory.path().join("7.json"), text).expect("a disk");
+        let message = read_results(directory.path(), true)
+            .expect_err("marks are a list")
+            .to_string();
+        assert!(
+            message.len() < 1000 && message.chars().all(is_printable),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn progress_without_an_end_of_a_line_takes_no_more_memory_than_a_line() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("progress");
+        let mut file = File::create(&path).expect("a file");
+        let mut lines = ProgressFile::new(path);
+        for _ in 0..4 {
+            io::Write::write_all(&mut file, &vec![b'x'; 1 << 20]).expect("a disk");
+            assert_eq!(lines.read(), []);
+            assert!(lines.rest.len() <= MAX_LINE);
+        }
+        io::Write::write_all(&mut file, format!("\n{TORCH}\n").as_bytes()).expect("a disk");
+        assert_eq!(lines.read().len(), 1, "what follows is read");
+        file.set_len(2 * MAX_PROGRESS).expect("a sparse file");
+        for _ in 0..2 * (MAX_PROGRESS >> 20) {
+            lines.read();
+        }
+        assert_eq!(lines.at, MAX_PROGRESS, "the rest is left alone");
     }
 
     const NO_CUDA: &str = r#"{"event":"no-cuda","torch":"2.14.1+cpu","pid":1}"#;
