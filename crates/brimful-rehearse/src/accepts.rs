@@ -88,7 +88,7 @@ impl AcceptsError {
 /// What the hook wrote.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+pub(crate) enum Written {
     #[expect(dead_code, reason = "the hook's own words, for somebody who looks")]
     Problem {
         problem: String,
@@ -178,7 +178,7 @@ fn is_told(results: &Path) -> bool {
     results.with_extension("done").exists()
 }
 
-fn read(results: &Path) -> Option<Written> {
+pub(crate) fn read(results: &Path) -> Option<Written> {
     let mut bytes = Vec::new();
     brimful_private::open(results)
         .ok()?

@@ -13,6 +13,8 @@
 )]
 
 pub mod facts;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod job_file;
 pub mod stage;
 

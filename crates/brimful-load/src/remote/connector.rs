@@ -33,6 +33,10 @@ enum Redirected {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
+        #[cfg(fuzzing)]
+        if let Some(client) = super::scripted::client() {
+            return Ok(client);
+        }
         let failed = |error: reqwest::Error| Error::Generic {
             store: "HTTP client",
             source: Box::new(error),

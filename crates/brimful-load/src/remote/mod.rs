@@ -17,6 +17,8 @@ mod connector;
 #[cfg(test)]
 mod formats;
 mod runtime;
+#[cfg(fuzzing)]
+pub mod scripted;
 #[cfg(test)]
 pub(crate) mod server;
 mod store;
@@ -52,7 +54,9 @@ use crate::foreign::foreign;
 
 /// How often a request is made again, and for how long. What a request itself may take is the store's own: 30 s, and 5 s
 /// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
-const MOST_RETRIES: usize = 5;
+///
+/// A fuzz target would spend its time in the pauses before them.
+const MOST_RETRIES: usize = if cfg!(fuzzing) { 0 } else { 5 };
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The largest request: what a slow line brings in the time that a request may take.

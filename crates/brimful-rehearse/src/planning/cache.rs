@@ -85,7 +85,7 @@ struct Source {
 }
 
 impl Cache {
-    fn folder_of(&self, key: &Key) -> PathBuf {
+    pub(crate) fn folder_of(&self, key: &Key) -> PathBuf {
         self.folder.join(format!("{:016x}", key.hashed(0)))
     }
 

@@ -14,7 +14,8 @@ use brimful::job::{Choices, Job, Settings, knobs};
 use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
 
 pub use cache::Cache;
-use cache::{Kept, Key, unix_ms};
+use cache::unix_ms;
+pub(crate) use cache::{Kept, Key};
 use shape::shape;
 
 use crate::error::RehearsalError;
