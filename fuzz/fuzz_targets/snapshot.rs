@@ -1,6 +1,12 @@
 //! A memory snapshot or a trace of anyone's making: read within bounds and replayed, or refused with a
 //! message fit to show.
+//!
+//! The input is read as it is, and as changes of values in a snapshot that is whole.
 #![no_main]
+
+mod document;
+
+use std::sync::LazyLock;
 
 use brimful_allocsim::agreement::agreement;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
@@ -10,12 +16,28 @@ use brimful_allocsim::settings::Settings;
 use brimful_allocsim::snapshot::{self, Action, Snapshot};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
+use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
 
 /// Longer traces only repeat what shorter ones do.
 const MOST_EVENTS: usize = 20_000;
 
+static WHOLE: LazyLock<Value> = LazyLock::new(|| {
+    let whole = document::template(document::SNAPSHOT);
+    let snapshot = snapshot::read(&document::pickled(&whole)).expect("the template is whole");
+    assert!(!snapshot.segments.is_empty() && !snapshot.traces.is_empty());
+    whole
+});
+
 fuzz_target!(|data: &[u8]| {
+    check(data);
+    if let Ok(changed) = document::changed(&WHOLE, &mut Unstructured::new(data)) {
+        check(&document::pickled(&changed));
+    }
+});
+
+fn check(data: &[u8]) {
     pickles(data);
     match snapshot::read(data) {
         Ok(snapshot) => {
@@ -33,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(read_again, trace);
         replays(&trace);
     }
-});
+}
 
 fn pickles(data: &[u8]) {
     // Limits below the usual ones, so that the refusals are reached too.
