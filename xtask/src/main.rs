@@ -8,6 +8,7 @@ mod ci;
 mod differential;
 mod failures;
 mod faults;
+mod fuzz;
 mod generate;
 mod pytest;
 mod shell;
@@ -118,6 +119,21 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
+    /// Run the fuzz targets of the parsers, each for some seconds
+    Fuzz {
+        /// Only this target
+        #[arg(value_name = "TARGET")]
+        target: Option<String>,
+        /// Seconds for each target
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        seconds: u64,
+        /// Start from this seed instead of a new one
+        #[arg(long, value_name = "N")]
+        seed: Option<u32>,
+        /// Run the target once on this input, such as one that CI found
+        #[arg(long, value_name = "PATH", requires = "target")]
+        input: Option<PathBuf>,
+    },
     /// Write the files that are made from code: schemas, Python classes, stubs, reference pages
     Generate {
         /// Write nothing; fail if a file would change
@@ -183,6 +199,17 @@ fn main() -> anyhow::Result<()> {
             bare,
             show,
             json,
+        }),
+        Task::Fuzz {
+            target,
+            seconds,
+            seed,
+            input,
+        } => fuzz::fuzz(&fuzz::Options {
+            target,
+            seconds,
+            seed,
+            input,
         }),
         Task::Generate { check } => generate::all(check),
     }
