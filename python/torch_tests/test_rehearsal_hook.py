@@ -114,6 +114,27 @@ def test_a_torch_that_is_looked_up_first_is_watched(write, first: str) -> None: 
     assert "3 steps" in done.stdout
 
 
+def test_a_module_that_cannot_be_asked_does_not_keep_the_script_training(write) -> None:  # noqa: ANN001
+    stand_in = """
+        import sys, types
+        class Optional(types.ModuleType):
+            def __getattr__(self, name):
+                raise ImportError(f"{self.__name__} is not installed")
+        sys.modules["optional_part"] = Optional("optional_part")
+    """
+    done = predict(sys.executable, write(stand_in, "import torch", TRAINING))
+    assert done.returncode == 0, done.stderr
+    assert "3 steps" in done.stdout
+
+
+def test_figures_that_cannot_be_written_end_the_script(write) -> None:  # noqa: ANN001
+    breaks = "import torch, os\ntorch._C._cuda_memorySnapshot = None"
+    done = predict(sys.executable, write(breaks, TRAINING))
+    assert done.returncode != 0
+    assert "the figures of the rehearsal could not be written" in done.stderr
+    assert "step 5" not in done.stderr
+
+
 def test_a_torch_without_the_hook_ends_the_rehearsal_at_once(write) -> None:  # noqa: ANN001
     done = predict(sys.executable, "-I", write("import torch", TRAINING))
     assert done.returncode == 97, done.stderr

@@ -523,7 +523,7 @@ os.replace({out!r} + ".part", {out!r})
 
 def imports_of_main():
     """The import lines at the top of the script: what a worker that is not forked imports again."""
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    path = file_of(sys.modules.get("__main__"))
     if not path or os.path.getsize(path) > 1 << 20:
         return []
     with open(path, "rb") as file:
@@ -561,6 +561,14 @@ def middle(values):
     return values[len(values) // 2] if values else None
 
 
+def file_of(module):
+    """Where a module was loaded from, without asking it: one that imports lazily would begin to, or fail."""
+    try:
+        return vars(module).get("__file__")
+    except TypeError:
+        return None
+
+
 def sources():
     """Python files of the script itself and torch's version: nothing else of libraries."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -568,7 +576,7 @@ def sources():
     folders = tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
     found = set()
     for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
+        path = file_of(module)
         if not isinstance(path, str) or not path.endswith(".py") or not os.path.isfile(path):
             continue
         path = os.path.realpath(path)
@@ -577,5 +585,5 @@ def sources():
             continue
         found.add(path)
     # Another torch is another rehearsal.
-    release = getattr(sys.modules.get("torch.version"), "__file__", None)
+    release = file_of(sys.modules.get("torch.version"))
     return ([release] if release else []) + sorted(found)[:MOST_SOURCES]

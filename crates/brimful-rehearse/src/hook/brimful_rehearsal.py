@@ -562,10 +562,18 @@ class Rehearsal(Branches, Substitutes, Onward):
         """Write everything and end the process at once: nothing of the script runs after this."""
         if self.finished or self.pid != os.getpid():
             return
-        self.write(reason)
+        code = 0
+        try:
+            self.write(reason)
+        except Exception as error:
+            # Without figures, but not on: the script would train to its end.
+            code = ENVIRONMENT_ERROR
+            text = f"the figures of the rehearsal could not be written: {error!r}"
+            tell(event="problem", text=text)
+            sys.stderr.write(f"brimful: {text}\n")
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(code)
 
     def write(self, reason):
         self.finished = True
