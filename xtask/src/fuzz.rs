@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub input: Option<PathBuf>,
 }
 
-/// Builds the targets and runs each for the given time; a finding is an error that says how to see it again.
+/// Builds the targets and runs each for the given time; a finding is an error with the command that reproduces it.
 pub(crate) fn fuzz(options: &Options) -> Result<()> {
     let manifest = Manifest::read()?;
     let targets = manifest.targets(options.target.as_deref())?;
@@ -207,6 +207,8 @@ fn fuzz_one(target: &Target, programs: &Path, options: &Options) -> Result<Strin
         .args(["-print_final_stats=1", "-artifact_prefix=found-"])
         .current_dir(directory.path())
         .env("TMPDIR", directory.path())
+        // The message of a panic is among the last lines then.
+        .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null());
     if let Some(seed) = options.seed {
         command.arg(format!("-seed={seed}"));
@@ -219,15 +221,15 @@ fn fuzz_one(target: &Target, programs: &Path, options: &Options) -> Result<Strin
         return Ok(statistics(&log));
     }
     let input = kept_input(target, directory.path())?;
-    let seen_again = match &input {
+    let reproduce = match &input {
         Some(input) => format!(
-            "see it again: cargo xtask fuzz {} --input {}",
+            "to reproduce: cargo xtask fuzz {} --input {}",
             target.name,
             input.display()
         ),
         None => "it left no input".to_owned(),
     };
-    bail!("{}\n{}\n{seen_again}", output.status, last_lines(&log));
+    bail!("{}\n{}\n{reproduce}", output.status, last_lines(&log));
 }
 
 /// In memory where that is possible: targets write the files that they have parsed.
