@@ -89,6 +89,20 @@ fn a_tokenizer_says_what_it_fills_up_with_and_its_largest_token() {
 }
 
 #[test]
+fn a_refusal_quotes_little_of_the_file() {
+    let long = format!("\u{1b}{}", "x".repeat(100_000));
+    for part in ["padding", "version", "added_tokens", "model"] {
+        let (_folder, path) = changed("byte_level", |all| all[part] = long.as_str().into());
+        let message = Tokenizer::open(&path).unwrap_err().to_string();
+        assert!(message.len() < 2000, "{part}: {} bytes", message.len());
+        assert!(
+            message.chars().all(brimful::printable::is_printable),
+            "{message:?}"
+        );
+    }
+}
+
+#[test]
 fn the_beginning_of_a_long_text_is_that_of_the_whole() {
     let mut words = Words::default();
     let text: String = expected("byte_level")

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use brimful::printable::is_printable;
 use tokenizers::models::ModelWrapper;
 use tokenizers::{
     Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer,
@@ -19,6 +20,9 @@ use crate::text::words::Words;
 
 /// Largest file that is read. The largest in use in November 2026 has 33 MB; what is made of it takes many times as much.
 const LARGEST_FILE: u64 = 64 << 20;
+
+/// Characters of the library's messages that are passed on.
+const MAX_MESSAGE: usize = 300;
 
 /// Most special tokens around a text.
 const MOST_ADDED: usize = 4096;
@@ -83,7 +87,8 @@ impl Tokenizer {
         let parsed =
             foreign(|| tokenizers::Tokenizer::from_bytes(&bytes)).ok_or_else(contradiction)?;
         drop(bytes);
-        let inner = parsed.map_err(|error| Problem::malformed("a tokenizer", error.to_string()))?;
+        let inner =
+            parsed.map_err(|error| Problem::malformed("a tokenizer", message_of(&error)))?;
         foreign(|| Tokenizer::of(inner, path)).ok_or_else(contradiction)?
     }
 
@@ -111,7 +116,7 @@ impl Tokenizer {
         inner.with_padding(None);
         inner
             .with_truncation(None)
-            .map_err(|error| Problem::malformed("a tokenizer", error.to_string()))?;
+            .map_err(|error| Problem::malformed("a tokenizer", message_of(&error)))?;
         let (before, behind) = around(&inner)?;
         let largest_id = inner.get_vocab(true).into_values().max().unwrap_or(0);
         let around = before.iter().chain(&behind).copied().max().unwrap_or(0);
@@ -171,7 +176,7 @@ impl Tokenizer {
         words: &mut Words,
         ids: &mut Vec<u32>,
     ) -> Result<(), NotEncoded> {
-        let refused = |error: tokenizers::Error| NotEncoded::Refused(error.to_string());
+        let refused = |error: tokenizers::Error| NotEncoded::Refused(message_of(&error));
         let mut pieces = self.normalized(text)?;
         if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
             pre_tokenizer.pre_tokenize(&mut pieces).map_err(refused)?;
@@ -246,6 +251,13 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
+/// What the library says, which quotes what it found: as long as the file, and with its control characters.
+fn message_of(error: &tokenizers::Error) -> String {
+    let text = error.to_string();
+    let printable = text.chars().map(|c| if is_printable(c) { c } else { ' ' });
+    printable.take(MAX_MESSAGE).collect()
+}
+
 /// The special tokens that the tokenizer puts before and behind a text: what it makes of one token that nobody has.
 fn around(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Problem> {
     const TEXT: u32 = u32::MAX;
@@ -264,7 +276,7 @@ fn around(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Problem
         .collect();
     let all = inner
         .post_process(text, None, true)
-        .map_err(|error| Problem::malformed("a tokenizer", error.to_string()))?;
+        .map_err(|error| Problem::malformed("a tokenizer", message_of(&error)))?;
     let ids = all.get_ids();
     let mut parts = ids.split(|&id| id == TEXT);
     match (parts.next(), parts.next(), parts.next()) {
