@@ -19,7 +19,7 @@ pub enum Piece {
         start: usize,
         len: usize,
     },
-    /// To be read inside a guard only, and to be believed after [`Piece::check`]: see [`crate::mapping`].
+    /// To be read inside a guard only, and to be believed after `Piece::check`: see [`crate::mapping`].
     Mapped {
         map: Arc<Mapping>,
         start: usize,

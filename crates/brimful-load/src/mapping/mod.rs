@@ -1,14 +1,14 @@
 //! Files that are mapped into memory, and what happens when one is truncated while it is read.
 //!
 //! A page that a file no longer has cannot be read: the kernel sends SIGBUS, which ends the process. Here it becomes an
-//! error. Mapped bytes are read inside a [`Guard`]; the [handler](handler) puts zeros where the file has nothing,
-//! and marks the file; and before anything that was read is believed, [`Mapping::check`] looks at the mark.
+//! error. Mapped bytes are read inside a `Guard`; the handler puts zeros where the file has nothing,
+//! and marks the file; and before anything that was read is believed, `Mapping::check` looks at the mark.
 //!
 //! Not every missing byte faults. The kernel fills the page in which a file ends with zeros, and says nothing. So the check
 //! touches the last page that the file had: it faults if the file ends in an earlier one. Where bytes of the last page
 //! itself are wanted, the file system is asked for the size.
 //!
-//! Read first: [`Mapping::look`], then [`handler`].
+//! Read first: `Mapping::look`, then `handler.rs`.
 
 mod guard;
 pub(crate) mod handler;
