@@ -64,6 +64,10 @@ const HOOK: &[(&str, &str)] = &[
     ("brimful_input.py", include_str!("hook/brimful_input.py")),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
     ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
+    (
+        "brimful_objects.py",
+        include_str!("hook/brimful_objects.py"),
+    ),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
     (
         "brimful_processors.py",

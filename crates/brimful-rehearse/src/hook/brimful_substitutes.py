@@ -2,7 +2,6 @@
 
 import functools
 import os
-import pickle
 import sys
 import time
 import warnings
@@ -90,35 +89,7 @@ class Substitutes:
         for name in ("_verify_param_shape_across_processes", "_verify_params_across_processes"):
             if hasattr(ddp, name):
                 setattr(ddp, name, lambda *_, **__: True)
-        import torch.distributed.distributed_c10d as c10d
-
-        calls = {}  # ranks of a group -> exchanges so far: a rank counts only those that it is part of
-
-        def exchange(value, group):
-            """Every rank's value, by the store of the default group."""
-            store = c10d._get_default_store()
-            ranks = c10d.get_process_group_ranks(group or c10d._get_default_group())
-            calls[tuple(ranks)] = calls.get(tuple(ranks), 0) + 1
-            key = f"brimful/{calls[tuple(ranks)]}/{'-'.join(map(str, ranks))}"
-            store.set(f"{key}/{c10d.get_rank()}", pickle.dumps(value))
-            return ranks, [pickle.loads(store.get(f"{key}/{rank}")) for rank in ranks]
-
-        def all_gather_object(object_list, obj, group=None):
-            object_list[:] = exchange(obj, group)[1]
-
-        def gather_object(obj, object_gather_list=None, dst=None, group=None, group_dst=None):
-            values = exchange(obj, group)[1]
-            if object_gather_list is not None:
-                object_gather_list[:] = values
-
-        def broadcast_object_list(object_list, src=None, group=None, device=None, group_src=None):
-            ranks, values = exchange(list(object_list), group)
-            source = ranks[group_src] if group_src is not None else (src or 0)
-            object_list[:] = values[ranks.index(source)]
-
-        for function in (all_gather_object, gather_object, broadcast_object_list):
-            setattr(c10d, function.__name__, function)
-            setattr(torch.distributed, function.__name__, function)
+        load_part("brimful_objects").install(torch)
         self.separate_ports()
 
     def separate_ports(self):
