@@ -15,12 +15,20 @@ VARIANTS = json.loads(os.environ.get("BRIMFUL_REHEARSAL_VARIANTS", "[]"))
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
 
 
+def is_notebook_kernel():
+    return any(name in sys.modules for name in ("ipykernel.kernelapp", "xeus_python_shell"))
+
+
 class Branches:
     """A part of the rehearsal."""
 
     def branch_out(self):
         """Go on once for each card, from here: importing torch takes longer than most rehearsals."""
         if not VARIANTS or self.variant is not None or int(os.environ.get("WORLD_SIZE", "1") or "1") > 1:
+            return
+        if is_notebook_kernel():
+            # Its threads and sockets do not survive a fork. It goes on with the first card, and the notebook
+            # is started again for the others.
             return
         at_once = self.processes_at_once()
         running = {}  # process -> which card
