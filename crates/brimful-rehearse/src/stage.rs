@@ -78,6 +78,7 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_rehearsal.py",
         include_str!("hook/brimful_rehearsal.py"),
     ),
+    ("brimful_steps.py", include_str!("hook/brimful_steps.py")),
     (
         "brimful_substitutes.py",
         include_str!("hook/brimful_substitutes.py"),
@@ -91,6 +92,7 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_trackers.py",
         include_str!("hook/brimful_trackers.py"),
     ),
+    ("brimful_values.py", include_str!("hook/brimful_values.py")),
 ];
 
 /// A temporary folder, removed at the end.

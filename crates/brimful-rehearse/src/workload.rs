@@ -25,6 +25,9 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         cudnn_heuristics: heuristics,
         cudnn_guessed: uses_cudnn && !heuristics,
         died: process.died,
+        idle_optimizers: texts(facts, "optimizer_without_steps"),
+        full_generation: count(facts, "full_generation") > 0,
+        steps_by_script: count(facts, "steps_by_script") > 0,
         caught_ooms: facts.ooms,
         evaluated: facts.evaluated > 0,
         ended_early: facts.reason == "end" && facts.steps < steps,
@@ -42,6 +45,11 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
 
 fn count(facts: &Facts, caveat: &str) -> u64 {
     facts.caveats.get(caveat).map_or(0, |(count, _)| *count)
+}
+
+fn texts(facts: &Facts, caveat: &str) -> Vec<String> {
+    let found = facts.caveats.get(caveat);
+    found.map(|(_, text)| text.clone()).into_iter().collect()
 }
 
 fn named((address, kind, name): &(u64, String, String)) -> Option<NamedTensor> {

@@ -552,7 +552,8 @@ def length_of(dataset):
 
 def largest_of(optimizer):
     """Bytes of the largest parameter: torch.save copies those of a card one at a time."""
-    sizes = [p.nbytes for group in optimizer.param_groups for p in group["params"]]
+    groups = getattr(optimizer, "param_groups", ())
+    sizes = [p.nbytes for group in groups for p in group["params"]]
     return max(sizes, default=0)
 
 

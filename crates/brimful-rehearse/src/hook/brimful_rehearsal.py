@@ -13,6 +13,7 @@ What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the
 """
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -39,8 +40,10 @@ from brimful_common import (
 )
 from brimful_host import HostWatch, sources
 from brimful_onward import Onward
+from brimful_steps import Steps, StepsByScript, parameters_of
 from brimful_substitutes import Substitutes
 from brimful_torch import ENVIRONMENT_ERROR, TorchWatch
+from brimful_values import Values
 
 MOST_EVENTS = 20_000_000
 # Each needs those before it.
@@ -83,7 +86,7 @@ def rehearsal_for(torch):
     return sys.modules["brimful_fallback"].Fallback(torch)
 
 
-class Rehearsal(Branches, Substitutes, Onward):
+class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
     """One training process under observation."""
 
     def __init__(self, torch):
@@ -101,6 +104,12 @@ class Rehearsal(Branches, Substitutes, Onward):
         self.main_thread = threading.get_ident()
         self.optimizers = Known()  # [steps since the counted one stepped, their marks]
         self.counted = None  # the steps of the optimizer that decides when the rehearsal ends
+        self.totals = Known()  # steps of each optimizer
+        self.created = Known()
+        self.waits_since = None
+        self.gradients = None  # what the last backward pass left, where no optimizer is known
+        self.own_steps = StepsByScript()
+        self.has_full_length = False  # of what `generate` makes
         self.recording = False
         self.finished = False
         self.caveats = {}
@@ -144,6 +153,8 @@ class Rehearsal(Branches, Substitutes, Onward):
         self.choose_convolutions()
         self.assume_masks_select_everything()
         self.assume_losses_are_finite()
+        self.assume_distributions_are_valid()
+        self.bound_generation()
         self.mend_collectives()
         if WITH:
             self.shorten_loaders()
@@ -248,64 +259,7 @@ class Rehearsal(Branches, Substitutes, Onward):
         ooms = self.torch._C._cuda_memoryStats(device)["num_ooms"] + self.before_reset.get(device, (0, 0))[1]
         self.before_reset[device] = (self.count(device), ooms)
 
-    # --- optimizer ---
-
-    def watch_optimizers(self):
-        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-        register_optimizer_step_pre_hook(lambda optimizer, *_: self.before_step(optimizer))
-        register_optimizer_step_post_hook(lambda optimizer, *_: self.after_step(optimizer))
-
-    @guarded
-    def before_step(self, optimizer):
-        if WITH and self.counted is None:
-            self.bring_evaluation_forward()
-        self.inside_optimizer += 1
-        self.set_phase("optimizer")
-
-    @guarded
-    def after_step(self, optimizer):
-        self.inside_optimizer = max(0, self.inside_optimizer - 1)
-        self.set_phase("forward")
-        self.let_collectives_end()
-        self.waited_in_step = False
-        if not self.count_step(optimizer):
-            return
-        steps = self.steps()
-        if self.host is not None:
-            self.host.after_step(optimizer)
-        self.mark("step", str(steps))
-        tell(event="step", step=steps, of=STEPS, bytes=self.allocated())
-        if steps in (1, 2, STEPS):
-            # A function that trains for fewer steps has let go of its model when the script ends.
-            self.note_tensors()
-        if (steps >= STEPS and not WITH) or self.loaders_are_long():
-            self.finish("steps")
-
-    def count_step(self, optimizer):
-        """Count a step; whether it is one of the optimizer that decides.
-
-        That is the first one, until another one has made all asked steps without it: what came before was a
-        search for a learning rate, or a stage of its own.
-        """
-        own = self.optimizers.get(optimizer) or self.optimizers.set(optimizer, [0, []])
-        own[0] += 1
-        if self.counted is None or (own[0] >= STEPS and not self.trained()):
-            self.counted = own
-        if own is not self.counted:
-            self.mark("other step", str(own[0]))
-            own[1].append(self.marks[-1])
-            return False
-        for mark in own[1]:
-            mark[1] = "step"
-        for other in self.optimizers.values():
-            if other is not own:
-                other[:] = [0, []]
-        own[1] = []
-        return True
-
-    def steps(self):
-        return self.counted[0] if self.counted else 0
+    # --- optimizer (brimful_steps) ---
 
     def loaders_are_long(self):
         """With `--with`, training ends when the shortened loader does; a loop that goes on is stopped."""
@@ -325,6 +279,18 @@ class Rehearsal(Branches, Substitutes, Onward):
             module.register_module_forward_pre_hook(lambda module, _: self.enter(module)),
             module.register_module_forward_hook(lambda *_: self.leave(), always_call=True),
         ]
+
+    @contextlib.contextmanager
+    def unwatched_modules(self):
+        """While compiled code runs: the compiler looks into hooks, and would make other graphs."""
+        handles, self.handles = self.handles, []
+        for handle in handles:
+            handle.remove()
+        try:
+            yield
+        finally:
+            if handles:
+                self.watch_modules()
 
     def name_of(self, module):
         return self.names.get(module) or type(module).__name__
@@ -375,10 +341,6 @@ class Rehearsal(Branches, Substitutes, Onward):
         if not self.stack and self.phase == "evaluation" and WITH and self.done_with():
             self.finish("steps")
 
-    def trained(self):
-        """Whether the asked steps have been made."""
-        return self.steps() >= STEPS
-
     def done_with(self):
         """Whether everything that was asked for after the steps has been seen."""
         # An evaluation before the first step, as Lightning makes one, lacks the optimizer's state.
@@ -412,12 +374,14 @@ class Rehearsal(Branches, Substitutes, Onward):
             if not self.waited_in_step:
                 self.waited_in_step = True
                 self.let_collectives_end()
+            self.look_for_step()
             self.set_phase("backward")
 
     @guarded
     def after_backward(self):
         if threading.get_ident() == self.main_thread:
             self.stack.clear()
+            self.note_gradients()
             self.set_phase("optimizer" if self.inside_optimizer else "forward")
 
     def watch_calls(self):
@@ -451,10 +415,6 @@ class Rehearsal(Branches, Substitutes, Onward):
 
         @functools.wraps(compile_)
         def compiling(*arguments, **named):
-            # The compiler looks into hooks; without them it makes the graphs that it would make.
-            self.compiled = True
-            for handle in self.handles:
-                handle.remove()
             if str(named.get("mode", "")).startswith("max-autotune"):
                 self.caveat("autotune", "torch.compile(mode='max-autotune')")
             compiled = compile_(*arguments, **named)
@@ -477,9 +437,11 @@ class Rehearsal(Branches, Substitutes, Onward):
         def calling(*arguments, **named):
             if self.torch.compiler.is_compiling():
                 return compiled(*arguments, **named)
+            self.compiled = True
             self.enter(owner)
             try:
-                return compiled(*arguments, **named)
+                with self.unwatched_modules():
+                    return compiled(*arguments, **named)
             finally:
                 self.leave()
 
@@ -494,9 +456,11 @@ class Rehearsal(Branches, Substitutes, Onward):
         def calling(module, *arguments, **named):
             if self.torch.compiler.is_compiling():
                 return call(module, *arguments, **named)
+            self.compiled = True
             self.enter(getattr(module, "_orig_mod", module))
             try:
-                return call(module, *arguments, **named)
+                with self.unwatched_modules():
+                    return call(module, *arguments, **named)
             finally:
                 self.leave()
 
@@ -536,14 +500,13 @@ class Rehearsal(Branches, Substitutes, Onward):
             for name, buffer in root.named_buffers():
                 self.note(buffer, "buffer", self.as_written(root, name))
         for optimizer in self.optimizers.living():
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    name = names.get(id(parameter), "a parameter")
+            for parameter, state in parameters_of(optimizer):
+                name = names.get(id(parameter), "a parameter")
+                if parameter is not None:
                     self.note(parameter, "weight", name)
                     self.note(parameter.grad, "gradient", name)
-                    state = optimizer.state.get(parameter, {})
-                    for key, value in state.items():
-                        self.note(value, "state", f"{key} of {name}")
+                for key, value in state.items():
+                    self.note(value, "state", f"{key} of {name}" if parameter is not None else key)
 
     def note(self, tensor, kind, name):
         if tensor is None:

@@ -41,6 +41,8 @@ _REHEARSAL = (
     "brimful_branches",
     "brimful_substitutes",
     "brimful_onward",
+    "brimful_steps",
+    "brimful_values",
     "brimful_torch",
     "brimful_rehearsal",
 )

@@ -44,6 +44,27 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             format!("the script ended by itself after {} steps", workload.steps),
         );
     }
+    if !workload.idle_optimizers.is_empty() {
+        add(
+            "optimizer_without_steps",
+            format!(
+                "not every optimizer stepped within the rehearsal, so memory may be missing: {}",
+                workload.idle_optimizers.join("; ")
+            ),
+        );
+    }
+    if workload.steps_by_script {
+        add(
+            "steps_by_script",
+            "the script changes its parameters without an optimizer: steps were counted where gradients start anew".into(),
+        );
+    }
+    if workload.full_generation {
+        add(
+            "full_generation",
+            "generate() made as many tokens as it was allowed to, which is the most memory it can take".into(),
+        );
+    }
     if workload.died {
         add(
             "died",

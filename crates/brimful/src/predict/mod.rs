@@ -43,6 +43,12 @@ pub struct Workload {
     pub ended_early: bool,
     /// The script ended with an error after its first steps.
     pub died: bool,
+    /// Optimizers that the script created and that made no step, or too few of them: their state may be missing.
+    pub idle_optimizers: Vec<String>,
+    /// The script changes its parameters without an optimizer.
+    pub steps_by_script: bool,
+    /// Text was generated, up to the greatest length that was allowed.
+    pub full_generation: bool,
     /// Requests that failed, and that the script or PyTorch went on after.
     pub caught_ooms: u64,
     /// An evaluation was rehearsed.
