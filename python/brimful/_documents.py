@@ -1168,27 +1168,6 @@ class EnvironmentVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class HostConnection:
-    """A host that the script connected to."""
-
-    host: str
-    """Its name, or its address where no name was looked up."""
-    port: int
-    """The port."""
-    count: int
-    """How many processes connected to it."""
-
-    @classmethod
-    def _from_json(cls, data: Any) -> HostConnection:  # noqa: ANN401
-        """Make it from parsed JSON."""
-        return cls(
-            host=data["host"],
-            port=data["port"],
-            count=data["count"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class KnobChange:
     """A knob that differs."""
 

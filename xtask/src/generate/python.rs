@@ -1,5 +1,6 @@
 //! Frozen Python classes from the JSON Schema of a document.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
@@ -13,13 +14,20 @@ pub(super) fn documents(schemas: &[(&str, &Value)]) -> Result<String> {
          from dataclasses import dataclass\n\
          from typing import Any, Literal\n",
     );
+    // Documents share some objects.
+    let mut written: BTreeMap<&String, &Value> = BTreeMap::new();
     for (document, schema) in schemas {
         let definitions = schema["$defs"]
             .as_object()
             .context("a schema has definitions")?;
         for (name, definition) in definitions {
-            if definition.get("properties").is_some() {
-                class(&mut out, name, definition, definitions)?;
+            if definition.get("properties").is_none() {
+                continue;
+            }
+            match written.insert(name, definition) {
+                None => class(&mut out, name, definition, definitions)?,
+                Some(other) if other == definition => {}
+                Some(_) => bail!("two documents have different objects with the name {name}"),
             }
         }
         class(&mut out, document, schema, definitions)?;
