@@ -95,6 +95,7 @@ def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.usefixtures("children_with_torch")
 @pytest.mark.parametrize(
     "code",
     [
@@ -113,12 +114,14 @@ def test_other_faults_end_the_process_and_are_reported_once(code: str, tmp_path:
     assert done.stderr.count("Fatal Python error: Bus error") == int(is_enabled), done.stderr
 
 
+@pytest.mark.usefixtures("children_with_torch")
 def test_a_handler_that_is_enabled_within_a_loop_reports_and_the_loop_raises(tmp_path: Path) -> None:
     done = run("end_of_loop(enable_within=True); fault()", tmp_path)
     assert done.stdout.split() == ["error"], done.stderr
     assert done.returncode == -signal.SIGBUS
 
 
+@pytest.mark.usefixtures("children_with_torch")
 def test_a_fork_and_a_worker_of_torch_have_the_same_protection(tmp_path: Path) -> None:
     done = run(
         """

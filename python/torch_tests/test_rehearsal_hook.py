@@ -119,6 +119,8 @@ def test_a_module_that_cannot_be_asked_does_not_keep_the_script_training(write) 
         import sys, types
         class Optional(types.ModuleType):
             def __getattr__(self, name):
+                if sys._getframe(1).f_code.co_filename.endswith("inspect.py"):
+                    raise AttributeError(name)  # as SpeechBrain's does, which torch itself needs
                 raise ImportError(f"{self.__name__} is not installed")
         sys.modules["optional_part"] = Optional("optional_part")
     """
