@@ -100,7 +100,7 @@ impl RehearsalError {
             if said.cause.is_memory() {
                 said.summary
             } else {
-                format!("it ended with {status}, as when the kernel kills for want of memory")
+                format!("it ended with {status}, as when the kernel kills when memory runs out")
             }
         })
     }
@@ -127,7 +127,7 @@ impl RehearsalError {
             RehearsalError::Output { .. } => "name a file in a folder that can be written",
             RehearsalError::Phantom { .. } => "it comes with the wheel: install brimful again",
             RehearsalError::Died { .. } => {
-                "the end of its own output tells why; it must run as far as its first steps"
+                "the end of its own output says why; it must run as far as its first steps"
             }
             RehearsalError::NoTorch { .. } => {
                 "the script must import torch, and Python must read PYTHONPATH (no -I, -E or -S)"

@@ -56,7 +56,7 @@ use crate::foreign::foreign;
 /// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
 ///
 /// A fuzz target would spend its time in the pauses before them.
-const MOST_RETRIES: usize = if cfg!(fuzzing) { 0 } else { 5 };
+const MAX_RETRIES: usize = if cfg!(fuzzing) { 0 } else { 5 };
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The largest request: what a slow line brings in the time that a request may take.

@@ -17,13 +17,13 @@ pub(crate) enum Fault {
     SendsLess,
     /// Sends more bytes than the range has, and says so.
     SendsMore,
-    /// Tells another range than it was asked for.
+    /// Reports another range than it was asked for.
     OtherRange,
-    /// Tells that the object is longer than it is.
+    /// Reports that the object is longer than it is.
     LongerObject,
-    /// Tells that the object has as many bytes as a number can count.
+    /// Reports that the object has as many bytes as a number can count.
     EndlessObject,
-    /// Tells a range that ends there.
+    /// Reports a range that ends there.
     EndlessRange,
     /// Sends all of the object.
     NoRanges,

@@ -13,7 +13,7 @@ use super::address::{Address, Place};
 use super::complaint::complaint;
 use super::connector::Connector;
 use super::runtime::Runtime;
-use super::{MOST_RETRIES, RETRY_FOR};
+use super::{MAX_RETRIES, RETRY_FOR};
 
 /// A client that some object still uses.
 struct Known {
@@ -49,7 +49,7 @@ pub(super) fn of(address: &Address, runtime: &Runtime) -> io::Result<Arc<dyn Obj
 
 fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
-        max_retries: MOST_RETRIES,
+        max_retries: MAX_RETRIES,
         retry_timeout: RETRY_FOR,
         ..RetryConfig::default()
     };

@@ -2,7 +2,7 @@
 
 Steps are seen by PyTorch's own hooks for every `torch.optim.Optimizer`, by a wrapper for the libraries that
 have optimizers of another class, and where a script changes its parameters by itself, by the parameters: a
-backward pass whose gradients start anew has had a step before it.
+backward pass that begins with new gradients has had a step before it.
 """
 
 import functools
@@ -187,7 +187,7 @@ class Steps:
         self.gradients = found or None
 
     def look_for_step(self):
-        """Before a backward pass: gradients that start anew mean that the script itself has made a step."""
+        """Before a backward pass: new gradients mean that the script itself has made a step."""
         known, self.gradients = self.gradients, None
         if known is None:
             return

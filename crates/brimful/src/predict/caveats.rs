@@ -56,7 +56,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.steps_by_script {
         add(
             "steps_by_script",
-            "the script changes its parameters without an optimizer: steps were counted where gradients start anew".into(),
+            "the script changes its parameters without an optimizer: steps were counted where gradients are new".into(),
         );
     }
     if workload.full_generation {
