@@ -46,9 +46,10 @@ pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
         "expected Linux on x86-64 to build the wheel on; other platforms are not built yet"
     );
     let tools = python_tools()?;
-    // maturin's own folder: other flags than cargo's in the same one would rebuild pyo3 each time.
+    // A directory for each of the two: they link by different wrappers around zig, and in one directory each would find
+    // everything that the other has built out of date.
     let target_dir = cache().join("wheel-target");
-    let program = build_program(&tools, &target_dir, purpose)?;
+    let program = build_program(&tools, &cache().join("program-target"), purpose)?;
     lay_out_data(&program)?;
 
     let before = wheels_in(out);
