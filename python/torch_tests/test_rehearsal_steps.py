@@ -138,6 +138,9 @@ def test_steps_without_an_optimizer_are_seen(predict) -> None:  # noqa: ANN001
     found = predict(BY_HAND)
     assert found["steps"] == 3
     assert "steps_by_script" in caveats(found)
+    # To look at gradients must not keep them.
+    gradients = next(term for term in found["terms"] if term["name"] == "gradients")
+    assert {use["phase"] for use in gradients["by_phase"] if use["bytes"]} <= {"backward", "optimizer"}
 
 
 def test_distributions_of_a_policy_pass_their_checks(predict) -> None:  # noqa: ANN001

@@ -7,6 +7,7 @@ backward pass that begins with new gradients has had a step before it.
 
 import functools
 import time
+import weakref
 
 from brimful_common import STEPS, WITH, guarded, tell
 from brimful_imports import IMPORTS
@@ -180,22 +181,32 @@ class Steps:
         found = []
         for root in self.roots.living():
             for parameter in root.parameters():
-                if parameter.grad is not None:
-                    found.append((parameter, parameter._version, parameter.grad, parameter.grad._version))
-                    if len(found) == MAX_PARAMETERS:
-                        break
+                if parameter.grad is not None and len(found) < MAX_PARAMETERS:
+                    found.append(Gradient(parameter))
         self.gradients = found or None
 
     def look_for_step(self):
         """Before a backward pass: new gradients mean that the script itself has made a step."""
         known, self.gradients = self.gradients, None
-        if known is None:
-            return
-        before = [(version, id(gradient), of_gradient) for _, version, gradient, of_gradient in known]
-        now = [(p._version, id(p.grad), gradient._version) for p, _, gradient, _ in known]
-        if now != before:
+        if known is not None and any(gradient.is_over() for gradient in known):
             self.caveat("steps_by_script", "the script changes its parameters by itself")
             self.made_step(self.own_steps)
+
+
+class Gradient:
+    """A gradient as a backward pass has left it. It is not kept alive: that would take memory."""
+
+    def __init__(self, parameter):
+        self.parameter = weakref.ref(parameter)
+        self.gradient = weakref.ref(parameter.grad)
+        self.versions = (parameter._version, parameter.grad._version)
+
+    def is_over(self):
+        """Whether the parameter was changed, or the gradient removed or set to zero."""
+        parameter, gradient = self.parameter(), self.gradient()
+        if parameter is None or gradient is None or parameter.grad is not gradient:
+            return True
+        return (parameter._version, gradient._version) != self.versions
 
 
 class StepsByScript:
