@@ -2,12 +2,11 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::Ordering;
 
 use crate::abi::{self, SUCCESS, exports, put, put_handle};
+use crate::launches;
 use crate::machine;
 use crate::properties;
-use crate::report;
 use crate::runtime::error;
 use crate::stream;
 
@@ -36,8 +35,13 @@ thread_local! {
 /// An address for device variables: inside our range, never handed out.
 const VARIABLE: u64 = 0x4fff_ffe0_0000;
 
-fn launched() -> c_int {
-    report::KERNELS.fetch_add(1, Ordering::Relaxed);
+fn launched(function: usize) -> c_int {
+    launches::launched(function);
+    SUCCESS
+}
+
+fn launched_by_driver() -> c_int {
+    launches::launched_by_driver();
     SUCCESS
 }
 
@@ -69,15 +73,15 @@ fn function_attribute(out: *mut c_int, number: c_int) -> c_int {
 }
 
 exports! {
-    fn cudaLaunchKernel() { launched() }
-    fn cudaLaunchKernelExC() { launched() }
-    fn cudaLaunchCooperativeKernel() { launched() }
-    fn __cudaLaunchKernel() { launched() }
-    fn cuLaunchKernel() { launched() }
-    fn cuLaunchKernelEx() { launched() }
-    fn cuLaunchCooperativeKernel() { launched() }
-    fn cudaGraphLaunch() { launched() }
-    fn cuGraphLaunch() { launched() }
+    fn cudaLaunchKernel(function: usize) { launched(function) }
+    fn cudaLaunchKernelExC(_configuration: usize, function: usize) { launched(function) }
+    fn cudaLaunchCooperativeKernel(function: usize) { launched(function) }
+    fn __cudaLaunchKernel(function: usize) { launched(function) }
+    fn cuLaunchKernel() { launched_by_driver() }
+    fn cuLaunchKernelEx() { launched_by_driver() }
+    fn cuLaunchCooperativeKernel() { launched_by_driver() }
+    fn cudaGraphLaunch() { launched_by_driver() }
+    fn cuGraphLaunch() { launched_by_driver() }
 
     fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: usize) {
         PUSHED.set(Some(Launch { grid, block, shared, stream }));

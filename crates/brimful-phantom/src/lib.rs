@@ -32,7 +32,7 @@
 //!
 //! `brimful_phantom_report(buffer, length)` writes what was used, launched, asked for and guessed, as JSON;
 //! `brimful_phantom_reset_peaks()` starts the peaks anew. Brimful's hook calls `brimful_phantom_watched()`; a process
-//! of a rehearsal that uses torch without it is ended (`watched`).
+//! of a rehearsal that uses torch without it is ended (`watched`). It counts what writes to device memory (`launches`).
 //!
 //! # What is guessed
 //!
@@ -43,7 +43,7 @@
 //!
 //! # What is not here
 //!
-//! - Values. Code that branches on them sees zeros, except the few that `mirror` keeps for collectives.
+//! - Values. What is read is zero, except the few values that `mirror` keeps for collectives; brimful's hook knows more.
 //! - Anything behind `cuGetExportTable`, or behind the integrity checks of NVIDIA's libraries: a program with
 //!   a static CUDA runtime of its own finds no device.
 //! - Memory shared between processes.
@@ -58,6 +58,7 @@ mod cudnn;
 mod driver;
 mod generation;
 mod kernels;
+mod launches;
 mod machine;
 mod memory;
 mod mirror;

@@ -7,7 +7,7 @@
 //! `build.rs`), and from then on one object answers for all. Nothing else needs to be in a search path, and
 //! NVIDIA's own files are not even opened.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -34,17 +34,20 @@ extern "C" fn at_load() {
 
 /// The path under which this library was loaded.
 pub(crate) fn own_file() -> Option<PathBuf> {
+    file_of(at_load as *const c_void)
+}
+
+/// The loaded library or program that an address lies in.
+pub(crate) fn file_of(address: *const c_void) -> Option<PathBuf> {
     let mut found = DlInfo {
         file: std::ptr::null(),
         base: std::ptr::null_mut(),
         symbol: std::ptr::null(),
         address: std::ptr::null_mut(),
     };
-    // SAFETY: asks which file holds a function of this library; the name lives as long as the library.
+    // SAFETY: `dladdr` takes any address and writes only into `found`; the name lives as long as the library.
     unsafe {
-        if abi::dladdr(at_load as *const std::ffi::c_void, &raw mut found) == 0
-            || found.file.is_null()
-        {
+        if abi::dladdr(address, &raw mut found) == 0 || found.file.is_null() {
             return None;
         }
         Some(PathBuf::from(OsStr::from_bytes(

@@ -11,6 +11,7 @@ use crate::abi::{
     put_text,
 };
 use crate::generation;
+use crate::launches;
 use crate::machine;
 use crate::memory;
 use crate::mirror;
@@ -119,6 +120,9 @@ pub(crate) fn copy(to: u64, from: u64, bytes: usize) {
         return;
     }
     let (to_device, from_device) = (memory::is_device(to), memory::is_device(from));
+    if to_device {
+        launches::written();
+    }
     let target = to as *mut c_void;
     match (to_device, from_device) {
         (true, true) => mirror::copied(to, from, bytes),
@@ -138,6 +142,7 @@ pub(crate) fn copy(to: u64, from: u64, bytes: usize) {
 
 pub(crate) fn fill(at: u64, value: c_int, bytes: usize) {
     if memory::is_device(at) {
+        launches::written();
         mirror::forget(at, bytes);
     } else if at != 0 {
         let byte = value.to_le_bytes()[0];

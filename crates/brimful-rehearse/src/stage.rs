@@ -25,6 +25,10 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_accepts.py"),
     ),
     (
+        "brimful_assumptions.py",
+        include_str!("hook/brimful_assumptions.py"),
+    ),
+    (
         "brimful_attention.py",
         include_str!("hook/brimful_attention.py"),
     ),
@@ -40,6 +44,10 @@ const HOOK: &[(&str, &str)] = &[
     (
         "brimful_composition.py",
         include_str!("hook/brimful_composition.py"),
+    ),
+    (
+        "brimful_dispatch.py",
+        include_str!("hook/brimful_dispatch.py"),
     ),
     ("brimful_fake.py", include_str!("hook/brimful_fake.py")),
     (
@@ -70,6 +78,14 @@ const HOOK: &[(&str, &str)] = &[
     ),
     ("brimful_onward.py", include_str!("hook/brimful_onward.py")),
     (
+        "brimful_operators.py",
+        include_str!("hook/brimful_operators.py"),
+    ),
+    (
+        "brimful_plausible.py",
+        include_str!("hook/brimful_plausible.py"),
+    ),
+    (
         "brimful_processors.py",
         include_str!("hook/brimful_processors.py"),
     ),
@@ -77,6 +93,10 @@ const HOOK: &[(&str, &str)] = &[
     (
         "brimful_rehearsal.py",
         include_str!("hook/brimful_rehearsal.py"),
+    ),
+    (
+        "brimful_shadows.py",
+        include_str!("hook/brimful_shadows.py"),
     ),
     ("brimful_steps.py", include_str!("hook/brimful_steps.py")),
     (

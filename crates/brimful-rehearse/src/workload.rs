@@ -1,7 +1,7 @@
 //! From what the hook wrote to the value that predictions are made of.
 
 use brimful::cards::Card;
-use brimful::predict::{Kind, NamedTensor, Workload};
+use brimful::predict::{Kind, NamedTensor, Occurrences, Workload};
 
 use crate::Rehearsed;
 use crate::facts::Facts;
@@ -33,7 +33,9 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         ended_early: facts.reason == "end" && facts.steps < steps,
         compiled: facts.compiled,
         cudnn_benchmark: facts.cudnn_benchmark && uses_cudnn,
-        value_dependent_shapes: count(facts, "value-dependent-shape"),
+        unknown_shapes: occurrences(facts, "value-dependent-shape"),
+        assumed_shapes: occurrences(facts, "assumed_values"),
+        assumed_numbers: occurrences(facts, "value_read"),
         autotuned: count(facts, "autotune") > 0,
         fake_tensors: facts.fake_tensors,
         uncompiled: count(facts, "uncompiled") > 0,
@@ -45,6 +47,11 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
 
 fn count(facts: &Facts, caveat: &str) -> u64 {
     facts.caveats.get(caveat).map_or(0, |(count, _)| *count)
+}
+
+fn occurrences(facts: &Facts, caveat: &str) -> Occurrences {
+    let (count, places) = facts.caveats.get(caveat).cloned().unwrap_or_default();
+    Occurrences { count, places }
 }
 
 fn texts(facts: &Facts, caveat: &str) -> Vec<String> {

@@ -46,6 +46,8 @@ from brimful_torch import ENVIRONMENT_ERROR, TorchWatch
 from brimful_values import Values
 
 MOST_EVENTS = 20_000_000
+# Different places in the script that a caveat names.
+MAX_CAVEAT_TEXTS = 3
 # Each needs those before it.
 FALLBACK_PARTS = (
     "brimful_ledger",
@@ -119,7 +121,6 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.saved = 0
         self.compiled = False
         self.tensors = []
-        self.library = None
         self.autotune = None
         self.plain_types = (torch.Tensor,)
         self.record_history = torch.cuda.memory._record_memory_history
@@ -151,7 +152,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.watch_autograd()
         self.watch_calls()
         self.choose_convolutions()
-        self.assume_masks_select_everything()
+        self.keep_values()
         self.assume_losses_are_finite()
         self.assume_distributions_are_valid()
         self.bound_generation()
@@ -215,6 +216,8 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         """Something that makes the figures weaker."""
         known = self.caveats.setdefault(kind, [0, text])
         known[0] += 1
+        if text not in known[1] and known[1].count("; ") < MAX_CAVEAT_TEXTS - 1:
+            known[1] += f"; {text}"
 
     def problem(self, text):
         if len(self.problems) < 20:

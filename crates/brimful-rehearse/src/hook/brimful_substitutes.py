@@ -4,7 +4,6 @@ import functools
 import os
 import sys
 import time
-import warnings
 
 from brimful_common import guarded, load_part
 
@@ -19,19 +18,6 @@ class Substitutes:
     def choose_convolutions(self):
         self.autotune = load_part("brimful_autotune").Autotune()
         self.autotune.install()
-
-    def assume_masks_select_everything(self):
-        """The phantom holds no values: a mask selects all elements, which is the most memory it can take."""
-        torch = self.torch
-
-        def nonzero(tensor):
-            self.caveat("value-dependent-shape", "nonzero, or a boolean mask as an index")
-            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.library = torch.library.Library("aten", "IMPL")
-            self.library.impl("nonzero", nonzero, "CUDA")
 
     def assume_losses_are_finite(self):
         """What is read from the phantom is zero, so `isfinite` would say no and end a careful script.

@@ -1,13 +1,39 @@
 """What stands in for values that only a real card would have, so that checks pass and loops end."""
 
 import functools
+import sys
 
-from brimful_common import guarded
+from brimful_common import guarded, load_part
 from brimful_imports import IMPORTS
+
+# Each needs those before it.
+VALUE_PARTS = (
+    "brimful_plausible",
+    "brimful_shadows",
+    "brimful_dispatch",
+    "brimful_assumptions",
+    "brimful_operators",
+)
 
 
 class Values:
     """A part of the rehearsal."""
+
+    @guarded
+    def keep_values(self):
+        """Values that come from the host are true, others plausible (`brimful_operators`)."""
+        import ctypes
+
+        phantom = ctypes.CDLL(None)
+        writes = ctypes.c_uint64.in_dll(phantom, "BRIMFUL_PHANTOM_WRITES")
+        foreign_launches = ctypes.c_uint64.in_dll(phantom, "BRIMFUL_PHANTOM_FOREIGN_LAUNCHES")
+        for name in VALUE_PARTS:
+            load_part(name)
+        operators = sys.modules["brimful_operators"].Operators(
+            self.caveat, self.problem, lambda: writes.value, lambda: foreign_launches.value
+        )
+        operators.install()
+        self.operators = operators
 
     @guarded
     def assume_distributions_are_valid(self):

@@ -87,12 +87,32 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             "only the first batches of the evaluation were rehearsed: what a script collects on the card over all of them comes on top".into(),
         );
     }
-    if workload.value_dependent_shapes > 0 {
+    if workload.unknown_shapes.count > 0 {
         add(
             "value_dependent_shape",
             format!(
-                "a shape depends on values ({} times: nonzero or a boolean mask); everything is taken to be selected, which is the most it can need",
-                workload.value_dependent_shapes
+                "{} on values that only the model can compute ({}). brimful takes everything to be selected, which is the most it can need: this is an upper bound",
+                shapes(workload.unknown_shapes.count),
+                workload.unknown_shapes.places
+            ),
+        );
+    }
+    if workload.assumed_shapes.count > 0 {
+        add(
+            "assumed_values",
+            format!(
+                "{} on assumed values ({}): choices, such as those of experts, are taken to be balanced. A real run can need more",
+                shapes(workload.assumed_shapes.count),
+                workload.assumed_shapes.places
+            ),
+        );
+    }
+    if workload.assumed_numbers.count > 0 {
+        add(
+            "value_read",
+            format!(
+                "the script reads whole numbers that only the model can compute ({} times: {}). Sizes that it makes from them are assumed",
+                workload.assumed_numbers.count, workload.assumed_numbers.places
             ),
         );
     }
@@ -170,6 +190,13 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     found
+}
+
+fn shapes(count: u64) -> String {
+    match count {
+        1 => "1 shape depends".to_owned(),
+        count => format!("{count} shapes depend"),
+    }
 }
 
 /// Bytes that the end of the last step holds above the end of the step before, if any.

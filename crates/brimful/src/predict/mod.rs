@@ -55,8 +55,12 @@ pub struct Workload {
     pub evaluated: bool,
     pub compiled: bool,
     pub cudnn_benchmark: bool,
-    /// `nonzero` and boolean masks met, each taken to select everything.
-    pub value_dependent_shapes: u64,
+    /// Shapes made from unknown values, as of `nonzero` and boolean masks: each is the largest possible.
+    pub unknown_shapes: Occurrences,
+    /// Shapes made from assumed values: choices are taken to be balanced.
+    pub assumed_shapes: Occurrences,
+    /// Whole numbers that the script read and only the model could compute.
+    pub assumed_numbers: Occurrences,
     pub autotuned: bool,
     /// Torch has no CUDA: shapes without values stood in for the card's tensors, and no library was asked.
     pub fake_tensors: bool,
@@ -68,6 +72,14 @@ pub struct Workload {
     pub guesses: Vec<String>,
     /// Hooks that failed; the figures by module may be incomplete.
     pub problems: Vec<String>,
+}
+
+/// How often something happened, and where in the script.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Occurrences {
+    pub count: u64,
+    /// A few of the places, such as `nonzero, train.py:41`.
+    pub places: String,
 }
 
 /// A tensor that has a name.

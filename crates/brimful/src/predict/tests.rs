@@ -143,13 +143,17 @@ fn weak_figures_say_so() {
     assert!(ids(&workload(3, 10)).is_empty());
     assert_eq!(ids(&workload(1, 10)), ["one_step"]);
     let mut weak = workload(3, 10);
-    weak.value_dependent_shapes = 2;
+    weak.unknown_shapes.count = 2;
+    weak.assumed_shapes.count = 1;
+    weak.assumed_numbers.count = 1;
     weak.cudnn_guessed = true;
     weak.trace.torch = "2.9.1".into();
     assert_eq!(
         ids(&weak),
         [
             "value_dependent_shape",
+            "assumed_values",
+            "value_read",
             "cudnn_workspaces_unknown",
             "address_order"
         ]

@@ -1,0 +1,58 @@
+"""Assumed values: what stands in for values that only the model could compute.
+
+They are finite and not all equal, losses are above zero and fall slowly, `all` is true and `any` is false:
+checks pass and loops end. Choices among classes or experts are balanced. Everything in here is a function of
+shapes and arguments.
+"""
+
+import torch
+
+# The fractional part of multiples of the golden ratio: spread evenly, and never the same twice.
+GOLDEN = 0.6180339887498949
+# A loss that falls slowly, as scripts read it.
+FIRST_LOSS = 0.9
+DECAY = 0.9995
+
+
+def loss(reads):
+    """The value of a single number that is read for the n-th time."""
+    return max(FIRST_LOSS * DECAY**reads, 0.05)
+
+
+def spread(shape, dtype):
+    """Different numbers between 0.1 and 0.9."""
+    count = torch.Size(shape).numel()
+    values = torch.arange(count, dtype=torch.float64).mul_(GOLDEN).frac_().mul_(0.8).add_(0.1)
+    return values.to(dtype).view(shape)
+
+
+def probabilities(shape, dtype):
+    """As `spread`, with rows that sum to one."""
+    values = spread(shape, torch.float64)
+    return (values / values.sum(-1, keepdim=True)).to(dtype) if values.dim() else values.to(dtype)
+
+
+def balanced_choices(shape, choices, dim=-1):
+    """Indices below `choices`, each as often as the others; different ones along `dim`."""
+    count = torch.Size(shape).numel()
+    if not shape:
+        return torch.zeros((), dtype=torch.int64)
+    dim %= len(shape)
+    last = shape[dim]
+    rows = torch.arange(count, dtype=torch.int64).remainder_(max(choices, 1))
+    moved = [*shape[:dim], *shape[dim + 1 :], last]
+    return rows.view(moved).movedim(-1, dim)
+
+
+def positions(shape, dim=-1):
+    """A permutation along `dim`: every element where it was."""
+    if not shape:
+        return torch.zeros((), dtype=torch.int64)
+    dim %= len(shape)
+    line = torch.arange(shape[dim], dtype=torch.int64)
+    return line.view([-1 if at == dim else 1 for at in range(len(shape))]).expand(shape)
+
+
+def count_of(elements):
+    """How many of some elements a condition selects."""
+    return max(elements // 2, 1)
