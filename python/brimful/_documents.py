@@ -739,6 +739,27 @@ class ProbeDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatorAlternative:
+    """Settings of the allocator under which PyTorch would hold less."""
+
+    alloc_conf: str
+    """As in `PYTORCH_ALLOC_CONF`."""
+    peak_reserved_bytes: int
+    """Bytes that PyTorch holds at most with these settings."""
+    fits: bool
+    """Whether it fits the GPU then, by the safe value."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> AllocatorAlternative:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            alloc_conf=data["alloc_conf"],
+            peak_reserved_bytes=data["peak_reserved_bytes"],
+            fits=data["fits"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetTerm:
     """One line of the budget."""
 
@@ -812,7 +833,7 @@ class GpuFit:
     fits: bool
     """Whether it fits, by the safe value."""
     verdict: str
-    """`fits`, `tight` (the likely value fits, the safe one does not) or `does_not_fit`."""
+    """`fits`, `tight` (the likely value fits, the safe one does not, or the figure is an upper bound) or `does_not_fit`."""
     headroom_bytes: int
     """Bytes left by the safe value; negative: bytes missing."""
     device_bytes: LikelyAndSafe
@@ -825,6 +846,8 @@ class GpuFit:
     """Times that PyTorch has to give cached memory back to go on."""
     alloc_conf: str
     """The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
+    alternative: AllocatorAlternative | None
+    """Settings of the allocator under which PyTorch would hold less; nothing where little is unused."""
 
     @classmethod
     def _from_json(cls, data: Any) -> GpuFit:  # noqa: ANN401
@@ -840,6 +863,7 @@ class GpuFit:
             peak_allocated_bytes=data["peak_allocated_bytes"],
             retries=data["retries"],
             alloc_conf=data["alloc_conf"],
+            alternative=None if data["alternative"] is None else AllocatorAlternative._from_json(data["alternative"]),
         )
 
 

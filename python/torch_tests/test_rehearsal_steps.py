@@ -49,6 +49,17 @@ BY_HAND = """
             parameter.grad = None
 """
 
+LONGER_AND_LONGER = """
+    import torch
+    model = torch.nn.Linear(1024, 1024).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(200):
+        length = 2048 * min(step, LAST) + 2048
+        model(torch.ones(length, 1024, device="cuda")).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
 POLICY = """
     import torch
     policy = torch.nn.Linear(4, 2).cuda()
@@ -141,6 +152,15 @@ def test_steps_without_an_optimizer_are_seen(predict) -> None:  # noqa: ANN001
     # To look at gradients must not keep them.
     gradients = next(term for term in found["terms"] if term["name"] == "gradients")
     assert {use["phase"] for use in gradients["by_phase"] if use["bytes"]} <= {"backward", "optimizer"}
+
+
+def test_a_rehearsal_goes_on_until_reserved_memory_is_flat(predict) -> None:  # noqa: ANN001
+    found = predict("LAST = 8", LONGER_AND_LONGER)
+    assert found["steps"] == 11  # the longest batch is the ninth
+    assert "reserved_rises" not in caveats(found)
+    found = predict("LAST = 200", LONGER_AND_LONGER)
+    assert found["steps"] == 23
+    assert "23 steps" in caveats(found)["reserved_rises"]
 
 
 def test_distributions_of_a_policy_pass_their_checks(predict) -> None:  # noqa: ANN001

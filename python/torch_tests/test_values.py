@@ -109,6 +109,14 @@ WRITTEN_BY_THE_MODEL = """
 """
 
 
+FAILS_ON_A_VALUE = """
+    import torch
+    output = torch.nn.Linear(8, 5).cuda()(torch.randn(16, 8, device="cuda"))
+    score = output.mean().item()
+    assert score > 1000, "the model is not good enough"
+"""
+
+
 @pytest.fixture
 def caveats(tmp_path: Path) -> object:
     """Rehearse a script, and give its caveats by name."""
@@ -145,6 +153,26 @@ def test_shapes_from_the_model_are_caveats_with_their_place(caveats) -> None:  #
 def test_what_the_model_writes_is_no_longer_known(caveats) -> None:  # noqa: ANN001
     found = caveats(WRITTEN_BY_THE_MODEL, TRAINING)
     assert "3 shapes depend" in found["value_dependent_shape"]
+
+
+def test_a_script_that_fails_on_a_value_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(FAILS_ON_A_VALUE))
+    command = [
+        Path(sys.executable).with_name("brimful"),
+        "predict",
+        "--gpu",
+        "t4",
+        "--",
+        sys.executable,
+        path,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 96
+    assert "after it read a value that only the model can compute (train.py:4)" in " ".join(
+        done.stderr.split()
+    )
+    assert "BRIMFUL_REHEARSAL" in done.stderr
 
 
 @pytest.mark.usefixtures("children_with_torch")

@@ -62,8 +62,16 @@ pub enum RehearsalError {
         #[source]
         source: io::Error,
     },
-    #[error("the script ended with {status} before its first optimizer step")]
-    Died { status: String, output: String },
+    #[error(
+        "the script ended with {status} before its first optimizer step{}",
+        assumed.as_ref().map(|place| format!(", after it read a value that only the model can compute ({place})")).unwrap_or_default()
+    )]
+    Died {
+        status: String,
+        /// Where it last read a value that a rehearsal has to assume.
+        assumed: Option<String>,
+        output: String,
+    },
     #[error("the script ended without importing torch in a Python that can be watched")]
     NoTorch { output: String },
     #[error(
@@ -87,7 +95,7 @@ impl RehearsalError {
     ///
     /// A card never runs out in a rehearsal: the last try has endless room.
     pub fn died_of_memory(&self) -> Option<String> {
-        let RehearsalError::Died { status, output } = self else {
+        let RehearsalError::Died { status, output, .. } = self else {
             return None;
         };
         let evidence = Evidence {
@@ -126,6 +134,14 @@ impl RehearsalError {
             }
             RehearsalError::Output { .. } => "name a file in a folder that can be written",
             RehearsalError::Phantom { .. } => "it comes with the wheel: install brimful again",
+            RehearsalError::Died { output, .. } if wants_more_gpus(output) => {
+                "the script uses several GPUs: name as many, for example --gpu 2xl4"
+            }
+            RehearsalError::Died {
+                assumed: Some(_), ..
+            } => {
+                "a rehearsal assumes such values. If the script failed on one, skip that check where the environment variable BRIMFUL_REHEARSAL is set"
+            }
             RehearsalError::Died { .. } => {
                 "the end of its own output says why; it must run as far as its first steps"
             }
@@ -167,5 +183,47 @@ impl RehearsalError {
             | RehearsalError::GpuUnused { output } => Some(output),
             _ => None,
         }
+    }
+}
+
+/// Whether a script failed because it found fewer GPUs than it uses, in the words of PyTorch and Lightning.
+fn wants_more_gpus(output: &str) -> bool {
+    [
+        "invalid device ordinal",
+        "But your machine only has",
+        "less than the number of accelerators available",
+        "Invalid device id",
+    ]
+    .iter()
+    .any(|words| output.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn died(output: &str, assumed: Option<&str>) -> RehearsalError {
+        RehearsalError::Died {
+            status: "exit status: 1".into(),
+            assumed: assumed.map(str::to_owned),
+            output: output.into(),
+        }
+    }
+
+    #[test]
+    fn a_script_that_wants_more_gpus_is_told_how_to_name_them() {
+        let error = died(
+            "You requested gpu: [0, 1]\n But your machine only has: [0]",
+            None,
+        );
+        assert!(error.hint().contains("--gpu 2xl4"));
+        assert!(!died("ValueError: 3", None).hint().contains("--gpu"));
+    }
+
+    #[test]
+    fn a_script_that_may_have_failed_on_a_value_is_told_where_it_read_one() {
+        let error = died("AssertionError", Some("train.py:41"));
+        assert!(error.to_string().contains("train.py:41"), "{error}");
+        assert!(error.hint().contains("BRIMFUL_REHEARSAL"));
     }
 }

@@ -138,6 +138,10 @@ pub enum Event {
     Input {
         prompt: String,
     },
+    /// The script failed, and had read a value before that only the model could compute.
+    AssumedValue {
+        place: String,
+    },
 }
 
 impl Event {
@@ -154,7 +158,9 @@ impl Event {
             Event::Unsupported { what, .. } => what.clone(),
             Event::Unhooked { .. } => "torch was loaded without the hook".to_owned(),
             Event::Input { .. } => "the script asks for input".to_owned(),
-            Event::Ended { .. } | Event::Suppressed { .. } => return None,
+            Event::Ended { .. } | Event::Suppressed { .. } | Event::AssumedValue { .. } => {
+                return None;
+            }
         })
     }
 }
@@ -287,6 +293,14 @@ impl Ended {
         steps.max().unwrap_or(0)
     }
 
+    /// Where the script last read a value that only the model could compute, if it failed after that.
+    fn assumed_value(&self) -> Option<String> {
+        self.seen.iter().rev().find_map(|event| match event {
+            Event::AssumedValue { place } => Some(place.clone()),
+            _ => None,
+        })
+    }
+
     /// The reason that a process of the script reported itself.
     fn told_reason(&self) -> Option<RehearsalError> {
         let unhooked = self.seen.iter().find_map(|event| match event {
@@ -343,6 +357,7 @@ impl Ended {
             },
             (None, Some(status)) if !status.success() => RehearsalError::Died {
                 status: status.to_string(),
+                assumed: self.assumed_value(),
                 output,
             },
             (_, Some(_)) => {

@@ -28,6 +28,7 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         idle_optimizers: texts(facts, "optimizer_without_steps"),
         full_generation: count(facts, "full_generation") > 0,
         steps_by_script: count(facts, "steps_by_script") > 0,
+        reserved_rises: count(facts, "reserved_rises") > 0,
         caught_ooms: facts.ooms,
         evaluated: facts.evaluated > 0,
         ended_early: facts.reason == "end" && facts.steps < steps,

@@ -115,6 +115,9 @@ class Fallback(Rehearsal):
     def count(self, device):
         return self.ledger.count()
 
+    def reserved(self):
+        return None
+
     def allocated(self):
         return self.ledger.allocated
 

@@ -35,8 +35,6 @@ CONFIRMING = """
     _fused_rms_norm _log_softmax addmm bmm convolution embedding gelu mm native_batch_norm native_dropout
     native_group_norm native_layer_norm relu sigmoid silu tanh
 """.split()  # noqa: SIM905
-# Their kernels look for values that are not finite, and write that there are none.
-WITHOUT_OVERFLOW = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 # As if every rank had sent the same.
 SAME_ON_ALL_RANKS = ("allreduce_", "allreduce_coalesced_", "broadcast_")
 # Names of operators that are not PyTorch's kernels.
@@ -59,6 +57,7 @@ class Operators(Assumptions):
         self.reads = 0
         self.seconds = 0.0
         self.probabilities = {}
+        self.last_read = None  # where the script has last read a value that is not true
 
     def install(self):
         """Register a kernel for every operator that is computed, reads values or writes."""
@@ -73,7 +72,8 @@ class Operators(Assumptions):
             "random_.from": self.random,
             "multinomial": self.multinomial,
             "_softmax": self.softmax,
-            **dict.fromkeys(WITHOUT_OVERFLOW, leave),
+            "_amp_foreach_non_finite_check_and_unscale_": self.find_no_overflow,
+            "_amp_update_scale_": leave,
         }
         for name, then in followed.items():
             self.dispatch.register(f"aten::{name}", self.followed_by(then))
@@ -343,15 +343,23 @@ class Operators(Assumptions):
         else:
             self.shadows.forget(target)
 
+    def find_no_overflow(self, result, tensors, found_inf, inv_scale):
+        """`GradScaler` skips the step of an optimizer unless this is zero."""
+        if is_on_cuda(found_inf):
+            self.shadows.set_all(found_inf, 0.0, is_true=False, is_confirmed=True)
+
     # --- values that the script reads ---
 
     def read(self, target, source):
         """Tensors that are copied to the CPU."""
         shadow = self.shadows.find(source)
         values = shadow.view(source) if shadow is not None else None
+        if shadow is not None and not shadow.is_true:
+            self.last_read = place()
         if values is not None:
             target.copy_(values)
             return
+        self.last_read = place()
         if not source.is_floating_point() or not 0 < source.numel() <= MAX_ELEMENTS or target.any():
             return
         if source.numel() == 1:
@@ -367,6 +375,8 @@ class Operators(Assumptions):
             return value
         shadow = self.shadows.find(tensor)
         values = shadow.view(tensor) if shadow is not None else None
+        if shadow is None or not shadow.is_true:
+            self.last_read = place()
         if values is not None:
             # One of several numbers is more often a size than a count of correct answers is.
             if not shadow.is_true and shadow.fill is None and is_whole(tensor):

@@ -65,7 +65,7 @@ WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
 
 def wait_for_torch():
     """Call `Rehearsal.install` when torch has been imported."""
-    several = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or "1")
+    several = local_world_size()
     devices = os.environ.get("BRIMFUL_PHANTOM_DEVICES", "")
     if WITHOUT_CUDA:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -73,6 +73,15 @@ def wait_for_torch():
         # A launcher such as torchrun has started several processes: each has a card of its own.
         os.environ["BRIMFUL_PHANTOM_DEVICES"] = ";".join([devices] * min(several, 16))
     TorchWatch(lambda torch: rehearsal_for(torch).install()).start()
+
+
+def local_world_size():
+    """How many processes a launcher has started on this machine."""
+    own = os.environ.get("LOCAL_WORLD_SIZE")
+    if not own and os.environ.get("LOCAL_RANK"):
+        # DeepSpeed's launcher gives only the number of all processes.
+        own = os.environ.get("WORLD_SIZE")
+    return int(own or "1")
 
 
 def rehearsal_for(torch):
@@ -109,6 +118,9 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.totals = Known()  # steps of each optimizer
         self.created = Known()
         self.waits_since = None
+        self.highest_reserved = 0
+        self.rose_at = 0  # the step after the second at which reserved memory was last higher than before
+        self.rises_since = None
         self.gradients = None  # what the last backward pass left, where no optimizer is known
         self.own_steps = StepsByScript()
         self.has_full_length = False  # of what `generate` makes
@@ -267,6 +279,10 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
     def loaders_are_long(self):
         """With `--with`, training ends when the shortened loader does; a loop that goes on is stopped."""
         return self.steps() >= STEPS + 2
+
+    def reserved(self):
+        """Bytes that PyTorch holds; nothing where it has no allocator for the GPU."""
+        return self.torch.cuda.memory_reserved() if self.recording else None
 
     def allocated(self):
         if not self.recording:

@@ -22,6 +22,8 @@ MAX_FLOATS = 1 << 14
 MAX_BYTES = 256 << 20
 # Shadows made between two searches for those whose storage is gone.
 CLEANING_INTERVAL = 512
+# Callers by which two calls of one instruction are told apart.
+MAX_CALLERS = 5
 # Subclasses of tensors have a meaning of their own, and those of the compiler have only a shape.
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
@@ -163,7 +165,7 @@ class Shadows:
         # No operator sends values to the GPU in order to write over them.
         self.add(tensor, shadow, is_confirmed=from_host)
 
-    def set_all(self, tensor, value, is_true, from_factory=False):
+    def set_all(self, tensor, value, is_true, from_factory=False, is_confirmed=False):
         """Every element of the tensor, which is all of its storage, has this value; of any size."""
         self.forget(tensor)
         if not covers_storage(tensor) or tensor.numel() == 0 or tensor.dtype.is_complex:
@@ -173,7 +175,7 @@ class Shadows:
         if from_factory:
             # Kernels of other libraries are given such tensors to write their results into.
             shadow.foreign_launches = self.count_foreign_launches()
-        self.add(tensor, shadow)
+        self.add(tensor, shadow, is_confirmed)
 
     def make_writable(self, shadow):
         """Whether views of the shadow can be written, for operators that work in place."""
@@ -215,4 +217,8 @@ def current_instruction():
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("brimful_"):
         frame = frame.f_back
-    return None if frame is None else (id(frame), frame.f_lasti)
+    found = []
+    while frame is not None and len(found) < MAX_CALLERS:
+        found.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found) or None

@@ -16,6 +16,11 @@ from brimful_imports import IMPORTS
 # for during this many steps of the one that decides, and no longer than this.
 MAX_STEPS_WAITED = 20
 MAX_SECONDS_WAITED = 30.0
+# A rehearsal whose reserved memory still rises goes on for this many steps, and no longer than this.
+MAX_STEPS_RISING = 20
+MAX_SECONDS_RISING = 20.0
+# Steps without a rise after which there will hardly be another one.
+STEPS_FLAT = 2
 # With its state allocated, the next step has the peak.
 STEPS_OF_OTHERS = min(2, STEPS)
 # Classes whose instances step, beside those of torch.optim: module, class, method.
@@ -107,12 +112,40 @@ class Steps:
             if self.host is not None:
                 self.host.after_step(optimizer)
             self.mark("step", str(steps))
+            self.watch_reserved(steps)
             tell(event="step", step=min(steps, STEPS), of=STEPS, bytes=self.allocated())
         if (counts and steps in (1, 2, STEPS)) or self.trained():
             # A function that trains for fewer steps has let go of its model when the script ends.
             self.note_tensors()
-        if (self.trained() and not WITH and self.all_have_stepped()) or (WITH and self.loaders_are_long()):
+        if (self.trained() and not WITH and self.is_over()) or (WITH and self.loaders_are_long()):
             self.finish("steps")
+
+    def is_over(self):
+        return self.all_have_stepped() and not self.is_rising()
+
+    # --- reserved memory that still rises ---
+
+    def watch_reserved(self, steps):
+        reserved = self.reserved()
+        if reserved is not None and reserved > self.highest_reserved:
+            self.highest_reserved = reserved
+            # Optimizer state appears in the first step, and what it displaces in the second.
+            self.rose_at = steps if steps > 2 else 0
+
+    def is_rising(self):
+        """Whether a longer rehearsal is likely to show more.
+
+        Only in a training of one process: the ranks of several would stop at different steps.
+        """
+        if not self.rose_at or self.world()[1] > 1:
+            return False
+        now = time.monotonic()
+        if self.rises_since is None:
+            self.rises_since = now
+        too_long = now - self.rises_since > MAX_SECONDS_RISING or self.steps() >= STEPS + MAX_STEPS_RISING
+        if too_long and self.steps() - self.rose_at < STEPS_FLAT:
+            self.caveat("reserved_rises", str(self.steps()))
+        return not too_long and self.steps() - self.rose_at < STEPS_FLAT
 
     def count_step(self, optimizer):
         """Count a step; whether it is one of the optimizer that decides.

@@ -3,7 +3,7 @@
 import functools
 import sys
 
-from brimful_common import guarded, load_part
+from brimful_common import guarded, load_part, printable, tell
 from brimful_imports import IMPORTS
 
 # Each needs those before it.
@@ -33,7 +33,19 @@ class Values:
             self.caveat, self.problem, lambda: writes.value, lambda: foreign_launches.value
         )
         operators.install()
-        self.operators = operators
+        self.report_assumed_value(operators)
+
+    def report_assumed_value(self, operators):
+        """Where a script fails, say where it has last read a value that is not true."""
+        hook = sys.excepthook
+
+        @functools.wraps(hook)
+        def excepthook(kind, error, traceback):
+            if operators.last_read is not None and not issubclass(kind, KeyboardInterrupt):
+                tell(event="assumed-value", place=printable(operators.last_read, 200))
+            return hook(kind, error, traceback)
+
+        sys.excepthook = excepthook
 
     @guarded
     def assume_distributions_are_valid(self):

@@ -22,8 +22,8 @@ pub use plan::{
     SettingValue,
 };
 pub use predict::{
-    BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe, PhaseBytes, PhaseUse,
-    PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
+    AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe,
+    PhaseBytes, PhaseUse, PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
 };
 pub use predict_host::{HostBudgetTerm, HostByWorkers, PredictedHost};
 pub use probe::{

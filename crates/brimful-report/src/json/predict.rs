@@ -135,7 +135,8 @@ pub struct GpuFit {
     pub total_bytes: u64,
     /// Whether it fits, by the safe value.
     pub fits: bool,
-    /// `fits`, `tight` (the likely value fits, the safe one does not) or `does_not_fit`.
+    /// `fits`, `tight` (the likely value fits, the safe one does not, or the figure is an upper bound) or
+    /// `does_not_fit`.
     pub verdict: String,
     /// Bytes left by the safe value; negative: bytes missing.
     pub headroom_bytes: i64,
@@ -149,6 +150,19 @@ pub struct GpuFit {
     pub retries: u64,
     /// The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
+    /// Settings of the allocator under which PyTorch would hold less; nothing where little is unused.
+    pub alternative: Option<AllocatorAlternative>,
+}
+
+/// Settings of the allocator under which PyTorch would hold less.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AllocatorAlternative {
+    /// As in `PYTORCH_ALLOC_CONF`.
+    pub alloc_conf: String,
+    /// Bytes that PyTorch holds at most with these settings.
+    pub peak_reserved_bytes: u64,
+    /// Whether it fits the GPU then, by the safe value.
+    pub fits: bool,
 }
 
 /// A card on which the script did not run.
@@ -320,5 +334,13 @@ fn fit(footprint: &Footprint) -> GpuFit {
         peak_allocated_bytes: footprint.peak_allocated.get(),
         retries: footprint.retries,
         alloc_conf: footprint.settings.clone(),
+        alternative: footprint
+            .alternative
+            .as_ref()
+            .map(|found| AllocatorAlternative {
+                alloc_conf: found.settings.clone(),
+                peak_reserved_bytes: found.peak_reserved.get(),
+                fits: found.fits,
+            }),
     }
 }

@@ -32,6 +32,9 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
             &format!("{name}: the script died before its first step: {reason}"),
         ));
     }
+    if let Some(found) = alternative(footprints) {
+        verdicts.push_str(&page.hang("  ", 2, &found));
+    }
     page.section(&mut out, "Does it fit", &verdicts);
     page.section(
         &mut out,
@@ -121,6 +124,22 @@ fn fits(footprints: &[Footprint], page: &Page) -> String {
         }
     }
     out
+}
+
+/// A setting of the allocator that would hold less, for the first GPU where it would.
+fn alternative(footprints: &[Footprint]) -> Option<String> {
+    footprints.iter().find_map(|footprint| {
+        let found = footprint.alternative.as_ref()?;
+        let fits = if found.fits && footprint.verdict != Verdict::Fits {
+            ", which fits"
+        } else {
+            ""
+        };
+        Some(format!(
+            "With PYTORCH_ALLOC_CONF={}, PyTorch would hold {} instead of {} on {}{fits}.",
+            found.settings, found.peak_reserved, footprint.peak_reserved, footprint.gpu
+        ))
+    })
 }
 
 fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {

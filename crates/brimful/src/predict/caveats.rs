@@ -65,6 +65,15 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             "generate() made as many tokens as it was allowed to, which is the most memory it can take".into(),
         );
     }
+    if workload.reserved_rises {
+        add(
+            "reserved_rises",
+            format!(
+                "the memory that PyTorch holds still rose after {} steps, so a longer run needs more: batches differ in shape, or memory fragments. expandable_segments:True often helps",
+                workload.steps
+            ),
+        );
+    }
     if workload.died {
         add(
             "died",

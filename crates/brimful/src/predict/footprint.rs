@@ -35,7 +35,7 @@ pub struct DeviceBytes {
 pub enum Verdict {
     /// The safe value fits.
     Fits,
-    /// The likely value fits, the safe one does not.
+    /// The likely value fits, the safe one does not; or the figure is an upper bound that does not fit.
     Tight,
     DoesNotFit,
 }
@@ -89,6 +89,16 @@ pub struct CurvePoint {
     pub step: u32,
 }
 
+/// Settings of the allocator under which PyTorch holds less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// As in `PYTORCH_ALLOC_CONF`.
+    pub settings: String,
+    pub peak_reserved: Bytes,
+    /// Whether the safe value fits the card then.
+    pub fits: bool,
+}
+
 /// Predicted memory of a workload on one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Footprint {
@@ -111,6 +121,8 @@ pub struct Footprint {
     pub steps: u32,
     pub events: usize,
     pub settings: String,
+    /// Where much of what PyTorch holds is not in use.
+    pub alternative: Option<Alternative>,
 }
 
 /// More than any card: replays there end without retries.
@@ -118,6 +130,8 @@ const HUGE: u64 = 1 << 46;
 /// Columns of the curve.
 const COLUMNS: usize = 72;
 const LARGEST: usize = 12;
+/// Unused bytes that other settings of the allocator are tried for.
+const MIN_UNUSED: u64 = 256 << 20;
 
 /// How much more reserved memory than predicted 95 of 100 runs may need, as a share.
 ///
@@ -183,6 +197,14 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         &on_card,
         device.safe,
     );
+    let allocated = outcome.statistics.allocated.peak;
+    let alternative = alternative(workload, target, version, (allocated, reserved)).map(
+        |(settings, reserved)| Alternative {
+            settings,
+            peak_reserved: Bytes(reserved),
+            fits: reserved + safe_held + scaled(reserved, margin(workload)) <= total,
+        },
+    );
     Footprint {
         gpu: target.name.clone(),
         total: target.total,
@@ -201,7 +223,35 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         steps: workload.steps,
         events: workload.trace.events.len(),
         settings: target.settings.to_string(),
+        alternative,
     }
+}
+
+/// Replays with expandable segments, where much more is held than was in use.
+fn alternative(
+    workload: &Workload,
+    target: &Target,
+    version: TorchVersion,
+    (allocated, reserved): (u64, u64),
+) -> Option<(String, u64)> {
+    let unused = reserved.saturating_sub(allocated);
+    if target.settings.expandable_segments || unused < MIN_UNUSED.max(reserved / 8) {
+        return None;
+    }
+    let settings = Settings {
+        expandable_segments: true,
+        ..target.settings.clone()
+    };
+    let shown = settings.to_string();
+    let setup = Setup {
+        capacity: HUGE,
+        held: 0,
+        settings,
+        version,
+    };
+    let outcome = replay(&workload.trace, &setup);
+    let held = outcome.statistics.reserved.peak;
+    (outcome.oom.is_none() && held <= reserved - unused / 3).then_some((shown, held))
 }
 
 #[expect(
@@ -228,8 +278,14 @@ fn judge(
     let fits =
         |held: u64| held < total && replay(&workload.trace, &setup(total, held)).oom.is_none();
     if on_card.oom.is_some() {
+        // Where everything counts as selected the figure is a bound, and a bound alone is no reason to say no.
+        let verdict = if workload.unknown_shapes.count > 0 {
+            Verdict::Tight
+        } else {
+            Verdict::DoesNotFit
+        };
         return (
-            Verdict::DoesNotFit,
+            verdict,
             difference(total, least_card(workload, setup, safe_held, safe.get())),
         );
     }

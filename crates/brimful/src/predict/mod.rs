@@ -14,8 +14,8 @@ mod tests;
 
 pub use caveats::{Caveat, caveats};
 pub use footprint::{
-    CurvePoint, DeviceBytes, Footprint, LargestAllocation, PhasePeak, Target, Term, Verdict,
-    footprint,
+    Alternative, CurvePoint, DeviceBytes, Footprint, LargestAllocation, PhasePeak, Target, Term,
+    Verdict, footprint,
 };
 pub use kinds::Kind;
 pub use outside::{Outside, context, nccl};
@@ -49,6 +49,8 @@ pub struct Workload {
     pub steps_by_script: bool,
     /// Text was generated, up to the greatest length that was allowed.
     pub full_generation: bool,
+    /// PyTorch still took more memory from the driver when the rehearsal ended.
+    pub reserved_rises: bool,
     /// Requests that failed, and that the script or PyTorch went on after.
     pub caught_ooms: u64,
     /// An evaluation was rehearsed.

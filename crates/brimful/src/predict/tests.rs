@@ -218,3 +218,61 @@ proptest! {
         prop_assert_eq!(small.verdict == Verdict::Fits, small.headroom >= 0);
     }
 }
+
+/// A buffer that grows by 16 MiB with each of 60 steps: the old one is freed after the new one was made.
+fn growing() -> Workload {
+    let mut trace = Trace {
+        torch: "2.13.0".into(),
+        ..Trace::default()
+    };
+    let mut old = None;
+    for step in 1..=60_u64 {
+        trace.mark("phase:forward");
+        let number = trace.add(Allocation {
+            address: step << 34,
+            requested: step * 16 * MIB,
+            ..Allocation::default()
+        });
+        trace
+            .events
+            .push(brimful_allocsim::trace::Event::Alloc(number));
+        if let Some(old) = old.replace(number) {
+            trace.free(old);
+        }
+        trace.mark(&format!("step:{step}"));
+    }
+    Workload {
+        trace,
+        steps: 60,
+        world_size: 1,
+        ..Workload::default()
+    }
+}
+
+#[test]
+fn where_much_is_unused_expandable_segments_are_tried() {
+    let found = footprint(&growing(), &target(Bytes::from_gib(6)));
+    let alternative = found.alternative.as_ref().expect("fragmentation");
+    assert_eq!(alternative.settings, "expandable_segments:True");
+    assert!(alternative.peak_reserved < Bytes(found.peak_reserved.get() / 2));
+    assert!(alternative.fits);
+    let mut with_it = target(Bytes::from_gib(6));
+    with_it.settings.expandable_segments = true;
+    let found = footprint(&growing(), &with_it);
+    assert_eq!((found.alternative, found.verdict), (None, Verdict::Fits));
+    assert_eq!(
+        footprint(&workload(3, 400), &target(Bytes::from_gib(16))).alternative,
+        None
+    );
+}
+
+#[test]
+fn an_upper_bound_is_no_reason_to_say_that_it_does_not_fit() {
+    let small = target(Bytes::from_mib(900));
+    let mut bound = workload(3, 400);
+    assert_eq!(footprint(&bound, &small).verdict, Verdict::DoesNotFit);
+    bound.unknown_shapes.count = 1;
+    let found = footprint(&bound, &small);
+    assert_eq!(found.verdict, Verdict::Tight);
+    assert!(found.headroom < 0);
+}
