@@ -22,8 +22,8 @@ What `brimful predict --gpu l4` says to quick-starts of popular stacks, written 
 The scripts know nothing of brimful; weights and data are made up. Made by `benches/works_with/works_with.py`.
 
 The lower bound is counted from the tensors of the script: weights, optimizer state, and the larger of the
-gradients and the largest output of a module. A figure below it would be wrong. "-" means that the script has no
-optimizer of PyTorch.
+gradients and the largest output of a module. A figure below it would be wrong. "-" means that the script has
+no optimizer of PyTorch.
 """
 
 
