@@ -30,11 +30,17 @@ pub enum RehearsalError {
     Guard(#[source] io::Error),
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
-    #[error("{made} of {steps} steps were made within {} seconds", limit.as_secs())]
+    #[error(
+        "{made} of {steps} steps were made within {} seconds{}",
+        limit.as_secs(),
+        doing.as_ref().map(|place| format!("; the script was at {place}")).unwrap_or_default()
+    )]
     TimeLimit {
         limit: Duration,
         made: u32,
         steps: u32,
+        /// Where it was at the end, if it had made no step.
+        doing: Option<String>,
         output: String,
     },
     #[error("the rehearsal was interrupted {progress}")]
@@ -118,6 +124,13 @@ impl RehearsalError {
         match self {
             RehearsalError::Start { .. } => {
                 "write the command as you would start it, after `--`: `brimful predict -- python train.py`"
+            }
+            RehearsalError::TimeLimit {
+                made: 0,
+                doing: Some(_),
+                ..
+            } => {
+                "if that line takes long before the first step, give it less to do (fewer examples, a smaller cache) or more time (--time-limit SECONDS); if it waits for something, a rehearsal cannot give it"
             }
             RehearsalError::TimeLimit { made: 0, .. } => {
                 "give it more time (--time-limit SECONDS), or shorten what comes before the first step"

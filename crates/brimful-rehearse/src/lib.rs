@@ -21,6 +21,7 @@ pub mod stage;
 mod accepts;
 mod connections;
 mod cudnn;
+mod doing;
 mod error;
 mod guard;
 mod host;

@@ -17,6 +17,7 @@ use brimful_isolate::{Isolated, Isolation, StartError};
 use serde::Deserialize;
 
 use crate::connections;
+use crate::doing;
 use crate::error::RehearsalError;
 use crate::facts::Facts;
 use crate::protection::Protection;
@@ -249,6 +250,7 @@ fn rehearse_in(
         status,
         seen,
         output: tail(&output),
+        doing: doing::read(&stage.results()),
     };
     let variants = sort_out(asked, &ended, &stage.results())?;
     Ok(Rehearsal {
@@ -269,6 +271,8 @@ struct Ended {
     status: Option<ExitStatus>,
     seen: Vec<Event>,
     output: String,
+    /// Where the script was, if it made no step for some time.
+    doing: Option<String>,
 }
 
 impl Ended {
@@ -348,6 +352,7 @@ impl Ended {
                 limit: asked.time_limit,
                 made: self.steps_told(),
                 steps: asked.steps,
+                doing: self.doing.clone(),
                 output,
             },
             (Some(torch), Some(status)) if !status.success() => RehearsalError::NoCuda {
@@ -628,6 +633,7 @@ mod tests {
             status: code.map(|code| ExitStatus::from_raw(code << 8)),
             seen: lines.iter().map(event).collect(),
             output: "its last words".into(),
+            doing: None,
         };
         ended.reason(&asked())
     }

@@ -1,5 +1,6 @@
 """What the parts of the rehearsal share: what was asked, and how to tell."""
 
+import faulthandler
 import functools
 import importlib.util
 import json
@@ -37,6 +38,31 @@ def tell(**facts):
         os.close(handle)
     except OSError:
         pass
+
+
+class Doing:
+    """Writes down where the script is, for one that makes no step: who waits wants to know what for."""
+
+    # Seconds from one look to the next.
+    INTERVAL = 15
+
+    def __init__(self):
+        self.file = None
+
+    def start(self):
+        path = os.path.join(FOLDER, f"{os.getpid()}.stack")
+        try:
+            self.file = open(path, "w", encoding="utf-8", opener=open_private)  # noqa: SIM115
+            # In C and by a thread of its own, so that also a script that never comes back to Python is seen.
+            faulthandler.dump_traceback_later(self.INTERVAL, repeat=True, file=self.file)
+        except (OSError, RuntimeError, ValueError):
+            self.file = None
+
+    def stop(self):
+        if self.file is not None:
+            faulthandler.cancel_dump_traceback_later()
+            self.file.close()
+            self.file = None
 
 
 def printable(text, limit):

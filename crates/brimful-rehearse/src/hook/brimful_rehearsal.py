@@ -29,6 +29,7 @@ from brimful_common import (
     STEPS,
     WITH,
     WITHOUT_CUDA,
+    Doing,
     Known,
     announce_to_phantom,
     guarded,
@@ -121,6 +122,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.highest_reserved = 0
         self.rose_at = 0  # the step after the second at which reserved memory was last higher than before
         self.rises_since = None
+        self.doing = Doing()
         self.gradients = None  # what the last backward pass left, where no optimizer is known
         self.own_steps = StepsByScript()
         self.has_full_length = False  # of what `generate` makes
@@ -155,6 +157,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         if not self.torch.cuda.is_available():
             self.give_up()
         tell(event="torch", torch=self.torch.__version__)
+        self.doing.start()
         self.watch_host()
         self.torch.cuda._lazy_call(self.start_recording)
         self.keep_recording()
