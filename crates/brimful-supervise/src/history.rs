@@ -132,6 +132,8 @@ mod tests {
     use brimful::plan::Observed;
     use brimful::units::Bytes;
 
+    use brimful::plan::MeasuredOn;
+
     use super::*;
 
     fn state() -> (tempfile::TempDir, StateDir) {
@@ -155,6 +157,7 @@ mod tests {
                 timed_seconds: 1.25,
                 ..Observed::default()
             },
+            measured_on: Some(MeasuredOn::default()),
         }
     }
 

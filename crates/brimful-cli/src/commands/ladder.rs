@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Settings};
-use brimful::plan::{Change, LearntRun, Revision, Room, Shape, revise};
+use brimful::plan::{Change, LearntRun, MeasuredOn, Revision, Room, Shape, revise};
 use brimful::record::Outcome;
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoint, Checkpoints, Refusal, Selector};
@@ -108,6 +108,7 @@ impl Rungs {
                 .is_memory()
                 .then_some(ended.verdict.cause),
             observed: ended.observed.clone(),
+            measured_on: Some(MeasuredOn::of(&self.room, &self.shapes)),
         };
         if let Some(state) = &self.state {
             // What is not remembered makes the next plan no worse than this one.

@@ -163,6 +163,7 @@ fn died(question: &PlanQuestion, settings: Settings) -> LearntRun {
             host_limit: question.room.host,
             ..Observed::default()
         },
+        measured_on: None,
     }
 }
 

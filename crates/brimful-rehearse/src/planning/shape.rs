@@ -29,6 +29,8 @@ pub(super) fn shape(question: &PlanQuestion, settings: Settings, kept: &Kept) ->
         world_size: u64::from(kept.world_size.max(1)),
         failed: kept.failed.clone(),
         rehearsed_at_unix_ms: kept.at_unix_ms,
+        torch: (kept.processes.first())
+            .map_or_else(String::new, |process| process.facts.torch.clone()),
     }
 }
 

@@ -4,8 +4,8 @@
 //!   much of what it lacked, are not planned again.
 //! - A peak above what was predicted as likely: predictions of that kind are multiplied by the ratio, at most by
 //!   [`MOST`].
-//! - A rate, once a run made [`ENOUGH_STEPS`] steps: it stands in for the estimate at these settings, and the estimates
-//!   of other settings are set right by it.
+//! - A rate, once a run made [`ENOUGH_STEPS`] steps on the same kind of machine: it stands in for the estimate at these
+//!   settings, and the estimates of other settings are set right by it.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::plan::cost::{self, RECOMPUTE};
 use crate::plan::estimate::median;
 use crate::plan::fit::{GpuSum, HostSum, Taken, times};
 use crate::plan::view::View;
-use crate::plan::{LearntRun, Observed, Reason};
+use crate::plan::{LearntRun, MeasuredOn, Observed, Reason};
 use crate::units::Bytes;
 
 /// Predictions are not multiplied by more: something else was measured then.
@@ -112,11 +112,15 @@ impl Lessons {
         newest.sort_by_key(|run| run.at_unix_ms);
         let mut card = Vec::new();
         let mut paces = Vec::new();
+        let here = MeasuredOn::of(view.room, view.shapes());
         for run in newest {
             let Some(place) = view.space.place_of(&run.settings) else {
                 continue;
             };
-            let rate = rate(view, place, &run.observed);
+            // A run on CPUs, or on another GPU, says nothing about the speed here.
+            let is_like = |on: &MeasuredOn| on.is_like(&here);
+            let rate = rate(view, place, &run.observed)
+                .filter(|_| run.measured_on.as_ref().is_some_and(is_like));
             if let Some(rate) = rate {
                 lessons.rates.insert(place, rate);
             }

@@ -33,7 +33,7 @@ mod testing;
 mod tests;
 
 pub use candidates::wanted;
-pub use learnt::LearntRun;
+pub use learnt::{LearntRun, MeasuredOn};
 pub use observed::Observed;
 pub use revise::revise;
 pub use search::next_step;
@@ -72,6 +72,8 @@ pub struct Shape {
     pub failed: Option<String>,
     /// When it was rehearsed, milliseconds since 1970.
     pub rehearsed_at_unix_ms: u64,
+    /// The version of torch that it was rehearsed with.
+    pub torch: String,
 }
 
 /// Bytes of one card under one setting of the allocator.

@@ -12,7 +12,7 @@ use crate::plan::lessons::Lack;
 use crate::plan::moves::{changes, changes_in_words, halved};
 use crate::plan::search::{Candidate, candidate, died_of, order};
 use crate::plan::view::{Computed, Needs, View};
-use crate::plan::{LearntRun, Observed, Revision, Room, Shape};
+use crate::plan::{LearntRun, MeasuredOn, Observed, Revision, Room, Shape};
 use crate::predict::host::StartMethod;
 
 /// A next try should need at most this share of what was lacking: the prediction was wrong once already.
@@ -73,6 +73,7 @@ pub(crate) fn revise_with(
         settings: died.clone(),
         cause: Some(verdict.cause),
         observed: observed.clone(),
+        measured_on: Some(MeasuredOn::of(known.room, known.shapes)),
     });
     let view = View::new(needs, known.job, known.room, known.shapes, &learnt);
     if view.space.is_empty() {

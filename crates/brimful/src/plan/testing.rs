@@ -129,6 +129,7 @@ impl Model {
             world_size: self.world,
             failed: None,
             rehearsed_at_unix_ms: 0,
+            torch: String::new(),
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::plan::search::next_step_with;
 use crate::plan::testing::{MB, Model, auto, drive, knob, room, usual_job, whole};
 use crate::plan::view::Needs;
 use crate::plan::{
-    LearntRun, Observed, Plan, Revision, Room, Shape, Source, Step, next_step, revise, wanted,
+    LearntRun, MeasuredOn, Observed, Plan, Revision, Room, Shape, Source, Step, next_step, revise,
+    wanted,
 };
 use crate::predict::host::{HostNeed, Pipeline};
 use crate::units::Bytes;
@@ -147,8 +148,20 @@ fn what_was_measured_stands_in_for_the_estimate() {
             host_used: Some(Bytes(1)),
             ..Observed::default()
         },
+        measured_on: Some(MeasuredOn::of(&room, &[])),
         ..LearntRun::default()
     };
+    for measured_on in [None, Some(MeasuredOn::default())] {
+        let elsewhere = LearntRun {
+            measured_on,
+            ..run.clone()
+        };
+        let (again, _) = planned(&Model::default(), &job, &room, &[elsewhere]);
+        assert_eq!(
+            again.throughput, plan.throughput,
+            "on CPUs, or nobody knows where"
+        );
+    }
     let (again, _) = planned(&Model::default(), &job, &room, &[run]);
     assert_eq!(again.settings, plan.settings);
     assert_eq!(again.throughput.from, Source::Measured);

@@ -101,6 +101,11 @@ impl<'a> View<'a> {
         view
     }
 
+    /// What was rehearsed.
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = &'a Shape> {
+        self.shapes.values().copied()
+    }
+
     fn learn(&mut self, learnt: &[LearntRun]) {
         self.lessons = Lessons::factors(self, learnt);
         // Deaths are weighed with the factors, times with the bytes behind them.
