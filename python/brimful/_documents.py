@@ -1396,6 +1396,30 @@ class PlannedThroughput:
 
 
 @dataclass(frozen=True, slots=True)
+class WantedSettings:
+    """The settings that were wanted: the first value of each knob."""
+
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    brims: tuple[PlannedBrim, ...]
+    """Every limit that binds, and what they would take of it. Empty where that is not known."""
+    throughput: PlannedThroughput | None
+    """How fast they would train; nothing where that is not known."""
+    result_changes: tuple[str, ...]
+    """Knobs whose planned value changes the result of the training."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> WantedSettings:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            settings=data["settings"],
+            brims=tuple(PlannedBrim._from_json(item) for item in data["brims"]),
+            throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
+            result_changes=tuple(data["result_changes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDocument:
     """The best settings that fit, why, and the rungs below."""
 
@@ -1429,6 +1453,8 @@ class PlanDocument:
     """Why these settings and not better ones."""
     rungs: tuple[PlannedRung, ...]
     """What would be tried next, best first."""
+    wanted: WantedSettings
+    """What was wanted, and what it would take."""
     rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the answer rests on."""
     isolation: str | None
@@ -1459,6 +1485,7 @@ class PlanDocument:
             throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
             reasons=tuple(PlanReason._from_json(item) for item in data["reasons"]),
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
+            wanted=WantedSettings._from_json(data["wanted"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
             suppressed=tuple(data["suppressed"]),

@@ -19,7 +19,7 @@ pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneO
 pub use plan::{
     EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlanRehearsal,
     PlannedBrim, PlannedBytes, PlannedFootprint, PlannedRung, PlannedTerm, PlannedThroughput,
-    SettingValue,
+    SettingValue, WantedSettings,
 };
 pub use predict::{
     AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe,

@@ -63,6 +63,8 @@ pub struct PlanDocument {
     pub reasons: Vec<PlanReason>,
     /// What would be tried next, best first.
     pub rungs: Vec<PlannedRung>,
+    /// What was wanted, and what it would take.
+    pub wanted: WantedSettings,
     /// The rehearsals that the answer rests on.
     pub rehearsals: Vec<PlanRehearsal>,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing
@@ -74,6 +76,19 @@ pub struct PlanDocument {
     pub connections: Vec<HostConnection>,
     /// How long the answer took.
     pub seconds: f64,
+}
+
+/// The settings that were wanted: the first value of each knob.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WantedSettings {
+    /// One value per knob.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// Every limit that binds, and what they would take of it. Empty where that is not known.
+    pub brims: Vec<PlannedBrim>,
+    /// How fast they would train; nothing where that is not known.
+    pub throughput: Option<PlannedThroughput>,
+    /// Knobs whose planned value changes the result of the training.
+    pub result_changes: Vec<String>,
 }
 
 /// A value of a knob.
@@ -236,6 +251,12 @@ impl PlanDocument {
             throughput: throughput(Some(plan.throughput)),
             reasons: plan.reasons.iter().map(reason).collect(),
             rungs: plan.rungs.iter().map(rung).collect(),
+            wanted: WantedSettings {
+                settings: settings(&plan.wanted.settings),
+                brims: plan.wanted.brims.iter().map(brim).collect(),
+                throughput: throughput(plan.wanted.throughput),
+                result_changes: plan.wanted.result_changes.clone(),
+            },
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             isolation: effects.map(|effects| effects.isolation.clone()),
             suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),

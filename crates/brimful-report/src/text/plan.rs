@@ -26,11 +26,13 @@ pub fn plan(context: &PlanContext, answer: &Answer, page: &Page) -> String {
 
 fn fitting(context: &PlanContext, plan: &Plan, page: &Page) -> String {
     let mut out = title(context, page);
-    page.section(&mut out, "Settings", &settings(&plan.settings, page));
+    let mut chosen = settings(&plan.settings, page);
     let rate = throughput(&plan.throughput);
     if !rate.is_empty() {
-        out.push_str(&page.hang("  ", 2, &rate));
+        chosen.push_str(&page.hang("  ", 2, &rate));
     }
+    chosen.push_str(&beside_wanted(plan, page));
+    page.section(&mut out, "Settings", &chosen);
     page.section(
         &mut out,
         "Budget",
@@ -91,6 +93,66 @@ fn title(context: &PlanContext, page: &Page) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The wanted settings beside the planned ones, where they differ.
+fn beside_wanted(plan: &Plan, page: &Page) -> String {
+    let wanted = &plan.wanted;
+    let changed: Vec<&String> = (plan.settings.0.iter())
+        .filter(|(knob, value)| (wanted.settings.0.get(*knob)).is_some_and(|first| first != *value))
+        .map(|(knob, _)| knob)
+        .collect();
+    if changed.is_empty() {
+        return String::new();
+    }
+    let shown = |settings: &Settings, knob: &str| {
+        (settings.0.get(knob)).map_or_else(String::new, ToString::to_string)
+    };
+    let mut rows: Vec<Vec<String>> = (changed.iter())
+        .map(|knob| {
+            let note = if wanted.result_changes.contains(knob) {
+                "changes the result"
+            } else {
+                ""
+            };
+            vec![
+                (*knob).clone(),
+                shown(&wanted.settings, knob),
+                shown(&plan.settings, knob),
+                note.to_owned(),
+            ]
+        })
+        .collect();
+    for before in &wanted.brims {
+        let Some(now) = plan.brims.iter().find(|now| now.name == before.name) else {
+            continue;
+        };
+        if (before.safe, now.safe) != (Bytes::ZERO, Bytes::ZERO) {
+            let missing = before.safe.saturating_sub(before.limit);
+            let note = match missing {
+                Bytes::ZERO => String::new(),
+                missing => format!("wanted misses {missing}"),
+            };
+            rows.push(vec![
+                format!("{}, safe", before.name),
+                before.safe.to_string(),
+                now.safe.to_string(),
+                note,
+            ]);
+        }
+    }
+    if let Some(rate) = wanted
+        .throughput
+        .filter(|rate| rate.samples_per_second > 0.0)
+    {
+        rows.push(vec![
+            "samples/s".to_owned(),
+            figure(rate.samples_per_second),
+            figure(plan.throughput.samples_per_second),
+            String::new(),
+        ]);
+    }
+    format!("\n{}", table(page, &["", "wanted", "planned", ""], &rows))
 }
 
 fn settings(settings: &Settings, page: &Page) -> String {

@@ -3,7 +3,7 @@
 use brimful::job::{Settings, Value};
 use brimful::plan::{
     Answer, Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung,
-    Throughput,
+    Throughput, Wanted,
 };
 use brimful::predict::host::{HostNeed, HostTerm};
 use brimful::units::Bytes;
@@ -67,6 +67,15 @@ fn plan() -> Answer {
             brims: vec![brim("host", 4000, 11_600)],
             throughput: None,
         }],
+        wanted: Wanted {
+            settings: settings(4),
+            brims: vec![brim("host", 33_000, 11_600), brim("gpu", 650, 14_900)],
+            throughput: Some(Throughput {
+                samples_per_second: 251.2,
+                ..Throughput::default()
+            }),
+            result_changes: Vec::new(),
+        },
     }))
 }
 
@@ -124,6 +133,21 @@ fn documents_are_valid_by_their_schema() {
     assert_eq!(good["rungs"][0]["changed"][0]["after"], "0");
     assert_eq!(bad["fits"], false);
     assert_eq!(bad["throughput"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_was_wanted_stands_beside_what_is_planned() {
+    let page = text::plan(&context(), &plan(), &Page::plain(80));
+    for line in [
+        "wanted   planned",
+        "workers             4         1",
+        "host, safe  32.23 GiB  9.77 GiB  wanted misses 20.9 GiB",
+        "samples/s         251      99.9",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let document = serde_json::to_value(PlanDocument::of(&context(), &plan())).unwrap();
+    assert_eq!(document["wanted"]["settings"]["workers"], 4);
 }
 
 #[test]

@@ -134,6 +134,19 @@ pub struct Plan {
     pub reasons: Vec<Reason>,
     /// What would be tried next, in the order of a death for want of nothing in particular.
     pub rungs: Vec<Rung>,
+    /// What the user would have started with.
+    pub wanted: Wanted,
+}
+
+/// The settings that were wanted, and what they would take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wanted {
+    pub settings: Settings,
+    /// Empty where it is not known.
+    pub brims: Vec<PlanBrim>,
+    pub throughput: Option<Throughput>,
+    /// Knobs whose planned value changes the result of the training.
+    pub result_changes: Vec<String>,
 }
 
 /// Bytes of the host and the cards.

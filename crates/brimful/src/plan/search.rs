@@ -18,14 +18,14 @@
 use std::cmp::Ordering;
 
 use crate::job::{Job, Settings, knobs};
-use crate::plan::candidates::{Place, Spot};
+use crate::plan::candidates::{Place, Spot, wanted};
 use crate::plan::fit::{self, Taken};
 use crate::plan::impossible::impossible;
 use crate::plan::lessons::Death;
 use crate::plan::reasons::reasons;
 use crate::plan::rungs::rungs;
 use crate::plan::view::{Computed, Needs, Page, View};
-use crate::plan::{LearntRun, Need, Plan, Room, Shape, Step, Throughput};
+use crate::plan::{LearntRun, Need, Plan, Room, Shape, Step, Throughput, Wanted};
 
 /// How much faster something must promise to be to be worth a rehearsal.
 pub(crate) const WORTH: f64 = 1.02;
@@ -338,5 +338,24 @@ fn plan(view: &View<'_>, best: &Candidate) -> Plan {
         throughput: best.throughput,
         reasons: reasons(view, best),
         rungs: rungs(view, best.place),
+        wanted: wanted_beside(view, best.place),
+    }
+}
+
+/// What the user would have started with, beside what is planned.
+fn wanted_beside(view: &View<'_>, planned: Place) -> Wanted {
+    let settings = wanted(view.space.job, view.room);
+    let chosen = view.space.settings(planned);
+    let knobs = view.space.job.other_science().map(|knob| &knob.name);
+    let result_changes = knobs
+        .filter(|name| settings.0.get(*name) != chosen.0.get(*name))
+        .cloned()
+        .collect();
+    let found = (view.space.place_of(&settings)).and_then(|place| candidate(view, place));
+    Wanted {
+        settings,
+        brims: found.map_or_else(Vec::new, |found| fit::brims(view.room, &found.taken)),
+        throughput: found.map(|found| found.throughput),
+        result_changes,
     }
 }
