@@ -166,8 +166,8 @@ fn card_table() -> String {
          \"Driver\" is the total of NVIDIA's management library (or of AMD's kernel driver), \"torch\" what PyTorch \
          reports as the card's total.\n\
          M: measured, somebody's machine printed it; D: data sheet; E: estimated.\n\
-         The same card varies by 0.1 to 0.2 GiB with driver and host; the most common figure on native Linux is \
-         given.\n\n\
+         The same card varies by 0.1 to 0.2 GiB with driver and host; the smallest figure that current drivers print \
+         on native Linux is given.\n\n\
          | Name | Product name | Compute capability | Multiprocessors | Driver | torch |\n|---|---|---|---|---|---|\n",
     );
     for card in cards::all() {

@@ -196,7 +196,7 @@ fn a_driver_that_keeps_quiet_is_answered_by_the_catalogue() {
     assert!(gpu.reserved.gap().is_some());
     assert_eq!(
         gpu.torch_memory.known().unwrap().bytes.to_string(),
-        "23.64 GiB"
+        "23.52 GiB"
     );
 }
 

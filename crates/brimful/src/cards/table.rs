@@ -1,8 +1,10 @@
 //! The table itself. Every figure names where it comes from.
 //!
 //! Sources such as `owner/repository#123` are public threads; "public log" is followed by the line as a program
-//! printed it. The same card varies by 0.1 to 0.2 GiB with driver and host while the driver's total stays the same;
-//! the figure here is the most common one on native Linux.
+//! printed it, or by its figure alone. The same card varies by 0.1 to 0.2 GiB with driver and host while the driver's
+//! total stays the same: drivers since 570 take more than those before. The figure here is the smallest that
+//! current drivers print on native Linux, since a run that was promised more dies. Windows and WSL print the
+//! driver's whole total and are left out.
 
 use crate::cards::{Card, Figure, How};
 use crate::machine::{ComputeCapability, GpuVendor};
@@ -52,7 +54,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 0)),
         multiprocessors: Figure { value: 80, how: How::Measured, source: "public log: \"Tesla V100-SXM2-32GB ... (80) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(32768), how: How::Measured, source: "public log: \"0, Tesla V100-SXM2-32GB, 32768 MiB, 4 MiB, 0 %, 35\"" },
-        torch_visible: Figure { value: Bytes(34_089_730_048), how: How::Measured, source: "public log: \"CUDA driver 11.4, Total amount of global memory: 32510 MBytes (34089730048 bytes)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(3173), how: How::Measured, source: "public log: 31.73 GiB; 34089730048 bytes (31.75 GiB) with a driver of CUDA 11.4" },
     },
     Card {
         id: "k80",
@@ -72,9 +74,9 @@ pub(super) const CARDS: &[Card] = &[
         vendor: GpuVendor::Nvidia,
         architecture: "Ada Lovelace",
         compute_capability: Some(ComputeCapability::new(8, 9)),
-        multiprocessors: Figure { value: 58, how: How::DataSheet, source: "NVIDIA data sheet: 7,424 CUDA cores, 58 SMs" },
+        multiprocessors: Figure { value: 58, how: How::Measured, source: "public log: 58 SMs" },
         total: Figure { value: Bytes::from_mib(23034), how: How::Measured, source: "lmstudio-ai/lmstudio-bug-tracker#1638; GoogleCloudPlatform/pubsec-declarative-toolkit#655 (20958MiB / 23034MiB); modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2216), how: How::Measured, source: "public log: \"torch-2.5.1+cu124 CUDA:0 (NVIDIA L4, 22693MiB)\" (Colab)" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(2203), how: How::Measured, source: "public log: \"total capacity of 22.03 GiB\" (driver 580.95.05); public log: 22563 MiB (torch 2.11+cu128)" },
     },
     Card {
         id: "a10",
@@ -83,9 +85,9 @@ pub(super) const CARDS: &[Card] = &[
         vendor: GpuVendor::Nvidia,
         architecture: "Ampere",
         compute_capability: Some(ComputeCapability::new(8, 6)),
-        multiprocessors: Figure { value: 72, how: How::DataSheet, source: "NVIDIA data sheet: 9,216 CUDA cores, 72 SMs" },
+        multiprocessors: Figure { value: 72, how: How::Measured, source: "public log: deviceQuery, 72 multiprocessors" },
         total: Figure { value: Bytes::from_mib(23028), how: How::Measured, source: "modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types) (A10: 23028MiB)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2220), how: How::Measured, source: "public log: \"ggml_cuda_init: found 1 CUDA devices (Total VRAM: 22731 MiB): Device 0: NVIDIA A10, compute capability 8.6\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(2206), how: How::Measured, source: "public log: \"total capacity of 22.06 GiB\" (driver 580.95.05); deviceQuery: 23696375808 bytes" },
     },
     Card {
         id: "a10g",
@@ -107,7 +109,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 0)),
         multiprocessors: Figure { value: 56, how: How::DataSheet, source: "NVIDIA data sheet: 3,584 CUDA cores, 56 SMs" },
         total: Figure { value: Bytes::from_mib(24576), how: How::Measured, source: "public log: \"0, NVIDIA A30, 24576 MiB, 580.105.08\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2353), how: How::Measured, source: "google/RB-Modulation#5 (A30: total capacity 23.53 GiB)" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(2353), how: How::Measured, source: "google/RB-Modulation#5 (A30: total capacity 23.53 GiB); 23.60 GiB elsewhere" },
     },
     Card {
         id: "a40",
@@ -118,7 +120,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 84, how: How::Measured, source: "public log: \"name='NVIDIA A40', major=8, minor=6, total_memory=45416MB, multi_processor_count=84\"" },
         total: Figure { value: Bytes::from_mib(46068), how: How::Measured, source: "public log: \"NVIDIA A40, 46068 MiB, CUDA 12.8, driver 570.211.01\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(4435), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='NVIDIA A40', major=8, minor=6, total_memory=45416MB, multi_processor_count=84)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(4435), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='NVIDIA A40', major=8, minor=6, total_memory=45416MB, multi_processor_count=84)\"; 48688 MiB with ECC off" },
     },
     Card {
         id: "l40",
@@ -140,7 +142,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 142, how: How::Measured, source: "public log: \"name='NVIDIA L40S', major=8, minor=9, total_memory=45589MB, multi_processor_count=142\"" },
         total: Figure { value: Bytes::from_mib(46068), how: How::Measured, source: "modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(4443), how: How::Measured, source: "public log: \"torch-2.2.2+cu121 CUDA:0 (NVIDIA L40S, 45495MiB)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(4440), how: How::Measured, source: "public log: 44.40 GiB; 45495 MiB with torch 2.2.2+cu121" },
     },
     Card {
         id: "a100-40gb",
@@ -151,7 +153,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 0)),
         multiprocessors: Figure { value: 108, how: How::Measured, source: "bottlerocket-os/bottlerocket#3873 (deviceQuery: NVIDIA A100-SXM4-40GB, (108) Multiprocessors)" },
         total: Figure { value: Bytes::from_mib(40960), how: How::Measured, source: "modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(3956), how: How::Measured, source: "public log: \"torch-2.3.0+cu121 CUDA:0 (NVIDIA A100-SXM4-40GB, 40514MiB)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(3949), how: How::Measured, source: "public log: 40441 MiB (torch 2.11+cu128); 40507 and 40654 MiB (cu130) and, undated, 39.38 GiB are printed elsewhere" },
     },
     Card {
         id: "a100-pcie-40gb",
@@ -195,7 +197,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(9, 0)),
         multiprocessors: Figure { value: 132, how: How::Measured, source: "public log: \"name='NVIDIA H100 80GB HBM3', major=9, minor=0, total_memory=81090MB, multi_processor_count=132\"" },
         total: Figure { value: Bytes::from_mib(81559), how: How::Measured, source: "huggingface/text-embeddings-inference#350 (driver 535: 1299MiB / 81559MiB); modal-labs/modal-client#2797 (nvidia-smi totals across Modal's GPU types)" },
-        torch_visible: Figure { value: Bytes(85_028_896_768), how: How::Measured, source: "public log: \"Device 0: NVIDIA H100 80GB HBM3, driver 12.8, 81090 MBytes (85028896768 bytes)\"" },
+        torch_visible: Figure { value: Bytes::from_mib(81081), how: How::Measured, source: "public log: 81081 MiB; up to 81090 MiB (85028896768 bytes, CUDA driver 12.8) elsewhere" },
     },
     Card {
         id: "h100-pcie-80gb",
@@ -228,7 +230,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(9, 0)),
         multiprocessors: Figure { value: 132, how: How::Measured, source: "public log: \"name='NVIDIA H200', major=9, minor=0, total_memory=143156MB, multi_processor_count=132\"" },
         total: Figure { value: Bytes::from_mib(143_771), how: How::Measured, source: "public log: \"2 x NVIDIA H200, 143771 MiB each, driver 580.126.20\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(13980), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='NVIDIA H200', major=9, minor=0, total_memory=143156MB, multi_processor_count=132\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(13972), how: How::Measured, source: "public log: 139.72 GiB; 139.80 GiB elsewhere" },
     },
     Card {
         id: "gh200-96gb",
@@ -260,8 +262,8 @@ pub(super) const CARDS: &[Card] = &[
         architecture: "Pascal",
         compute_capability: Some(ComputeCapability::new(6, 1)),
         multiprocessors: Figure { value: 30, how: How::DataSheet, source: "NVIDIA data sheet: 3,840 CUDA cores, 30 SMs" },
-        total: Figure { value: Bytes::from_mib(24576), how: How::DataSheet, source: "24 GB board (NVIDIA data sheet); not seen in a paste by us" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2238), how: How::Measured, source: "LinkSoul-AI/Chinese-Llama-2-7b#56 (four P40: 22.38 GiB total capacity)" },
+        total: Figure { value: Bytes::from_mib(23040), how: How::Measured, source: "public log: 23040 MiB with ECC on; 24576 MiB with ECC off" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(2238), how: How::Measured, source: "LinkSoul-AI/Chinese-Llama-2-7b#56 (four P40 with ECC on: 22.38 GiB total capacity); not seen with ECC off" },
     },
     Card {
         id: "gtx-1080-ti",
@@ -283,7 +285,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 14, how: How::Measured, source: "public log: \"GeForce GTX 1650 ... (14) Multiprocessors, ( 64) CUDA Cores/MP\"" },
         total: Figure { value: Bytes::from_mib(4096), how: How::Measured, source: "public log: \"GPU: NVIDIA GeForce GTX 1650, 4096 MiB Driver: 535.288.01\"" },
-        torch_visible: Figure { value: Bytes(4_093_050_880), how: How::Measured, source: "public log: \"Device 0: GeForce GTX 1650, CUDA driver 11.0, 3903 MBytes (4093050880 bytes)\"" },
+        torch_visible: Figure { value: Bytes::from_mib(3716), how: How::Measured, source: "public log: 3716 MiB; 3903 MiB with a driver of CUDA 11.0" },
     },
     Card {
         id: "gtx-1660-ti",
@@ -294,7 +296,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 24, how: How::DataSheet, source: "NVIDIA data sheet: 1,536 CUDA cores, 24 SMs" },
         total: Figure { value: Bytes::from_mib(6144), how: How::Measured, source: "public log: \"NVIDIA GeForce GTX 1660 Ti, 6144 MiB, 3248 MiB, 2719 MiB, 566.36, 7.5\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(581), how: How::Measured, source: "zhou13/lcnn#23 (GTX1660ti: 5.81 GiB total capacity)" },
+        torch_visible: Figure { value: Bytes::from_mib(5747), how: How::Measured, source: "public log: 5747 MiB" },
     },
     Card {
         id: "rtx-2060-6gb",
@@ -305,7 +307,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 30, how: How::Measured, source: "public log: \"GeForce RTX 2060 ... (30) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(6144), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 2060, 6144 MiB, 4 MiB, 580.173.02\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(579), how: How::Measured, source: "facebookresearch/meshrcnn#92 (RTX 2060: 5.79 GiB total capacity)" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(579), how: How::Measured, source: "facebookresearch/meshrcnn#92 (RTX 2060: 5.79 GiB total capacity); an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-2070",
@@ -316,7 +318,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 36, how: How::Measured, source: "public log: \"GeForce RTX 2070 ... (36) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(8192), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 2070, 8192 MiB VRAM, compute capability 7.5\"" },
-        torch_visible: Figure { value: Bytes(8_370_061_312), how: How::Measured, source: "public log: \"Device 0: GeForce RTX 2070, CUDA driver 10.1, 7982 MBytes (8370061312 bytes)\"" },
+        torch_visible: Figure { value: Bytes(8_370_061_312), how: How::Measured, source: "public log: \"Device 0: GeForce RTX 2070, CUDA driver 10.1, 7982 MBytes (8370061312 bytes)\"; an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-2080-ti",
@@ -327,7 +329,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 68, how: How::Measured, source: "public log: \"name='GeForce RTX 2080 Ti', major=7, minor=5, total_memory=11019MB, multi_processor_count=68\"" },
         total: Figure { value: Bytes::from_mib(11264), how: How::Measured, source: "public log: \"4x NVIDIA GeForce RTX 2080 Ti, 11264 MiB each, driver 575.57.08\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1076), how: How::Measured, source: "JDAI-CV/image-captioning#11 (2080 TI: 10.76 GiB total capacity)" },
+        torch_visible: Figure { value: Bytes::from_mib(10825), how: How::Measured, source: "public log: 10825 MiB; 11009 to 11012 MiB with older drivers" },
     },
     Card {
         id: "rtx-3050-8gb",
@@ -338,7 +340,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 20, how: How::Measured, source: "public log: \"hashcat: Device #1: NVIDIA GeForce RTX 3050, 7488/8191 MB ..., 20MCU\"" },
         total: Figure { value: Bytes::from_mib(8192), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3050, 8192 MiB, driver 560.94\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(765), how: How::Estimated, source: "estimated from the RTX 3070 (same generation, same 8192 MiB): 7.63 to 7.67 GiB on Linux drivers of CUDA 12.8" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(763), how: How::Estimated, source: "estimated from the RTX 3070 (same generation, same 8192 MiB): 7.63 to 7.67 GiB, the smaller one" },
     },
     Card {
         id: "rtx-3060-12gb",
@@ -360,7 +362,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 30, how: How::Measured, source: "public log: \"hashcat (CUDA 11.4): NVIDIA GeForce RTX 3060 Laptop GPU, 5833/5946 MB, 30MCU\"" },
         total: Figure { value: Bytes::from_mib(6144), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3060 Laptop GPU, 570.211.01, 6144 MiB\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(580), how: How::Measured, source: "JiehongLin/SAM-6D#13 (driver 535: 5.80 GiB total capacity)" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(580), how: How::Measured, source: "JiehongLin/SAM-6D#13 (driver 535: 5.80 GiB total capacity); an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-3070",
@@ -371,7 +373,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 46, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3070 ... (046) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(8192), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3070, 8192 MiB, compute capability 8.6 | nvidia-smi\"" },
-        torch_visible: Figure { value: Bytes(8_232_435_712), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3070, CUDA driver 12.8, 7.67 ... (8232435712 bytes)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(763), how: How::Measured, source: "public log: 7.64 GiB; 7.63 to 7.67 GiB with drivers of CUDA 12.8" },
     },
     Card {
         id: "rtx-3080-10gb",
@@ -382,7 +384,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 68, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3080 ... (068) Multiprocessors, (128) CUDA Cores/MP\"" },
         total: Figure { value: Bytes::from_mib(10240), how: How::Measured, source: "public log: \"GPU: NVIDIA GeForce RTX 3080, 10240 MiB\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(978), how: How::Measured, source: "zai-org/CogVideo#34 (RTX3080: 9.78 GiB total capacity)" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(978), how: How::Measured, source: "zai-org/CogVideo#34 (RTX3080: 9.78 GiB total capacity); an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-3080-ti",
@@ -404,7 +406,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 82, how: How::DataSheet, source: "NVIDIA data sheet: 10,496 CUDA cores, 82 SMs" },
         total: Figure { value: Bytes::from_mib(24576), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 3090, 24576 MiB, 535.288.01\"" },
-        torch_visible: Figure { value: Bytes(25_438_126_080), how: How::Measured, source: "public log: \"nvidia_smi_memory_total_mib: 24576, torch_total_memory_bytes: 25438126080\"" },
+        torch_visible: Figure { value: Bytes::from_mib(24124), how: How::Measured, source: "public log: 24124 MiB (torch 2.13+cu130); 24139 and 24159 MiB elsewhere" },
     },
     Card {
         id: "rtx-3090-ti",
@@ -413,9 +415,9 @@ pub(super) const CARDS: &[Card] = &[
         vendor: GpuVendor::Nvidia,
         architecture: "Ampere",
         compute_capability: Some(ComputeCapability::new(8, 6)),
-        multiprocessors: Figure { value: 84, how: How::DataSheet, source: "NVIDIA data sheet: 10,752 CUDA cores, 84 SMs" },
-        total: Figure { value: Bytes::from_mib(24564), how: How::Estimated, source: "public log: \"1, NVIDIA GeForce RTX 3090 Ti, 24564 MiB\" (sample line of a parser test, not a paste from a machine)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2365), how: How::Measured, source: "public log: \"torch-2.1.1+cu118 CUDA:0 (NVIDIA GeForce RTX 3090 Ti, 24214MiB)\"" },
+        multiprocessors: Figure { value: 84, how: How::Measured, source: "public log: 84 SMs (driver 590.44.01)" },
+        total: Figure { value: Bytes::from_mib(24564), how: How::Measured, source: "public log: 24564 MiB (driver 590.44.01)" },
+        torch_visible: Figure { value: Bytes::from_mib(24114), how: How::Measured, source: "public log: 24114 MiB (driver 590.44.01)" },
     },
     Card {
         id: "rtx-4050-laptop-6gb",
@@ -459,7 +461,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 34, how: How::DataSheet, source: "NVIDIA data sheet: 4,352 CUDA cores, 34 SMs" },
         total: Figure { value: Bytes::from_mib(16380), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4060 Ti, 16380 MiB, driver 595.84\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1560), how: How::Measured, source: "public log: \"torch.cuda.is_available() True - RTX 4060 Ti, 15.17 of 15.60 GiB free\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(1557), how: How::Measured, source: "public log: 15.57 GiB; 15.60 GiB elsewhere" },
     },
     Card {
         id: "rtx-4070",
@@ -470,7 +472,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 46, how: How::DataSheet, source: "NVIDIA data sheet: 5,888 CUDA cores, 46 SMs" },
         total: Figure { value: Bytes::from_mib(12282), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4070, 12282 MiB, driver 610.47 (WSL)\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1172), how: How::Measured, source: "public log: \"torch-2.5.1+cu124 CUDA:0 (NVIDIA GeForce RTX 4070, 12002MiB)\"" },
+        torch_visible: Figure { value: Bytes::from_mib(11866), how: How::Measured, source: "public log: 11866 MiB; up to 11903 MiB elsewhere" },
     },
     Card {
         id: "rtx-4070-ti",
@@ -481,7 +483,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 60, how: How::DataSheet, source: "NVIDIA data sheet: 7,680 CUDA cores, 60 SMs" },
         total: Figure { value: Bytes::from_mib(12282), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4070 Ti, 12282 MiB, compute capability 8.9 (Ada) | Driver 580.17...\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1173), how: How::Measured, source: "public log: \"torch-2.1.1+cu121 CUDA:0 (NVIDIA GeForce RTX 4070 Ti, 12007MiB)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(1173), how: How::Measured, source: "public log: \"torch-2.1.1+cu121 CUDA:0 (NVIDIA GeForce RTX 4070 Ti, 12007MiB)\"; an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-4080",
@@ -503,7 +505,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 128, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4090 ... (128) Multiprocessors, (128) CUDA Cores/MP\"" },
         total: Figure { value: Bytes::from_mib(24564), how: How::Measured, source: "RLinf/RLinf#255 (driver 550: 507MiB / 24564MiB)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2364), how: How::Measured, source: "ali-vilab/VGen#104 (RTX 4090: total capacity 23.64 GiB); 3DTopia/Phidias-Diffusion#8 (23.64 GiB)" },
+        torch_visible: Figure { value: Bytes(25_250_627_584), how: How::Measured, source: "public log: 25250627584 bytes (CUDA driver 13.0); 24207 to 24217 MiB with older drivers" },
     },
     Card {
         id: "rtx-4090-laptop-16gb",
@@ -514,7 +516,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 9)),
         multiprocessors: Figure { value: 76, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4090 Laptop GPU ... (076) Multiprocessors\"" },
         total: Figure { value: Bytes::from_mib(16376), how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 4090 Laptop GPU, 580.173.02, 16376 MiB\"" },
-        torch_visible: Figure { value: Bytes(17_170_956_288), how: How::Measured, source: "public log: \"WSL2: NVIDIA GeForce RTX 4090 Laptop GPU, CUDA driver 12.5, 16376 MBytes (17170956288 bytes)\"" },
+        torch_visible: Figure { value: Bytes::from_mib(15937), how: How::Estimated, source: "estimated from other cards of 16376 MiB on native Linux, which show 15937 to 15945 MiB; WSL2 prints all of 16376 MiB" },
     },
     Card {
         id: "rtx-5060-ti-16gb",
@@ -569,7 +571,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(12, 0)),
         multiprocessors: Figure { value: 170, how: How::Measured, source: "public log: \"NVIDIA GeForce RTX 5090 ... (170) Multiprocessors, (128) CUDA Cores/MP\"" },
         total: Figure { value: Bytes::from_mib(32607), how: How::Measured, source: "public log: \"580.159.03 ... GPU: NVIDIA GeForce RTX 5090, 32607 MiB VRAM\"" },
-        torch_visible: Figure { value: Bytes(33_668_857_856), how: How::Measured, source: "public log: \"Device 0: NVIDIA GeForce RTX 5090, CUDA driver 13.0, 32109 MBytes (33668857856 bytes)\"; TrajectoryCrafter/TrajectoryCrafter#20 (31.36 GiB)" },
+        torch_visible: Figure { value: Bytes::from_mib(32101), how: How::Measured, source: "public log: 32101 MiB; up to 32120 MiB elsewhere" },
     },
     Card {
         id: "rtx-a2000-12gb",
@@ -580,7 +582,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 26, how: How::Measured, source: "public log: \"NVIDIA RTX A2000 12GB, 12282 MiB, 575.64.05 ... (26 SM\"" },
         total: Figure { value: Bytes::from_mib(12282), how: How::Measured, source: "public log: \"Box: NVIDIA RTX A2000 12GB, 12282 MiB, 575.64.05\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(1174), how: How::Measured, source: "public log: \"torch-2.1.0+cu118 CUDA:0 (NVIDIA RTX A2000 12GB, 12017MiB)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(1174), how: How::Measured, source: "public log: \"torch-2.1.0+cu118 CUDA:0 (NVIDIA RTX A2000 12GB, 12017MiB)\"; an older driver, current ones may show 0.1 to 0.2 GiB less" },
     },
     Card {
         id: "rtx-a4000",
@@ -602,7 +604,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 64, how: How::Measured, source: "public log: \"name='NVIDIA RTX A5000', major=8, minor=6, total_memory=24138MB, multi_processor_count=64\"" },
         total: Figure { value: Bytes::from_mib(24564), how: How::Measured, source: "public log: \"GPU: NVIDIA RTX A5000, 24564 MiB - driver: 580.126.09\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(2357), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='NVIDIA RTX A5000', major=8, minor=6, total_memory=24138MB\"" },
+        torch_visible: Figure { value: Bytes::from_mib(24114), how: How::Measured, source: "public log: 24114 MiB; up to 24248 MiB elsewhere, 22721 MiB with ECC on" },
     },
     Card {
         id: "rtx-a6000",
@@ -613,7 +615,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(8, 6)),
         multiprocessors: Figure { value: 84, how: How::Measured, source: "public log: \"name='NVIDIA RTX A6000', major=8, minor=6, total_memory=48676MB, multi_processor_count=84\"" },
         total: Figure { value: Bytes::from_mib(49140), how: How::Measured, source: "public log: \"NVIDIA RTX A6000, 49140 MiB, compute 8.6 | 580.159.03\"" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(4754), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='NVIDIA RTX A6000', major=8, minor=6, total_memory=48676MB, multi_processor_count=84)\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(4737), how: How::Estimated, source: "estimated: logs of current drivers that do not name the card print 47.37 to 47.41 GiB; an older one with its name 48676 MiB" },
     },
     Card {
         id: "rtx-4000-ada",
@@ -667,7 +669,7 @@ pub(super) const CARDS: &[Card] = &[
         architecture: "Turing",
         compute_capability: Some(ComputeCapability::new(7, 5)),
         multiprocessors: Figure { value: 72, how: How::Measured, source: "public log: \"name: Quadro RTX 6000 computeCapability: 7.5 ... coreCount: 72\"" },
-        total: Figure { value: Bytes::from_mib(24576), how: How::Measured, source: "public log: \"Selected physical GPU: 0 (Quadro RTX 6000, 24576 MiB)\"" },
+        total: Figure { value: Bytes::from_mib(24576), how: How::Measured, source: "public log: \"Selected physical GPU: 0 (Quadro RTX 6000, 24576 MiB)\"; 23040 MiB with ECC on" },
         torch_visible: Figure { value: Bytes::from_centi_gib(2365), how: How::Measured, source: "public log: \"TensorFlow: name: Quadro RTX 6000 computeCapability: 7.5 coreCount: 72 deviceMemorySize: 23.65GiB (2021)\"" },
     },
     Card {
@@ -745,7 +747,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: None,
         multiprocessors: Figure { value: 304, how: How::Measured, source: "public log: \"name='AMD Instinct MI300X', major=9, minor=4, gcnArchName='gfx942:sramecc+:xnack-', total_memory=196592MB, multi_processor_count=304\"" },
         total: Figure { value: Bytes::from_mib(196_592), how: How::Estimated, source: "estimated: taken from the PyTorch print (192 GB board)" },
-        torch_visible: Figure { value: Bytes::from_centi_gib(19198), how: How::Measured, source: "public log: \"_CudaDeviceProperties(name='AMD Instinct MI300X', gcnArchName='gfx942:sramecc+:xnack-', total_memory=196592MB\"" },
+        torch_visible: Figure { value: Bytes::from_centi_gib(19169), how: How::Measured, source: "public log: 191.69 GiB; 191.98 GiB (196592 MiB) elsewhere" },
     },
     Card {
         id: "rx-7900-xtx",
