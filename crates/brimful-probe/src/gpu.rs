@@ -152,25 +152,23 @@ fn torch_memory(device: &NvmlDevice, card: Option<&cards::Card>) -> Fact<TorchMe
         });
     }
     match card {
-        Some(card) => Fact::Known(TorchMemory {
-            bytes: card.torch_visible.value,
-            origin: TorchMemoryOrigin::Catalogue {
-                how: card.torch_visible.how.name(),
-            },
-        }),
+        Some(card) => {
+            let total = *device.total.known().unwrap_or(&card.total.value);
+            let (bytes, how) = card.torch_visible_of(total);
+            Fact::Known(TorchMemory {
+                bytes,
+                origin: TorchMemoryOrigin::Catalogue { how: how.name() },
+            })
+        }
         None => Fact::unavailable(
             "this driver does not say what it keeps for itself, and the card is not in the catalogue",
         ),
     }
 }
 
-/// The card of the catalogue, if name and size agree: laptops carry the names of desktop cards.
+/// The card of the catalogue that agrees in name and size; NVML gives no size of memory that is shared with the host.
 fn same_card(device: &NvmlDevice) -> Option<&'static cards::Card> {
-    let total = *device.total.known()?;
-    let card = cards::by_product(device.name.known()?, Some(total))?;
-    let same_size =
-        total.share_of(card.total.value) > 0.97 && card.total.value.share_of(total) > 0.97;
-    same_size.then_some(card)
+    cards::by_product(device.name.known()?, device.total.known().copied())
 }
 
 fn process_name(files: &Files, pid: u32) -> Fact<String> {
@@ -301,6 +299,37 @@ fn gfx_name(version: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check_torch_memory(name: &str, total: Fact<Bytes>, expected: Option<(&str, &'static str)>) {
+        let device = NvmlDevice {
+            name: Fact::Known(name.into()),
+            total,
+            ..NvmlDevice::lost("an old driver")
+        };
+        let found = torch_memory(&device, same_card(&device));
+        let found = found.known().map(|memory| match memory.origin {
+            TorchMemoryOrigin::Catalogue { how } => (memory.bytes.to_string(), how),
+            TorchMemoryOrigin::Driver => (memory.bytes.to_string(), "driver"),
+        });
+        let expected = expected.map(|(bytes, how)| (bytes.to_owned(), how));
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn the_catalogue_answers_for_a_card_of_the_same_size_only() {
+        let mib = |mib| Fact::Known(Bytes::from_mib(mib));
+        let rtx_4090 = "NVIDIA GeForce RTX 4090";
+        check_torch_memory(rtx_4090, mib(24564), Some(("23.52 GiB", "measured")));
+        // With ECC on: less than the driver's total, not the figure of a card without.
+        check_torch_memory(rtx_4090, mib(23028), Some(("22.02 GiB", "estimated")));
+        check_torch_memory(rtx_4090, mib(49140), None);
+        check_torch_memory("NVIDIA GeForce RTX 5060 Ti", mib(8151), None);
+        check_torch_memory(
+            "NVIDIA GB10",
+            Fact::unavailable("not supported"),
+            Some(("121.63 GiB", "measured")),
+        );
+    }
 
     #[test]
     fn amd_targets_are_named_as_amd_names_them() {

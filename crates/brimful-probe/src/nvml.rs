@@ -188,7 +188,7 @@ fn snapshot(nvml: &Nvml, library: &Path) -> Fact<NvmlSnapshot> {
 
 impl NvmlDevice {
     /// A card that does not answer.
-    fn lost(reason: &str) -> NvmlDevice {
+    pub(crate) fn lost(reason: &str) -> NvmlDevice {
         NvmlDevice {
             name: Fact::unavailable(reason),
             uuid: Fact::unavailable(reason),

@@ -189,8 +189,12 @@ fn card_table() -> String {
     for card in cards::all() {
         let _ = write!(
             out,
-            "\n### {}\n\n- Multiprocessors: {}\n- Driver: {}\n- torch: {}\n",
-            card.name, card.multiprocessors.source, card.total.source, card.torch_visible.source
+            "\n### {} (`{}`)\n\n- Multiprocessors: {}\n- Driver: {}\n- torch: {}\n",
+            card.name,
+            card.id,
+            card.multiprocessors.source,
+            card.total.source,
+            card.torch_visible.source
         );
     }
     out

@@ -151,7 +151,10 @@ fn list(as_json: bool, output: &Output) -> Result<(), CommandError> {
             page,
             "  {:<24}{:<42}{:>12}",
             card.id,
-            card.name.trim_start_matches("NVIDIA "),
+            // 80 columns: the longest names have an "Edition" that says nothing here.
+            card.name
+                .trim_start_matches("NVIDIA ")
+                .trim_end_matches(" Edition"),
             card.torch_visible.value.to_string()
         );
     }

@@ -69,7 +69,8 @@ pub fn find(name: &str) -> Result<&'static Card, UnknownCard> {
     let wanted = plain(name);
     all()
         .iter()
-        .find(|card| names_of(card).any(|known| plain(known) == wanted))
+        .find(|card| short_names(card).any(|known| plain(known) == wanted))
+        .or_else(|| by_product(name, None))
         .ok_or_else(|| UnknownCard {
             found: name.chars().take(60).collect(),
             close: closest(name, all().iter().map(|card| card.id)),
@@ -111,15 +112,37 @@ fn counted(part: &str) -> Option<(&'static Card, usize)> {
     (1..=MOST_CARDS).contains(&count).then_some((card, count))
 }
 
-/// The card a driver means by a product name. Some names are shared by cards of different size.
+/// The card a driver means by a product name, or by another name of the same card.
+///
+/// Some names are shared by cards of different size, also by ones that are not in the catalogue. With a total, it is
+/// the card of that size or none; without one, the smallest of that name, since a run that is promised more than the
+/// card has dies.
+///
+/// ```
+/// use brimful::{cards::by_product, units::Bytes};
+/// let id = |mib| by_product("NVIDIA GeForce RTX 3050", Some(Bytes::from_mib(mib))).map(|card| card.id);
+/// assert_eq!(id(8192), Some("rtx-3050-8gb"));
+/// assert_eq!(id(6144), Some("rtx-3050-6gb"));
+/// assert_eq!(id(4096), None);
+/// ```
 pub fn by_product(name: &str, total: Option<Bytes>) -> Option<&'static Card> {
     // Drivers before 470 leave the maker's name out.
     let wanted = plain(name);
-    let mut named = all().iter().filter(|card| plain(card.name) == wanted);
+    let named = all().iter().filter(|card| {
+        plain(card.name) == wanted || short_names(card).any(|known| plain(known) == wanted)
+    });
     match total {
-        Some(total) => named.min_by_key(|card| card.total.value.0.abs_diff(total.0)),
-        None => named.next(),
+        Some(total) => named
+            .filter(|card| is_same_size(card.total.value, total))
+            .min_by_key(|card| card.total.value.0.abs_diff(total.0)),
+        None => named.min_by_key(|card| card.torch_visible.value),
     }
+}
+
+/// The same card shows 6.25 % less with ECC on; cards of one name that differ in size differ by far more.
+fn is_same_size(a: Bytes, b: Bytes) -> bool {
+    const TOLERANCE: f64 = 0.07;
+    a.min(b).share_of(a.max(b)) >= 1.0 - TOLERANCE
 }
 
 /// The card of a machine that torch may see, and how many of its kind; nothing where there is none that is known.
@@ -137,10 +160,9 @@ pub fn of_machine(machine: &Machine) -> Option<(&'static Card, usize)> {
     Some((first, same))
 }
 
-fn names_of(card: &'static Card) -> impl Iterator<Item = &'static str> {
-    [card.id, card.name]
-        .into_iter()
-        .chain(card.aliases.iter().copied())
+/// The names that mean this card and no other.
+fn short_names(card: &'static Card) -> impl Iterator<Item = &'static str> {
+    std::iter::once(card.id).chain(card.aliases.iter().copied())
 }
 
 /// Letters and digits only, lower case, without the maker's name: `NVIDIA GeForce RTX 4090` is `rtx4090`.
@@ -154,6 +176,20 @@ fn plain(name: &str) -> String {
 }
 
 impl Card {
+    /// What PyTorch sees of such a card whose driver reports this total.
+    ///
+    /// With ECC on, a card has less than the catalogue says; the driver takes as much of it as ever. More than the
+    /// catalogue says is never promised.
+    pub fn torch_visible_of(&self, total: Bytes) -> (Bytes, How) {
+        let taken = self.total.value.saturating_sub(self.torch_visible.value);
+        let left = total.saturating_sub(taken);
+        if left < self.torch_visible.value {
+            (left, How::Estimated)
+        } else {
+            (self.torch_visible.value, self.torch_visible.how)
+        }
+    }
+
     /// What tells it apart when devices are numbered.
     pub fn identity(&self) -> DeviceIdentity {
         DeviceIdentity {
@@ -233,7 +269,7 @@ mod tests {
                 );
             }
         }
-        assert!(all().len() >= 25);
+        assert!(all().len() >= 100);
     }
 
     #[test]
@@ -258,5 +294,112 @@ mod tests {
             let found = by_product(card.name, Some(card.total.value)).unwrap();
             assert_eq!(found.id, card.id);
         }
+    }
+
+    fn check_product(name: &str, total_mib: u64, expected: Option<&str>) {
+        let found = by_product(name, Some(Bytes::from_mib(total_mib)));
+        assert_eq!(
+            found.map(|card| card.id),
+            expected,
+            "{name}, {total_mib} MiB"
+        );
+    }
+
+    #[test]
+    fn a_card_of_another_size_is_no_match() {
+        check_product("NVIDIA GeForce RTX 3080", 10240, Some("rtx-3080-10gb"));
+        check_product("NVIDIA GeForce RTX 3080", 12288, Some("rtx-3080-12gb"));
+        check_product("NVIDIA GeForce RTX 3080", 20480, None);
+        check_product("NVIDIA GeForce RTX 2060", 12288, Some("rtx-2060-12gb"));
+        check_product("NVIDIA GeForce RTX 4060 Ti", 8188, Some("rtx-4060-ti-8gb"));
+        check_product("NVIDIA GeForce RTX 5060 Ti", 8151, None);
+        check_product("NVIDIA GeForce RTX 4090", 49140, None);
+        check_product("NVIDIA RTX PRO 5000 Blackwell", 73415, None);
+        // ECC takes a sixteenth.
+        check_product("NVIDIA GeForce RTX 4090", 23028, Some("rtx-4090"));
+        check_product("Tesla P40", 24576, Some("p40"));
+    }
+
+    #[test]
+    fn other_names_of_a_card_match() {
+        check_product("AMD Instinct MI250X/MI250", 65520, Some("mi250x-gcd"));
+        check_product("GeForce RTX 2080 Ti", 11264, Some("rtx-2080-ti"));
+        check_product(
+            "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+            97887,
+            Some("rtx-pro-6000-server"),
+        );
+        check_product(
+            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+            97887,
+            Some("rtx-pro-6000-max-q"),
+        );
+    }
+
+    #[test]
+    fn without_a_size_the_smallest_of_a_name_is_meant() {
+        for (name, expected) in [
+            ("Orin", "jetson-orin-nano-8gb"),
+            ("NVIDIA GeForce RTX 3050", "rtx-3050-6gb"),
+        ] {
+            assert_eq!(by_product(name, None).unwrap().id, expected);
+        }
+    }
+
+    #[test]
+    fn short_names_find_their_card() {
+        for (name, expected) in [
+            ("a4000", "rtx-a4000"),
+            ("a5000", "rtx-a5000"),
+            ("a6000", "rtx-a6000"),
+            ("3070", "rtx-3070"),
+            ("3080", "rtx-3080-10gb"),
+            ("4060", "rtx-4060"),
+            ("4070", "rtx-4070"),
+            ("4080", "rtx-4080"),
+            ("5060ti", "rtx-5060-ti-16gb"),
+            ("5070", "rtx-5070"),
+            ("5080", "rtx-5080"),
+            ("dgx spark", "gb10"),
+            ("A100-80GB MIG 3g.40gb", "a100-80gb-mig-3g.40gb"),
+        ] {
+            assert_eq!(find(name).unwrap().id, expected);
+        }
+    }
+
+    /// The smallest figures that current drivers printed; more than these kills a run.
+    #[test]
+    fn no_more_is_promised_than_current_drivers_show() {
+        for (id, printed) in [
+            ("l4", "22.03 GiB"),
+            ("a10", "22.06 GiB"),
+            ("a100-40gb", "39.49 GiB"),
+            ("h100-80gb", "79.18 GiB"),
+            ("h200", "139.72 GiB"),
+            ("p40", "22.38 GiB"),
+            ("rtx-2080-ti", "10.57 GiB"),
+            ("rtx-3090", "23.56 GiB"),
+            ("rtx-4090", "23.52 GiB"),
+            ("rtx-5090", "31.35 GiB"),
+            ("mi300x", "191.69 GiB"),
+        ] {
+            let visible = find(id).unwrap().torch_visible.value;
+            assert_eq!(visible.to_string(), printed, "{id}");
+        }
+    }
+
+    #[test]
+    fn ecc_leaves_less() {
+        let card = find("rtx-4090").unwrap();
+        let (whole, how) = card.torch_visible_of(card.total.value);
+        assert_eq!((whole, how), (card.torch_visible.value, How::Measured));
+        let (with_ecc, how) = card.torch_visible_of(Bytes::from_mib(23028));
+        assert!(with_ecc < Bytes::from_mib(23028));
+        assert_eq!(how, How::Estimated);
+        // Seen on an RTX A5000 with ECC on.
+        let (with_ecc, _) = find("a5000")
+            .unwrap()
+            .torch_visible_of(Bytes::from_mib(23028));
+        assert!(with_ecc <= Bytes::from_mib(22721));
     }
 }
