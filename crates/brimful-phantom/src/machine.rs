@@ -98,7 +98,7 @@ fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> Machine {
             Some(Device {
                 index,
                 limits: card::limits(spec.cc)?,
-                board: card::nearest_board(spec.cc, spec.multiprocessors)?,
+                board: card::nearest_board(spec.cc, spec.multiprocessors, spec.memory)?,
                 memory: Mutex::new(DeviceMemory::new(index, spec.room, spec.held)),
                 active: AtomicBool::new(false),
                 spec,

@@ -257,7 +257,7 @@ mod tests {
         Device {
             index: 0,
             limits: card::limits(spec.cc).unwrap(),
-            board: card::nearest_board(spec.cc, spec.multiprocessors).unwrap(),
+            board: card::nearest_board(spec.cc, spec.multiprocessors, spec.memory).unwrap(),
             memory: Mutex::new(DeviceMemory::new(0, spec.memory, 0)),
             active: AtomicBool::new(false),
             spec,
