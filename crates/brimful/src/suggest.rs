@@ -33,7 +33,8 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
         })
         .filter(|(score, _)| *score >= 0.85)
         .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    // Of two that are equally close, the one that is known first: tables begin with what is used most.
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 

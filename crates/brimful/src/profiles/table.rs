@@ -42,6 +42,34 @@ pub(super) const PROFILES: &[Profile] = &[
         ],
     },
     Profile {
+        id: "colab-t4-highram",
+        title: "Google Colab, T4 runtime with high RAM",
+        platform: PlatformName::Colab,
+        memory: Some(Bytes::from_gib(51)),
+        used_at_start: Some(Bytes(1_400_000_000)),
+        cpus: Some(8),
+        gpus: Some(&["t4"]),
+        sources: &[
+            "memory, processors: run metadata published by Colab users",
+            "in use at the start: taken over from the T4 runtime",
+        ],
+        ..UNKNOWN
+    },
+    Profile {
+        id: "colab-l4",
+        title: "Google Colab, L4 runtime",
+        platform: PlatformName::Colab,
+        memory: Some(Bytes::from_gib(53)),
+        used_at_start: Some(Bytes(1_400_000_000)),
+        cpus: Some(12),
+        gpus: Some(&["l4"]),
+        sources: &[
+            "memory, processors: run metadata published by Colab users",
+            "in use at the start: taken over from the T4 runtime",
+        ],
+        ..UNKNOWN
+    },
+    Profile {
         id: "colab-a100",
         title: "Google Colab, A100 40 GB runtime",
         platform: PlatformName::Colab,
@@ -49,6 +77,20 @@ pub(super) const PROFILES: &[Profile] = &[
         used_at_start: Some(Bytes(1_400_000_000)),
         cpus: Some(12),
         gpus: Some(&["a100-40gb"]),
+        sources: &[
+            "memory, processors: run metadata published by Colab users",
+            "in use at the start: taken over from the T4 runtime",
+        ],
+        ..UNKNOWN
+    },
+    Profile {
+        id: "colab-a100-80gb",
+        title: "Google Colab, A100 80 GB runtime",
+        platform: PlatformName::Colab,
+        memory: Some(Bytes::from_centi_gib(16710)),
+        used_at_start: Some(Bytes(1_400_000_000)),
+        cpus: Some(12),
+        gpus: Some(&["a100-80gb"]),
         sources: &[
             "memory, processors: run metadata published by Colab users",
             "in use at the start: taken over from the T4 runtime",
@@ -68,14 +110,18 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Kaggle notebook, two T4",
         platform: PlatformName::Kaggle,
         memory: Some(Bytes::from_centi_gib(3136)),
+        swap: Some(Bytes::ZERO),
         cpus: Some(4),
         gpus: Some(&["t4", "t4"]),
-        sources: &["memory, processors, GPUs: run metadata published by Kaggle users"],
+        sources: &[
+            "memory, processors, GPUs: run metadata published by Kaggle users",
+            "no swap: printed in public notebooks",
+        ],
         ..UNKNOWN
     },
     Profile {
         id: "kaggle-p100",
-        title: "Kaggle notebook, P100",
+        title: "Kaggle notebook, P100 (historical)",
         platform: PlatformName::Kaggle,
         memory: Some(Bytes::from_centi_gib(3136)),
         cpus: Some(4),
@@ -83,6 +129,7 @@ pub(super) const PROFILES: &[Profile] = &[
         sources: &[
             "memory, processors, GPU: run metadata published by Kaggle users",
             "no kernels for this card in current wheels: Kaggle/kaggle-cli#1151",
+            "no longer among the accelerators that kaggle-cli lists (September 2026)",
         ],
         ..UNKNOWN
     },
@@ -131,7 +178,7 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Workstation with an RTX 3090 and 64 GiB of memory",
         memory: Some(Bytes::from_gib(64)),
         gpus: Some(&["rtx-3090"]),
-        sources: &["nominal sizes; the card's figure: pytorch/pytorch#16417"],
+        sources: &["nominal sizes"],
         ..UNKNOWN
     },
     Profile {
@@ -139,7 +186,7 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Workstation with an RTX 4090 and 64 GiB of memory",
         memory: Some(Bytes::from_gib(64)),
         gpus: Some(&["rtx-4090"]),
-        sources: &["nominal sizes; the card's figure: NVlabs/ODISE#34"],
+        sources: &["nominal sizes"],
         ..UNKNOWN
     },
     Profile {
