@@ -950,7 +950,7 @@ pub(super) const CARDS: &[Card] = &[
     Card {
         id: "rtx-pro-6000-server",
         name: "NVIDIA RTX PRO 6000 Blackwell Server Edition",
-        aliases: &["g4", "rtx-pro-6000-server-96gb"],
+        aliases: &["rtx-pro-6000-server-96gb"],
         vendor: GpuVendor::Nvidia,
         architecture: "Blackwell",
         compute_capability: Some(ComputeCapability::new(12, 0)),
