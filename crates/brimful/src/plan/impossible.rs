@@ -3,7 +3,7 @@
 use crate::job::{Choices, Science, knobs};
 use crate::plan::candidates::wanted;
 use crate::plan::fit::{self, Brim, Miss};
-use crate::plan::reasons::{closest, failed, reason, unknown_limits, unused};
+use crate::plan::reasons::{closest, failed, one_copy_for_all, reason, unknown_limits, unused};
 use crate::plan::view::View;
 use crate::plan::{Impossible, Need, Reason};
 use crate::units::Bytes;
@@ -51,6 +51,8 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
     }
     reasons.extend(view.lessons.reasons.iter().cloned());
     reasons.extend(unknown_limits(view, near.taken.gpu.is_some()));
+    let copies =
+        one_copy_for_all(view, None).filter(|_| misses.iter().any(|miss| miss.brim == Brim::Host));
     let (host, gpu) = view.need(near.place).unwrap_or_default();
     Impossible {
         settings: view.space.settings(near.place),
@@ -58,7 +60,10 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
         footprint: Need { host, gpu },
         brims: fit::brims(view.room, &near.taken),
         reasons,
-        help: help(view, &misses),
+        help: help(view, &misses)
+            .into_iter()
+            .chain(copies.map(|remedy| format!("{}.", remedy.text)))
+            .collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why these settings and not better ones, in sentences.
 
 use crate::job::knobs;
-use crate::plan::candidates::Spot;
+use crate::plan::candidates::{Place, Spot, wanted};
 use crate::plan::fit::{self, Miss};
 use crate::plan::lessons::Lack;
 use crate::plan::moves::changes;
@@ -10,12 +10,16 @@ use crate::plan::view::View;
 use crate::plan::{Reason, Source};
 use crate::units::Bytes;
 
+/// Copies in workers that are worth a remedy.
+const MIN_COPIES: Bytes = Bytes::from_mib(256);
+
 /// Why `best` and not better ones.
 pub(crate) fn reasons(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
     let mut reasons = Vec::new();
     reasons.extend(kept(view, best));
     reasons.extend(sacrificed(view, best));
     reasons.extend(refused(view, best));
+    reasons.extend(one_copy_for_all(view, Some(best.place)));
     reasons.extend(gives_back(view, best));
     reasons.extend(view.lessons.reasons.iter().cloned());
     reasons.extend(failed(view, best.place.spot.level));
@@ -31,6 +35,30 @@ pub(crate) fn reason(kind: &str, text: String) -> Reason {
         text,
         ..Reason::default()
     }
+}
+
+/// The remedy for workers that each hold the dataset, by what they would hold as wanted.
+///
+/// Only where that matters: fewer workers are planned than were wanted, or nothing fits.
+pub(crate) fn one_copy_for_all(view: &View<'_>, planned: Option<Place>) -> Option<Reason> {
+    let settings = wanted(view.space.job, view.room);
+    let workers = settings.count(knobs::WORKERS).filter(|count| *count > 0)?;
+    let planned = planned.and_then(|place| view.space.settings(place).count(knobs::WORKERS));
+    if planned.is_some_and(|planned| planned >= workers) {
+        return None;
+    }
+    let place = view.space.place_of(&settings)?;
+    let (host, _) = view.need(place)?;
+    let copies = host.terms.iter().find(|term| term.id == "worker_copies")?;
+    (copies.safe >= MIN_COPIES).then(|| {
+        reason(
+            "remedy",
+            format!(
+                "{workers} workers would hold {} in copies of the dataset: brimful.share(data) keeps one copy for all of them, and brimful.data reads it without workers (docs/guides/share.md)",
+                copies.safe
+            ),
+        )
+    })
 }
 
 /// How the effective batch is made.

@@ -135,6 +135,29 @@ fn a_host_too_small_makes_fewer_workers() {
 }
 
 #[test]
+fn copies_in_workers_have_a_remedy() {
+    let model = Model {
+        sample_seconds: 0.05,
+        ..Model::default()
+    };
+    let mut job = usual_job();
+    job.knobs.retain(|knob| knob.name != knobs::START_METHOD);
+    job.knobs
+        .push(knob(knobs::START_METHOD, &[Value::Text("spawn".into())]));
+    let remedy = |host| {
+        let (plan, _) = planned(&model, &job, &room(host, 40_000), &[]);
+        let found = plan.reasons.iter().find(|reason| reason.kind == "remedy");
+        found.map(|reason| reason.text.clone())
+    };
+    let text = remedy(12_000).expect("gigabytes in copies");
+    assert!(
+        text.contains("4 workers would hold") && text.contains("brimful.share"),
+        "{text}"
+    );
+    assert_eq!(remedy(640_000), None, "as many workers as wanted");
+}
+
+#[test]
 fn what_was_measured_stands_in_for_the_estimate() {
     let (job, room) = (usual_job(), room(64_000, 40_000));
     let (plan, _) = planned(&Model::default(), &job, &room, &[]);
