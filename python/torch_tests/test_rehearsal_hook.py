@@ -114,6 +114,15 @@ def test_a_torch_that_is_looked_up_first_is_watched(write, first: str) -> None: 
     assert "3 steps" in done.stdout
 
 
+def test_a_command_that_sets_pythonpath_is_watched(write, tmp_path: Path) -> None:  # noqa: ANN001
+    train = write("import torch", TRAINING)
+    script = tmp_path / "train.sh"
+    script.write_text(f"PYTHONPATH=. exec {sys.executable} {train}\n")
+    done = predict("bash", str(script))
+    assert done.returncode == 0, done.stderr
+    assert "3 steps" in done.stdout
+
+
 def test_a_module_that_cannot_be_asked_does_not_keep_the_script_training(write) -> None:  # noqa: ANN001
     stand_in = """
         import sys, types

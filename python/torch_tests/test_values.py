@@ -54,6 +54,22 @@ FROM_HOST = """
     )
 """
 
+NUMBERS = """
+    import torch
+    frequencies = 1.0 / (10000.0 ** (torch.arange(0, 64, 2, device="cuda").float() / 64))
+    with torch.device("cuda"):
+        frequencies = 1.0 / (10000.0 ** (torch.arange(0, 64, 2).float() / 64))
+        assert torch.arange(4).tolist() == [0, 1, 2, 3]
+    x = torch.rand(5, device="cuda") + 1
+    half = x.half()
+    assert (half * 2.5).dtype == torch.float16 and (3 * x.long()).dtype == torch.int64
+    assert (x.long() * 2.5).dtype == torch.float32 and (x > 1).add(1).dtype == torch.int64
+    for made in (2**x, torch.pow(2, x), torch.float_power(2, x), torch.isin(1.0, x), 2 - x, 2 / x, 2 % x):
+        assert made.is_cuda
+    torch.searchsorted(x, 1.0), torch.bucketize(1.0, x), torch.where(x > 1, 1.0, x), torch.histc(x, 4)
+    assert torch.eye(4).cuda().to_sparse().coalesce().values().shape == (4,)
+"""
+
 FROM_MODEL = """
     import math
     import torch
@@ -137,6 +153,10 @@ def test_values_from_the_host_are_exact(caveats) -> None:  # noqa: ANN001
     assert not {"value_dependent_shape", "assumed_values", "value_read", "hook_problem"} & set(
         caveats(FROM_HOST, TRAINING)
     )
+
+
+def test_numbers_in_the_place_of_tensors_work(caveats) -> None:  # noqa: ANN001
+    assert "hook_problem" not in caveats(NUMBERS, TRAINING)
 
 
 def test_values_from_the_model_pass_checks(caveats) -> None:  # noqa: ANN001

@@ -25,11 +25,25 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
     abi::guard(|| {
+        keep_hook();
         if let Some(file) = own_file() {
             take_names(&file);
         }
         abi::SUCCESS
     });
+}
+
+/// Puts brimful's hook back where a script has set PYTHONPATH for what it starts, as `PYTHONPATH=. python train.py` does.
+fn keep_hook() {
+    let Some(hook) = machine::environment("BRIMFUL_HOOK") else {
+        return;
+    };
+    let path = machine::environment("PYTHONPATH").unwrap_or_default();
+    if path.split(':').all(|part| part != hook) {
+        let with_hook = format!("{hook}:{path}");
+        // SAFETY: this runs before `main`, so that no other thread reads the environment.
+        unsafe { std::env::set_var("PYTHONPATH", with_hook.trim_end_matches(':')) };
+    }
 }
 
 /// The path under which this library was loaded.

@@ -17,6 +17,8 @@ pub(crate) static READ_BACKS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static READ_BACK_BYTES: AtomicU64 = AtomicU64::new(0);
 /// Convolutions and other cuDNN plans that were run.
 pub(crate) static CUDNN_PLANS: AtomicU64 = AtomicU64::new(0);
+/// The most managed memory at a time: the driver moves it between the host and the GPU.
+pub(crate) static MANAGED_BYTES: AtomicU64 = AtomicU64::new(0);
 pub(crate) static GRAPHS: AtomicU64 = AtomicU64::new(0);
 
 static NOTES: Mutex<Notes> = Mutex::new(Notes::new());
@@ -109,11 +111,12 @@ fn json() -> String {
     let notes = lock(&NOTES);
     let _ = write!(
         out,
-        "],\"kernels\":{},\"device_to_host\":{{\"count\":{},\"bytes\":{}}},\"graphs_captured\":{},\"cudnn_plans\":{},\"cudnn\":{}",
+        "],\"kernels\":{},\"device_to_host\":{{\"count\":{},\"bytes\":{}}},\"graphs_captured\":{},\"managed_bytes\":{},\"cudnn_plans\":{},\"cudnn\":{}",
         KERNELS.load(Ordering::Relaxed),
         READ_BACKS.load(Ordering::Relaxed),
         READ_BACK_BYTES.load(Ordering::Relaxed),
         GRAPHS.load(Ordering::Relaxed),
+        MANAGED_BYTES.load(Ordering::Relaxed),
         CUDNN_PLANS.load(Ordering::Relaxed),
         quoted(notes.cudnn.as_deref().unwrap_or("none")),
     );

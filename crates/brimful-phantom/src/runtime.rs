@@ -93,7 +93,15 @@ fn host_allocate(out: *mut *mut c_void, bytes: usize, kind: HostKind) -> c_int {
         put(out, std::ptr::null_mut());
         return error(OUT_OF_MEMORY);
     }
-    lock(&HOST).insert(block as usize, HostBlock { bytes, kind });
+    let mut host = lock(&HOST);
+    host.insert(block as usize, HostBlock { bytes, kind });
+    if kind == HostKind::Managed {
+        let managed = host
+            .values()
+            .filter(|block| block.kind == HostKind::Managed);
+        let bytes: usize = managed.map(|block| block.bytes).sum();
+        report::MANAGED_BYTES.fetch_max(bytes as u64, Ordering::Relaxed);
+    }
     put(out, block);
     SUCCESS
 }

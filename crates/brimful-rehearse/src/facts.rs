@@ -61,6 +61,7 @@ pub struct PhantomReport {
     pub guesses: Vec<String>,
     pub cudnn: String,
     pub cudnn_plans: u64,
+    pub managed_bytes: u64,
     pub nccl_communicators: Vec<Communicators>,
 }
 

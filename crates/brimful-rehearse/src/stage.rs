@@ -198,6 +198,8 @@ impl Stage {
         let hook = self.folder.path().join("hook");
         command
             .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
+            // For the phantom, which puts the hook back where a script sets PYTHONPATH itself.
+            .env("BRIMFUL_HOOK", &hook)
             .env("BRIMFUL_REHEARSAL", self.results());
     }
 }

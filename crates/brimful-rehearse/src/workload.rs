@@ -2,6 +2,7 @@
 
 use brimful::cards::Card;
 use brimful::predict::{Kind, NamedTensor, Occurrences, Workload};
+use brimful::units::Bytes;
 
 use crate::Rehearsed;
 use crate::facts::Facts;
@@ -28,6 +29,7 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         idle_optimizers: texts(facts, "optimizer_without_steps"),
         full_generation: count(facts, "full_generation") > 0,
         steps_by_script: count(facts, "steps_by_script") > 0,
+        managed: Bytes(phantom.managed_bytes),
         reserved_rises: count(facts, "reserved_rises") > 0,
         caught_ooms: facts.ooms,
         evaluated: facts.evaluated > 0,

@@ -8,7 +8,7 @@ import operator
 
 import brimful_plausible as plausible
 import torch
-from brimful_shadows import MAX_ELEMENTS, is_on_cuda, is_small
+from brimful_shadows import CPU, MAX_ELEMENTS, is_on_cuda, is_small
 from torch.multiprocessing.reductions import StorageWeakRef
 
 COMPARISONS = {
@@ -32,7 +32,7 @@ class Assumptions:
         if is_on_cuda(out):
             self.shadows.forget(out)
             if is_small(out):
-                self.shadows.set(out, torch.arange(n, dtype=out.dtype), is_true=False)
+                self.shadows.set(out, torch.arange(n, dtype=out.dtype, device=CPU), is_true=False)
 
     def random(self, result, tensor, *bounds, generator=None):
         """Whole numbers, evenly spread over their range."""
@@ -72,6 +72,8 @@ class Assumptions:
         """Which class or expert: the indices that `argmax`, `max` and `topk` give."""
         indices = made[-1]
         gives_indices = len(made) == 2 or op._schema.name.startswith("aten::arg")
+        if not gives_indices:
+            self.assume_extreme(op, made, args, kwargs)
         if not gives_indices or not is_small(indices):
             return
         named = bound_arguments(op, args, kwargs)
@@ -83,6 +85,14 @@ class Assumptions:
         along = dim if indices.dim() == source.dim() else -1
         choices = plausible.balanced_choices(tuple(indices.shape), source.shape[dim], along)
         self.shadows.set(indices, choices, is_true=False)
+
+    def assume_extreme(self, op, made, args, kwargs):
+        """The least and the largest of many values: there is room between them."""
+        if made[0].numel() == 1 and made[0].is_floating_point() and len(args) == 1:
+            values = {"min": [0.1], "amin": [0.1], "max": [0.9], "amax": [0.9]}
+            name = op._schema.name.removeprefix("aten::").lstrip("_")
+            for tensor, value in zip(made, values.get(name, [0.1, 0.9]), strict=False):
+                self.shadows.set_all(tensor, value, is_true=False)
 
     def assume_order(self, op, made, args, kwargs):
         """Sorted already."""
@@ -127,6 +137,10 @@ class Assumptions:
     rules = {  # noqa: RUF012
         "all": assume_true,
         "any": assume_false,
+        "_aminmax": assume_extreme,
+        "aminmax": assume_extreme,
+        "amax": assume_extreme,
+        "amin": assume_extreme,
         "argmax": assume_balanced,
         "argmin": assume_balanced,
         "max": assume_balanced,

@@ -12,6 +12,15 @@ import functools
 import torch
 
 BACKEND_SELECT = torch._C.DispatchKey.BackendSelect
+CPU = torch.device("cpu")
+# Other operators call these with a number that PyTorch has put on the GPU, as `10000.0 ** x` does. Such a
+# number cannot be handed to a kernel in Python.
+WITH_NUMBERS_ON_CUDA = (
+    "aten::bucketize.Tensor",
+    "aten::isin.Tensor_Tensor",
+    "aten::pow.Tensor_Tensor",
+    "aten::searchsorted.Tensor",
+)
 NUMBERS = (bool, int, float, complex)
 
 
@@ -80,6 +89,8 @@ def has_kernel(name, key):
 
 def can_register(name):
     """Not where the key is taken, and not for operators that are made of others."""
+    if name.removesuffix("_out") in WITH_NUMBERS_ON_CUDA:
+        return False
     return not has_kernel(name, "CompositeImplicitAutograd") and not has_kernel(name, "BackendSelect")
 
 
@@ -97,8 +108,8 @@ def as_tensor(number, args):
             else isinstance(number, bool) or (isinstance(number, int) and dtype != torch.bool)
         )
         if is_weaker and (dtype.is_floating_point or fits(number, dtype)):
-            return torch.tensor(number, dtype=dtype)
-    return torch.tensor(number)
+            return torch.tensor(number, dtype=dtype, device=CPU)
+    return torch.tensor(number, device=CPU)
 
 
 def fits(number, dtype):

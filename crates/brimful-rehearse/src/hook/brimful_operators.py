@@ -14,8 +14,8 @@ import time
 import brimful_plausible as plausible
 import torch
 from brimful_assumptions import Assumptions
-from brimful_dispatch import Dispatch, can_register
-from brimful_shadows import MAX_ELEMENTS, Shadows, covers_storage, is_on_cuda, is_small
+from brimful_dispatch import Dispatch, can_register, operator_of
+from brimful_shadows import CPU, MAX_ELEMENTS, Shadows, covers_storage, is_on_cuda, is_small
 
 # Operators whose results are computed, in all variants that take no `out`.
 COMPUTED = frozenset(
@@ -80,6 +80,8 @@ class Operators(Assumptions):
         replaced = {"_local_scalar_dense": self.item, "nonzero": self.nonzero, "_coalesce": self.coalesce}
         for name, kernel in replaced.items():
             self.dispatch.register(f"aten::{name}", lambda op, kernel=kernel: kernel)
+        for name in ("searchsorted", "bucketize"):
+            self.dispatch.register(f"aten::{name}.Scalar", self.with_number_as_tensor)
         for name in ("_unique2", "unique_dim", "unique_consecutive"):
             self.dispatch.register(f"aten::{name}", self.unique)
         for name in CONFIRMING:
@@ -206,7 +208,7 @@ class Operators(Assumptions):
 
         def kernel(original, *args, **kwargs):
             targets = [tensor for at in places if at < len(args) for tensor in tensors_of(args[at])]
-            if not self.shadows.by_storage or not any(is_on_cuda(target) for target in targets):
+            if not self.shadows.by_storage or not all(is_on_cuda(target) for target in targets):
                 return original()
             keys = {target.untyped_storage()._cdata for target in targets}
             if keys & self.busy():
@@ -305,7 +307,9 @@ class Operators(Assumptions):
         if is_on_cuda(out):
             self.shadows.forget(out)
             if is_small(out):
-                self.shadows.set(out, torch.arange(start, end, step, dtype=out.dtype), is_true=True)
+                self.shadows.set(
+                    out, torch.arange(start, end, step, dtype=out.dtype, device=CPU), is_true=True
+                )
 
     def copy(self, result, target, source, non_blocking=False):
         from_cuda = is_on_cuda(source)
@@ -447,7 +451,9 @@ class Operators(Assumptions):
             known = self.values_for_shape(tensor, "unique()")
             if known is None and tensor.numel() > 4 * MAX_ELEMENTS:
                 return original()
-            values = known[0] if known is not None else torch.arange(tensor.numel()).view(tensor.shape)
+            values = (
+                known[0] if known is not None else torch.arange(tensor.numel(), device=CPU).view(tensor.shape)
+            )
             found = op(values, *args, **kwargs)
             # The kernel sorts a copy.
             scratch = [torch.empty_like(tensor), torch.empty_like(tensor, dtype=torch.int64)]
@@ -461,6 +467,23 @@ class Operators(Assumptions):
                 for result, part in zip(made, found, strict=True):
                     self.shadows.set(result, part, known[1])
             return tuple(made)
+
+        return kernel
+
+    def with_number_as_tensor(self, op):
+        """A kernel for operators whose own kernel would put a number on the GPU (`WITH_NUMBERS_ON_CUDA`)."""
+        with_tensor = operator_of(op._schema.name + ".Tensor")
+
+        def kernel(original, *args, **kwargs):
+            tensors = [tensor for tensor in args[:2] if isinstance(tensor, torch.Tensor)]
+            if not any(is_on_cuda(tensor) for tensor in tensors):
+                return original()
+            like = tensors[0]
+            args = [
+                argument if isinstance(argument, torch.Tensor) else like.new_full((), argument)
+                for argument in args[:2]
+            ] + list(args[2:])
+            return with_tensor(*args, **kwargs)
 
         return kernel
 

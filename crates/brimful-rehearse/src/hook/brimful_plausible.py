@@ -7,6 +7,7 @@ shapes and arguments.
 
 import torch
 
+CPU = torch.device("cpu")
 # The fractional part of multiples of the golden ratio: spread evenly, and never the same twice.
 GOLDEN = 0.6180339887498949
 # A loss that falls slowly, as scripts read it.
@@ -22,7 +23,7 @@ def loss(reads):
 def spread(shape, dtype):
     """Different numbers between 0.1 and 0.9."""
     count = torch.Size(shape).numel()
-    values = torch.arange(count, dtype=torch.float64).mul_(GOLDEN).frac_().mul_(0.8).add_(0.1)
+    values = torch.arange(count, dtype=torch.float64, device=CPU).mul_(GOLDEN).frac_().mul_(0.8).add_(0.1)
     return values.to(dtype).view(shape)
 
 
@@ -36,10 +37,10 @@ def balanced_choices(shape, choices, dim=-1):
     """Indices below `choices`, each as often as the others; different ones along `dim`."""
     count = torch.Size(shape).numel()
     if not shape:
-        return torch.zeros((), dtype=torch.int64)
+        return torch.zeros((), dtype=torch.int64, device=CPU)
     dim %= len(shape)
     last = shape[dim]
-    rows = torch.arange(count, dtype=torch.int64).remainder_(max(choices, 1))
+    rows = torch.arange(count, dtype=torch.int64, device=CPU).remainder_(max(choices, 1))
     moved = [*shape[:dim], *shape[dim + 1 :], last]
     return rows.view(moved).movedim(-1, dim)
 
@@ -47,9 +48,9 @@ def balanced_choices(shape, choices, dim=-1):
 def positions(shape, dim=-1):
     """A permutation along `dim`: every element where it was."""
     if not shape:
-        return torch.zeros((), dtype=torch.int64)
+        return torch.zeros((), dtype=torch.int64, device=CPU)
     dim %= len(shape)
-    line = torch.arange(shape[dim], dtype=torch.int64)
+    line = torch.arange(shape[dim], dtype=torch.int64, device=CPU)
     return line.view([-1 if at == dim else 1 for at in range(len(shape))]).expand(shape)
 
 

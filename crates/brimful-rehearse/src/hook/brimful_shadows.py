@@ -24,6 +24,8 @@ MAX_BYTES = 256 << 20
 CLEANING_INTERVAL = 512
 # Callers by which two calls of one instruction are told apart.
 MAX_CALLERS = 5
+# Where shadows are, whatever `torch.set_default_device` says.
+CPU = torch.device("cpu")
 # Subclasses of tensors have a meaning of their own, and those of the compiler have only a shape.
 PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
@@ -76,7 +78,7 @@ class Shadow:
         """The values of a tensor on this storage."""
         if self.fill is not None:
             return self.fill.expand(tensor.shape) if self.fill.dtype == tensor.dtype else None
-        values = torch.empty(0, dtype=tensor.dtype)
+        values = torch.empty(0, dtype=tensor.dtype, device=CPU)
         return values.set_(self.storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
@@ -98,6 +100,8 @@ class Shadows:
 
     def find(self, tensor):
         """The shadow of a tensor's storage, or None."""
+        if tensor.layout is not torch.strided:
+            return None
         storage = tensor.untyped_storage()
         shadow = self.by_storage.get(storage._cdata)
         if shadow is None:
@@ -132,7 +136,7 @@ class Shadows:
 
     def forget(self, tensor):
         """Something unknown was written into the tensor."""
-        if self.by_storage:
+        if self.by_storage and tensor.layout is torch.strided:
             shadow = self.by_storage.pop(tensor.untyped_storage()._cdata, None)
             if shadow is not None and shadow.storage is not None:
                 self.bytes -= shadow.nbytes
@@ -158,7 +162,7 @@ class Shadows:
             self.clean()
             if self.bytes + nbytes > MAX_BYTES:
                 return
-        copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=CPU)
         copy.copy_(values)
         shadow = Shadow(tensor.untyped_storage(), is_true)
         shadow.storage = copy.untyped_storage()
@@ -171,7 +175,7 @@ class Shadows:
         if not covers_storage(tensor) or tensor.numel() == 0 or tensor.dtype.is_complex:
             return
         shadow = Shadow(tensor.untyped_storage(), is_true)
-        shadow.fill = torch.full((), value, dtype=tensor.dtype)
+        shadow.fill = torch.full((), value, dtype=tensor.dtype, device=CPU)
         if from_factory:
             # Kernels of other libraries are given such tensors to write their results into.
             shadow.foreign_launches = self.count_foreign_launches()
@@ -184,7 +188,8 @@ class Shadows:
         count = shadow.nbytes // shadow.fill.element_size()
         if count > MAX_ELEMENTS:
             return False
-        shadow.storage = torch.full((count,), shadow.fill.item(), dtype=shadow.fill.dtype).untyped_storage()
+        values = torch.empty(count, dtype=shadow.fill.dtype, device=CPU).copy_(shadow.fill)
+        shadow.storage = values.untyped_storage()
         shadow.fill = None
         self.bytes += shadow.nbytes
         return True

@@ -4,6 +4,7 @@ use brimful_allocsim::version::{Tie, TorchVersion};
 
 use super::Workload;
 use super::story::Story;
+use crate::units::Bytes;
 
 /// A reason to trust the figures less.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,15 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         add(
             "full_generation",
             "generate() made as many tokens as it was allowed to, which is the most memory it can take".into(),
+        );
+    }
+    if workload.managed > Bytes::ZERO {
+        add(
+            "managed_memory",
+            format!(
+                "{} of managed memory, such as the state of a paged optimizer, are not in these figures: the driver keeps them on the GPU while there is room and moves them to host memory otherwise",
+                workload.managed
+            ),
         );
     }
     if workload.reserved_rises {

@@ -23,6 +23,7 @@ pub use story::{Phase, Story};
 
 use brimful_allocsim::trace::Trace;
 
+use crate::units::Bytes;
 /// What one process of the training did on its GPU, and what is known about it.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
@@ -49,6 +50,8 @@ pub struct Workload {
     pub steps_by_script: bool,
     /// Text was generated, up to the greatest length that was allowed.
     pub full_generation: bool,
+    /// Managed memory, as of paged optimizers: in no other figure.
+    pub managed: Bytes,
     /// PyTorch still took more memory from the driver when the rehearsal ended.
     pub reserved_rises: bool,
     /// Requests that failed, and that the script or PyTorch went on after.
