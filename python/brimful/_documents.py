@@ -1306,6 +1306,24 @@ class PlannedBytes:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedConfig:
+    """The values that the copy of a config file gets."""
+
+    file: str
+    """The file as the command names it."""
+    values: dict[str, bool | int | float | str]
+    """Keys, with dots, and their values."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedConfig:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            file=data["file"],
+            values=data["values"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedFootprint:
     """What settings need of the host and of each card."""
 
@@ -1443,6 +1461,8 @@ class PlanDocument:
     """The job's command line with these settings."""
     environment: tuple[EnvironmentVariable, ...]
     """Variables to set for it."""
+    config: tuple[PlannedConfig, ...]
+    """Values to write into copies of the config files that the command names."""
     footprint: PlannedFootprint
     """What the settings need."""
     brims: tuple[PlannedBrim, ...]
@@ -1480,6 +1500,7 @@ class PlanDocument:
             effective_batch=data["effective_batch"],
             command=tuple(data["command"]),
             environment=tuple(EnvironmentVariable._from_json(item) for item in data["environment"]),
+            config=tuple(PlannedConfig._from_json(item) for item in data["config"]),
             footprint=PlannedFootprint._from_json(data["footprint"]),
             brims=tuple(PlannedBrim._from_json(item) for item in data["brims"]),
             throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),

@@ -13,7 +13,9 @@ use brimful_allocsim::settings::SettingsError;
 use brimful_allocsim::version::VersionError;
 use brimful_isolate::Isolation;
 use brimful_probe::PlatformUnsupported;
-use brimful_rehearse::{AcceptsError, JobFileError, PlanError, PredictionError, RehearsalError};
+use brimful_rehearse::{
+    AcceptsError, ConfigFileError, JobFileError, PlanError, PredictionError, RehearsalError,
+};
 use brimful_supervise::checkpoints::Refusal;
 use brimful_supervise::{RunError, RunNotFound};
 
@@ -88,6 +90,8 @@ pub(crate) enum CommandError {
     },
     #[error(transparent)]
     JobFile(#[from] JobFileError),
+    #[error(transparent)]
+    Config(#[from] ConfigFileError),
     #[error("`{}` is there already", path.display())]
     FileExists { path: PathBuf },
     #[error(transparent)]
@@ -127,6 +131,7 @@ impl CommandError {
             | CommandError::Record { .. }
             | CommandError::NotStarted { .. }
             | CommandError::JobFile(_)
+            | CommandError::Config(_)
             | CommandError::NoUsableCheckpoint { .. }
             | CommandError::FileExists { .. }
             | CommandError::NoSuchPython { .. } => ExitStatus::BadInput,
@@ -265,6 +270,7 @@ impl CommandError {
                 _ => "try it without brimful".into(),
             }],
             CommandError::JobFile(error) => error.hints(),
+            CommandError::Config(error) => vec![error.hint()],
             CommandError::FileExists { .. } => {
                 vec!["write over it with --force, or to another file with --output FILE".into()]
             }
@@ -310,6 +316,7 @@ impl From<PlanError> for CommandError {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Prediction(error) => CommandError::Prediction(error),
+            PlanError::Config(error) => CommandError::Config(error),
             PlanError::Endless => CommandError::Endless,
         }
     }

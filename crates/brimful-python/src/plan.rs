@@ -107,6 +107,7 @@ pub(crate) fn plan(
             machine: text::machine_title(&machine, card),
             command: rendered.command,
             variables: rendered.variables,
+            config: rendered.config,
             rehearsals: planned.rehearsals.clone(),
             side_effects: planned.side_effects.clone().map(side_effects),
             seconds: planned.seconds,
@@ -173,6 +174,14 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
         match error {
             PlanError::Prediction(error) => error.into(),
+            PlanError::Config(error) => {
+                let why = std::error::Error::source(&error)
+                    .map_or_else(String::new, |source| format!(": {source}"));
+                Failure::Input {
+                    hints: vec![error.hint()],
+                    message: format!("{error}{why}"),
+                }
+            }
             PlanError::Endless => Failure::Internal {
                 message: error.to_string(),
             },

@@ -12,6 +12,7 @@
     expect(clippy::disallowed_methods, reason = "tests make files of all kinds")
 )]
 
+pub mod config_files;
 pub mod facts;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -35,6 +36,7 @@ mod trackers;
 mod workload;
 
 pub use accepts::{Accepted, AcceptsError, accepts};
+pub use config_files::{ConfigFileError, ConfigFiles};
 pub use connections::Connection;
 pub use error::RehearsalError;
 pub use guard::NotRestored;

@@ -1,14 +1,15 @@
 //! `brimful init`.
 
+use std::error::Error;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use brimful::job::draft::{Accepts, draft};
+use brimful::job::draft::{Accepts, draft, script_arguments};
 use brimful::job::read;
 use brimful::secrets::mask_command;
-use brimful_rehearse::{Accepted, accepts};
+use brimful_rehearse::{Accepted, accepts, config_files};
 
 use crate::args::InitArguments;
 use crate::commands::predict::Interruption;
@@ -28,12 +29,24 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
     }
     // One that cannot be read is no reason not to write a better one.
     let earlier = job_file::find(None).ok().flatten().map(|(path, _)| path);
-    let accepts = ask(arguments, output)?;
     let command: Vec<String> = arguments
         .command
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    let (configs, unreadable) = config_files::named_in(script_arguments(&command));
+    let has_config = !configs.is_empty();
+    let accepts = Accepts {
+        configs,
+        ..ask(arguments, has_config, output)?
+    };
+    for error in &unreadable {
+        let why = error.source().map(|why| format!(": {why}"));
+        output.notice(
+            &format!("{error}{}", why.unwrap_or_default()),
+            "no knob is looked for in it",
+        );
+    }
     if mask_command(&command) != command {
         output.notice(
             "the command contains a secret, so the job file contains it too",
@@ -55,6 +68,12 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
         &format!("wrote {}: {turns}", path.display()),
         "read it and change what is wrong; then `brimful plan` chooses settings by it",
     );
+    if !drafted.missing.is_empty() {
+        output.notice(
+            &format!("found no setting for {}", listed(&drafted.missing)),
+            "if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)",
+        );
+    }
     if let Some(other) = earlier.filter(|other| other != path) {
         output.notice(
             &format!("{} holds a job too", other.display()),
@@ -65,7 +84,11 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
 }
 
 /// What the script accepts; nothing of it where its arguments cannot be seen.
-fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandError> {
+fn ask(
+    arguments: &InitArguments,
+    has_config: bool,
+    output: &Output,
+) -> Result<Accepts, CommandError> {
     let protection = protection(&arguments.protection, None)?;
     let stop = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
@@ -92,12 +115,25 @@ fn ask(arguments: &InitArguments, output: &Output) -> Result<Accepts, CommandErr
                 Some(status) => format!("it ended with {status}"),
                 None => "it was ended when it made an optimizer".to_owned(),
             };
+            let known = if has_config {
+                "the job file has what was typed and what the config files hold"
+            } else {
+                "the job file has only what was typed; add places such as {workers} to its command by hand"
+            };
             output.notice(
-                &format!("the script was not seen to read arguments with argparse: {how}"),
-                "the file knows only what was typed; put places such as {workers} into its command by hand",
+                &format!("the script was not seen to read its arguments: {how}"),
+                known,
             );
             Ok(Accepts::default())
         }
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [names @ .., last] => format!("{} and {last}", names.join(", ")),
     }
 }
 

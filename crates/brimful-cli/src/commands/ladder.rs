@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use brimful::job::{Job, Settings};
+use brimful::job::{Job, Rendered, Settings};
 use brimful::plan::{Change, LearntRun, MeasuredOn, Revision, Room, Shape, revise};
 use brimful::record::Outcome;
+use brimful_rehearse::{ConfigFileError, ConfigFiles};
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoint, Checkpoints, Refusal, Selector};
 use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir};
@@ -26,15 +27,30 @@ pub(crate) struct Rungs {
     pub has_resumed: bool,
     pub state: Option<StateDir>,
     pub key: String,
+    /// Where the job has config files: copies of them with the values of an attempt.
+    pub config: Option<ConfigFiles>,
+    /// The command of the first attempt, between [`Rungs::prepare`] and its start.
+    pub prepared: Option<Vec<String>>,
     /// Why it went no further, for the last word.
     pub gave_up: Option<String>,
 }
 
 impl Rungs {
-    /// The command of the first attempt, as it is recorded.
-    pub(crate) fn first_command(&self) -> Vec<OsString> {
-        let rendered = self.job.render(&self.first, None);
-        rendered.command.into_iter().map(OsString::from).collect()
+    /// Prepares the first attempt, and returns its command as it is recorded.
+    pub(crate) fn prepare(&mut self) -> Result<Vec<OsString>, ConfigFileError> {
+        let chosen = self.checkpoints.first().chosen.as_ref();
+        let path = chosen.and_then(|chosen| chosen.path.to_str());
+        let command = self.command(&self.job.render(&self.first, path))?;
+        self.prepared = Some(command.clone());
+        Ok(command.into_iter().map(OsString::from).collect())
+    }
+
+    /// The command of an attempt, with copies of its config files.
+    fn command(&mut self, rendered: &Rendered) -> Result<Vec<String>, ConfigFileError> {
+        match &mut self.config {
+            Some(files) => files.write(rendered),
+            None => Ok(rendered.command.clone()),
+        }
     }
 
     fn attempt(
@@ -43,7 +59,7 @@ impl Rungs {
         changed: Vec<Change>,
         why: String,
         found: Checkpoints,
-    ) -> NextAttempt {
+    ) -> Result<NextAttempt, ConfigFileError> {
         let refused = sentences(&found.refused);
         let age = found.chosen.as_ref().and_then(age_ms);
         let step = found.chosen.as_ref().and_then(|chosen| chosen.step);
@@ -52,9 +68,13 @@ impl Rungs {
         let rendered = self
             .job
             .render(&settings, path.as_deref().and_then(Path::to_str));
+        let command = match self.prepared.take() {
+            Some(command) => command,
+            None => self.command(&rendered)?,
+        };
         self.tried.push(settings.clone());
-        NextAttempt {
-            command: rendered.command.into_iter().map(OsString::from).collect(),
+        Ok(NextAttempt {
+            command: command.into_iter().map(OsString::from).collect(),
             variables: rendered
                 .variables
                 .into_iter()
@@ -68,7 +88,7 @@ impl Rungs {
             refused,
             effective_batch: self.job.effective_batch,
             why,
-        }
+        })
     }
 
     /// Why the next attempt must not start from the beginning: it would write over what this run has done.
@@ -147,7 +167,9 @@ impl Ladder for Rungs {
 
     fn first(&mut self) -> NextAttempt {
         let found = self.checkpoints.first().clone();
+        // Its copies of config files are written by `prepare`; without them there is nothing to start.
         self.attempt(self.first.clone(), Vec::new(), String::new(), found)
+            .unwrap_or_default()
     }
 
     fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt> {
@@ -188,7 +210,13 @@ impl Ladder for Rungs {
                     self.gave_up = Some(why);
                     return None;
                 }
-                Some(self.attempt(settings, changed, why, found))
+                match self.attempt(settings, changed, why, found) {
+                    Ok(attempt) => Some(attempt),
+                    Err(error) => {
+                        self.gave_up = Some(error.to_string());
+                        None
+                    }
+                }
             }
             Revision::GiveUp { why } => {
                 self.gave_up = Some(why);
@@ -231,6 +259,8 @@ mod tests {
             has_resumed: false,
             state: None,
             key: String::new(),
+            config: None,
+            prepared: None,
             gave_up: None,
         }
     }
@@ -243,7 +273,9 @@ mod tests {
 
     fn later(rungs: &mut Rungs) -> NextAttempt {
         let found = rungs.checkpoints.later();
-        rungs.attempt(Settings::default(), Vec::new(), String::new(), found)
+        rungs
+            .attempt(Settings::default(), Vec::new(), String::new(), found)
+            .expect("no config files")
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use brimful::job::Job;
 use brimful::job::forms::Form;
+use brimful::job::{ConfigOverrides, Job};
 use brimful::plan::{Answer, Room};
 use brimful_rehearse::{NO_CARD, Planned};
 use brimful_report::{json, text};
@@ -69,6 +69,18 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
     match arguments.format {
         Some(format) if fits => {
             let settings = planned.answer.settings();
+            if matches!(format, FormatChoice::Args) {
+                for file in &context.config {
+                    output.notice(
+                        &format!(
+                            "the command alone does not apply the values of `{}`: {}",
+                            file.path,
+                            assigned(file)
+                        ),
+                        "write them into a copy of the file, or let `brimful run` do it",
+                    );
+                }
+            }
             output.print(&form(format).write(&found.job, settings, card.is_some()))?;
         }
         // Who asked for settings alone reads them by a program: why there are none is talk.
@@ -86,6 +98,14 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
     } else {
         ExitStatus::DoesNotFit
     })
+}
+
+fn assigned(file: &ConfigOverrides) -> String {
+    let values = file.entries.iter();
+    let values: Vec<String> = values
+        .map(|(key, value)| format!("{key} = {value}"))
+        .collect();
+    values.join(", ")
 }
 
 fn form(format: FormatChoice) -> Form {
@@ -118,6 +138,7 @@ pub(crate) fn context(
         machine: machine.to_owned(),
         command: rendered.command,
         variables: rendered.variables,
+        config: rendered.config,
         rehearsals: planned.rehearsals.clone(),
         side_effects: planned.side_effects.clone().map(side_effects),
         seconds: planned.seconds,

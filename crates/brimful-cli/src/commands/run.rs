@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use brimful::plan::{Answer, Room, wanted};
 use brimful::record::{EndLine, Outcome};
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
-use brimful_rehearse::NO_CARD;
+use brimful_rehearse::{ConfigFiles, NO_CARD};
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector, SelectorOptions};
 use brimful_supervise::{
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     let mut gave_up = None;
     let ended = if arguments.command.is_empty() {
         let mut rungs = rungs(arguments, settings.state.as_ref(), output)?;
-        settings.command = rungs.first_command();
+        settings.command = rungs.prepare()?;
         let ended = brimful_supervise::run_attempts(&settings, &mut speaker, &mut rungs);
         gave_up = rungs.gave_up.take();
         ended
@@ -91,6 +91,7 @@ fn rungs(
     output: &Output,
 ) -> Result<Rungs, CommandError> {
     let found = planning::find_job(&arguments.job, &arguments.overrides)?;
+    let config = ConfigFiles::open(&found.job)?;
     // Before anything is rehearsed: what a rehearsal might write is no choice.
     let mut checkpoints = Selector::new(
         &current_folder(),
@@ -170,6 +171,8 @@ fn rungs(
         has_resumed: false,
         state: state.cloned(),
         key,
+        config,
+        prepared: None,
         gave_up: None,
     })
 }

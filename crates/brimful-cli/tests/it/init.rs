@@ -116,10 +116,12 @@ fn a_script_without_a_parser_gets_a_minimal_file() {
     let done = init(folder.path(), &["--", "python3", "train.py", "8"]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     insta::assert_snapshot!(said(&done), @r"
-    note: the script was not seen to read arguments with argparse: it ended with exit status: 0
-    hint: the file knows only what was typed; put places such as {workers} into its command by hand
+    note: the script was not seen to read its arguments: it ended with exit status: 0
+    hint: the job file has only what was typed; add places such as {workers} to its command by hand
     note: wrote brimful.toml: no knob was found
     hint: read it and change what is wrong; then `brimful plan` chooses settings by it
+    note: found no setting for the batch size, gradient accumulation, DataLoader workers and activation checkpointing
+    hint: if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)
     ");
 }
 
@@ -167,5 +169,48 @@ fn a_job_in_a_pyproject_is_named() {
         said(&done).contains("pyproject.toml holds a job too"),
         "{}",
         said(&done)
+    );
+}
+
+#[test]
+fn config_files_are_read_and_missing_settings_named() {
+    let folder = folder(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--config')\nparser.parse_args()\n",
+    );
+    std::fs::write(
+        folder.path().join("c.yaml"),
+        "train:\n  batch_size: 8 # mine\n  grad_accum: 2\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("broken.json"), "{\"a\": ").unwrap();
+    let done = init(
+        folder.path(),
+        &[
+            "--",
+            "python3",
+            "train.py",
+            "--config=c.yaml",
+            "--other",
+            "broken.json",
+        ],
+    );
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    let said = said(&done);
+    assert!(
+        said.contains("the config file `broken.json` cannot be used: it is not valid YAML or JSON"),
+        "{said}"
+    );
+    assert!(
+        said.contains(
+            "note: found no setting for DataLoader workers and activation checkpointing\n"
+        ),
+        "{said}"
+    );
+    let text = std::fs::read_to_string(folder.path().join("brimful.toml")).unwrap();
+    assert!(
+        text.contains(
+            "[config.\"c.yaml\"]\n\"train.batch_size\" = \"{micro_batch}\"\n\"train.grad_accum\" = \"{accumulation}\"\n"
+        ),
+        "{text}"
     );
 }

@@ -38,6 +38,9 @@ pub struct Cache {
 pub(crate) struct Key {
     pub command: Vec<String>,
     pub variables: Vec<(String, String)>,
+    /// Keys and values that are written into copies of config files.
+    #[serde(default)]
+    pub config: Vec<(String, String)>,
     pub folder: String,
     /// The card's id and how many; empty for a job on processors.
     pub cards: String,

@@ -18,6 +18,7 @@ use cache::unix_ms;
 pub(crate) use cache::{Kept, Key};
 use shape::shape;
 
+use crate::config_files::{ConfigFileError, ConfigFiles};
 use crate::error::RehearsalError;
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::protection::Protection;
@@ -85,6 +86,8 @@ pub enum Told<'a> {
 pub enum PlanError {
     #[error(transparent)]
     Prediction(#[from] PredictionError),
+    #[error(transparent)]
+    Config(#[from] ConfigFileError),
     #[error("the search asked for more than {MOST_REHEARSALS} rehearsals")]
     Endless,
 }
@@ -95,6 +98,7 @@ pub fn plan(
     mut look: impl FnMut(Told<'_>) -> ControlFlow<()>,
 ) -> Result<Planned, PlanError> {
     let start = Instant::now();
+    let mut config = ConfigFiles::open(&question.job)?;
     let mut shapes: Vec<Shape> = Vec::new();
     let mut rehearsals = Vec::new();
     let mut side_effects: Option<SideEffects> = None;
@@ -108,14 +112,16 @@ pub fn plan(
         if shapes.len() >= MOST_REHEARSALS {
             return Err(PlanError::Endless);
         }
+        let number = rehearsals.len() + 1;
         let (mut kept, mut reused) =
-            rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
+            rehearsed(question, &settings, config.as_mut(), number, &mut look)?;
         if let (Some(_), Some(alone)) = (&kept.failed, without_workers(question, &settings)) {
             // One worker was too much already: what the rest needs is told without it.
             rehearsals.push(used(&settings, &kept, reused));
             learnt.extend(question.here.then(|| died(question, settings)));
             settings = alone;
-            (kept, reused) = rehearsed(question, &settings, rehearsals.len() + 1, &mut look)?;
+            let number = rehearsals.len() + 1;
+            (kept, reused) = rehearsed(question, &settings, config.as_mut(), number, &mut look)?;
         }
         side_effects = match (side_effects.take(), kept.side_effects.clone()) {
             (Some(before), Some(now)) => Some(before.and(now)),
@@ -171,6 +177,7 @@ fn died(question: &PlanQuestion, settings: Settings) -> LearntRun {
 fn rehearsed(
     question: &PlanQuestion,
     settings: &Settings,
+    mut config: Option<&mut ConfigFiles>,
     number: usize,
     look: &mut impl FnMut(Told<'_>) -> ControlFlow<()>,
 ) -> Result<(Kept, bool), PlanError> {
@@ -185,6 +192,12 @@ fn rehearsed(
     let key = Key {
         command: rendered.command.clone(),
         variables: rendered.variables.clone(),
+        config: rendered
+            .config
+            .iter()
+            .flat_map(|file| &file.entries)
+            .map(|(key, value)| (key.clone(), format!("{value:?}")))
+            .collect(),
         folder: std::env::current_dir()
             .map(|folder| folder.display().to_string())
             .unwrap_or_default(),
@@ -205,8 +218,12 @@ fn rehearsed(
         .into());
     }
     let start = Instant::now();
+    let command = match config.as_deref_mut() {
+        Some(files) => files.write(&rendered)?,
+        None => rendered.command,
+    };
     let asked = Question {
-        command: rendered.command.iter().map(OsString::from).collect(),
+        command: command.into_iter().map(OsString::from).collect(),
         gpu: if cards.is_empty() {
             NO_CARD.to_owned()
         } else {
@@ -253,6 +270,9 @@ fn rehearsed(
         Err(error) => return Err(error.into()),
     }
     kept.seconds = start.elapsed().as_secs_f64();
+    if let Some(files) = config {
+        sources.extend(files.paths());
+    }
     if let Some(cache) = question.cache.as_ref().filter(|_| kept.failed.is_none()) {
         // A plan that cannot be kept is still a plan.
         let _ = cache.put(&key, &kept, &sources);

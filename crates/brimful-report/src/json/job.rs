@@ -16,6 +16,10 @@ pub struct JobDocument {
     pub keep: Keep,
     #[serde(default)]
     pub knobs: Knobs,
+    /// YAML or JSON files that the command names, such as `[config."train.yaml"]`. A copy of the file gets these values,
+    /// and the command names the copy. Keys have dots: `"training.batch_size" = "{micro_batch}"`.
+    #[serde(default)]
+    pub config: BTreeMap<String, BTreeMap<String, JobChoice>>,
     /// Named sets of other values, such as `[modes.debug]`, chosen with `--mode debug`.
     #[serde(default)]
     pub modes: BTreeMap<String, Mode>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brimful::job::{Settings, Value};
+use brimful::job::{ConfigOverrides, Settings, Value};
 use brimful::plan::{
     Answer, Change, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung, Source,
     Throughput,
@@ -23,6 +23,8 @@ pub struct PlanContext {
     /// What the settings make of the job's command.
     pub command: Vec<String>,
     pub variables: Vec<(String, String)>,
+    /// What copies of config files get.
+    pub config: Vec<ConfigOverrides>,
     pub rehearsals: Vec<RehearsalUsed>,
     /// Nothing where no script was started.
     pub side_effects: Option<SideEffects>,
@@ -53,6 +55,8 @@ pub struct PlanDocument {
     pub command: Vec<String>,
     /// Variables to set for it.
     pub environment: Vec<EnvironmentVariable>,
+    /// Values to write into copies of the config files that the command names.
+    pub config: Vec<PlannedConfig>,
     /// What the settings need.
     pub footprint: PlannedFootprint,
     /// Every limit that binds, and what the settings take of it.
@@ -104,6 +108,15 @@ pub enum SettingValue {
     Number(f64),
     /// A word.
     Text(String),
+}
+
+/// The values that the copy of a config file gets.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlannedConfig {
+    /// The file as the command names it.
+    pub file: String,
+    /// Keys, with dots, and their values.
+    pub values: BTreeMap<String, SettingValue>,
 }
 
 /// A variable to set.
@@ -246,6 +259,7 @@ impl PlanDocument {
             effective_batch: plan.effective_batch,
             command: context.command.clone(),
             environment: environment(&context.variables),
+            config: config(&context.config),
             footprint: footprint(&plan.footprint),
             brims: plan.brims.iter().map(brim).collect(),
             throughput: throughput(Some(plan.throughput)),
@@ -286,16 +300,29 @@ impl PlanDocument {
 /// Settings as a document holds them.
 fn settings(of: &Settings) -> BTreeMap<String, SettingValue> {
     of.0.iter()
-        .map(|(knob, value)| {
-            let value = match value {
-                Value::Flag(flag) => SettingValue::Flag(*flag),
-                Value::Whole(number) => SettingValue::Whole(*number),
-                Value::Number(number) => SettingValue::Number(*number),
-                Value::Text(text) => SettingValue::Text(text.clone()),
-            };
-            (knob.clone(), value)
-        })
+        .map(|(knob, value)| (knob.clone(), setting(value)))
         .collect()
+}
+
+fn config(files: &[ConfigOverrides]) -> Vec<PlannedConfig> {
+    let planned = |file: &ConfigOverrides| PlannedConfig {
+        file: file.path.clone(),
+        values: file
+            .entries
+            .iter()
+            .map(|(key, value)| (key.clone(), setting(value)))
+            .collect(),
+    };
+    files.iter().map(planned).collect()
+}
+
+fn setting(value: &Value) -> SettingValue {
+    match value {
+        Value::Flag(flag) => SettingValue::Flag(*flag),
+        Value::Whole(number) => SettingValue::Whole(*number),
+        Value::Number(number) => SettingValue::Number(*number),
+        Value::Text(text) => SettingValue::Text(text.clone()),
+    }
 }
 
 fn environment(variables: &[(String, String)]) -> Vec<EnvironmentVariable> {

@@ -287,7 +287,20 @@ fn command(context: &PlanContext, page: &Page) -> String {
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     words.extend(context.command.iter().cloned());
-    page.hang("  ", 2, &words.join(" "))
+    let mut out = page.hang("  ", 2, &words.join(" "));
+    for file in &context.config {
+        let values = file.entries.iter();
+        let values: Vec<String> = values
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        let line = format!(
+            "with a copy of {} that has {}",
+            file.path,
+            values.join(", ")
+        );
+        out.push_str(&page.hang("  ", 2, &line));
+    }
+    out
 }
 
 fn rests_on(context: &PlanContext, page: &Page) -> String {

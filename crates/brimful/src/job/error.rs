@@ -57,6 +57,10 @@ pub enum Mistake {
         close: Vec<String>,
         known: Vec<String>,
     },
+    /// A config file that no word of the command names.
+    ConfigNotInCommand {
+        path: String,
+    },
     /// `{checkpoint}` in the command.
     CheckpointInCommand,
     /// The micro-batch may change and nothing says what must be kept.
@@ -182,6 +186,11 @@ impl fmt::Display for Mistake {
                 "expected a place for a knob or a mode's value, found `{{{}}}`",
                 short(place)
             ),
+            Mistake::ConfigNotInCommand { path } => write!(
+                f,
+                "[config.\"{0}\"]: no word of the command names `{0}`",
+                short(path)
+            ),
             Mistake::CheckpointInCommand => {
                 f.write_str("expected `{checkpoint}` in `resume` only, found it in the command")
             }
@@ -189,7 +198,7 @@ impl fmt::Display for Mistake {
                 "`micro_batch` may change: expected `effective_batch` in [keep], found none",
             ),
             Mistake::NoPlaceForAccumulation => f.write_str(
-                "`micro_batch` may change: expected a place for `{accumulation}` in the command, found none",
+                "`micro_batch` may change: expected a place for `{accumulation}` in the command or a config file, found none",
             ),
             Mistake::NotADivisor {
                 effective_batch,
@@ -262,6 +271,10 @@ impl Mistake {
             Mistake::Braces { .. } => {
                 vec!["a brace that is meant is written twice: {{ or }}".into()]
             }
+            Mistake::ConfigNotInCommand { path } => vec![format!(
+                "write the path as the command has it, as in \"--config\", \"{}\"",
+                short(path)
+            )],
             Mistake::CheckpointInCommand => {
                 vec!["write resume = [\"--resume\", \"{checkpoint}\"]: it is added when there is one".into()]
             }
@@ -288,7 +301,7 @@ impl Mistake {
                 vec!["several values are accepted in their order: resolution=24,16".into()]
             }
             Mistake::WrongType { found, .. } if found == "a table" => {
-                vec!["a name with dots is written in quotes: \"data.width\" = [64, 32]".into()]
+                vec!["a name with dots is written in quotes: \"data.width\" = 64".into()]
             }
             Mistake::TooLarge
             | Mistake::NotToml { .. }

@@ -7,7 +7,7 @@ use crate::job::overrides::Override;
 use crate::job::read::MOST_KNOBS;
 use crate::job::rules::{self, CHECKPOINT, EFFECTIVE_BATCH_PLACE};
 use crate::job::value::Value;
-use crate::job::{Choices, Job, Knob, knobs};
+use crate::job::{Choices, ConfigOverrides, Job, Knob, knobs};
 
 /// What a `brimful.toml` says. [`JobFile::job`] makes a [`Job`] of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +18,7 @@ pub struct JobFile {
     pub(super) effective_batch: Option<Placed<u64>>,
     pub(super) knobs: Vec<Placed<Knob>>,
     pub(super) sacrifice: Placed<Vec<String>>,
+    pub(super) configs: Vec<Placed<ConfigOverrides>>,
     pub(super) modes: Vec<Mode>,
 }
 
@@ -69,6 +70,7 @@ impl JobFile {
             effective_batch: self.effective_batch.as_ref().map(|batch| batch.what),
             knobs: self.knobs.iter().map(|knob| knob.what.clone()).collect(),
             sacrifice: self.sacrifice.what.clone(),
+            config: self.configs.iter().map(|file| file.what.clone()).collect(),
             ..Job::default()
         };
         if let Some(mode) = mode {
@@ -182,6 +184,9 @@ impl JobFile {
         placed.extend(rules::places(&job.extra, &known).map_err(at(extra_line))?);
         known.insert(CHECKPOINT);
         rules::places(&job.resume, &known).map_err(at(self.resume.line))?;
+        for file in &self.configs {
+            placed.extend(rules::config(job, &file.what, &known).map_err(at(file.line))?);
+        }
         let line = self.line_of(knobs::MICRO_BATCH);
         rules::batches(job, &placed).map_err(|mistake| JobError::new(line, mistake))?;
         let line = mode

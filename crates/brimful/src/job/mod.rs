@@ -5,6 +5,7 @@
 
 mod value;
 
+mod config;
 mod error;
 mod file;
 mod located;
@@ -24,6 +25,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+pub use config::{
+    ConfigError, ConfigFile, ConfigKey, ConfigOverrides, MAX_CONFIG_BYTES, config_keys, with_values,
+};
 pub use error::{JobError, Mistake};
 pub use file::JobFile;
 pub use located::LARGEST_FILE;
@@ -53,6 +57,8 @@ pub struct Job {
     pub knobs: Vec<Knob>,
     /// Knobs of other science in the order in which they may be given up.
     pub sacrifice: Vec<String>,
+    /// YAML or JSON files that the command names, with the values that their copies get.
+    pub config: Vec<ConfigOverrides>,
 }
 
 /// A setting that may change.

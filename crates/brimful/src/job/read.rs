@@ -6,15 +6,16 @@ use crate::job::located::{Entry, Node, Text, parse};
 use crate::job::rules;
 use crate::job::template::is_name;
 use crate::job::value::Value;
-use crate::job::{Choices, Knob};
+use crate::job::{Choices, ConfigOverrides, Knob};
 use crate::suggest;
 
 pub(super) const MOST_KNOBS: usize = 64;
 pub(super) const MOST_VALUES: usize = 256;
 const MOST_MODES: usize = 64;
 const MOST_WORDS: usize = 1024;
+const MAX_CONFIGS: usize = 16;
 
-const TABLES: [&str; 4] = ["job", "keep", "knobs", "modes"];
+const TABLES: [&str; 5] = ["job", "keep", "knobs", "config", "modes"];
 
 /// Reads the text of a `brimful.toml`.
 ///
@@ -55,6 +56,7 @@ fn file(lines: &Text, root: Node<'_>, name: &str) -> Result<JobFile, JobError> {
             "job" => job(lines, entry, &mut read)?,
             "keep" => keep(lines, entry, &mut read)?,
             "knobs" => knobs(lines, entry, &mut read)?,
+            "config" => configs(lines, entry, &mut read)?,
             "modes" => {}
             _ => return Err(unknown("table", name, entry, &TABLES)),
         }
@@ -146,6 +148,34 @@ fn knobs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobE
                 name: entry.key.to_owned(),
                 choices,
             },
+        });
+    }
+    Ok(())
+}
+
+/// Tables such as `[config."train.yaml"]`.
+fn configs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobError> {
+    const EXPECTED: &str = "one value, such as \"{micro_batch}\"";
+    let too_many = |line, what, limit| JobError::at(line, Mistake::TooMany { what, limit });
+    for file in lines.entries("config", entry.node)? {
+        if read.configs.len() == MAX_CONFIGS {
+            return Err(too_many(file.line, "config files", MAX_CONFIGS));
+        }
+        let mut what = ConfigOverrides {
+            path: file.key.to_owned(),
+            ..ConfigOverrides::default()
+        };
+        for entry in lines.entries(file.key, file.node)? {
+            if what.entries.len() == MOST_KNOBS {
+                return Err(too_many(entry.line, "keys of a config file", MOST_KNOBS));
+            }
+            let value = entry.node.value();
+            let value = value.ok_or_else(|| entry.node.unlike(entry.key, EXPECTED))?;
+            what.entries.push((entry.key.to_owned(), value));
+        }
+        read.configs.push(Placed {
+            line: file.line,
+            what,
         });
     }
     Ok(())

@@ -2,20 +2,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::job::rules::{CHECKPOINT, EFFECTIVE_BATCH_PLACE};
+use crate::job::rules::{CHECKPOINT, EFFECTIVE_BATCH_PLACE, names_file};
 use crate::job::template::{Filled, Template};
 use crate::job::value::{Settings, Value};
-use crate::job::{Choices, Job, knobs};
+use crate::job::{Choices, ConfigOverrides, Job, knobs};
 
 /// The variable that holds the knob `allocator`. The newer `PYTORCH_ALLOC_CONF` is not read by every release.
 pub const ALLOCATOR_VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 /// A job as it can be started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rendered {
     pub command: Vec<String>,
     /// To be set in its environment.
     pub variables: Vec<(String, String)>,
+    /// Config files whose values change: the command must name a copy of each, with these values.
+    pub config: Vec<ConfigOverrides>,
+}
+
+impl Rendered {
+    /// The command with the paths of copies in place of the config files' own.
+    pub fn command_with(&self, copies: &[(String, String)]) -> Vec<String> {
+        let renamed = |word: &String| {
+            copies
+                .iter()
+                .find_map(|(path, copy)| Some(format!("{}{copy}", names_file(word, path)?)))
+                .unwrap_or_else(|| word.clone())
+        };
+        self.command.iter().map(renamed).collect()
+    }
 }
 
 impl Job {
@@ -46,8 +61,17 @@ impl Job {
         if checkpoint.is_some() {
             command.extend(fill(&self.resume, &values));
         }
+        let config = self.config.iter().map(|file| ConfigOverrides {
+            path: file.path.clone(),
+            entries: file
+                .entries
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), config_value(value, &values)?)))
+                .collect(),
+        });
         Rendered {
             command,
+            config: config.filter(|file| !file.entries.is_empty()).collect(),
             variables: allocator
                 // Nothing is wanted: what the environment has holds.
                 .filter(|text| !text.is_empty())
@@ -84,11 +108,13 @@ impl Job {
         all.sound()
     }
 
-    /// Places that its command has, apart from `resume`.
+    /// Places that its command and its config files have, apart from `resume`.
     fn placed(&self) -> BTreeSet<String> {
         self.command
             .iter()
             .chain(&self.extra)
+            .map(String::as_str)
+            .chain(self.config.iter().flat_map(ConfigOverrides::templates))
             .filter_map(|part| Template::parse(part).ok())
             .flat_map(|template| template.places().map(str::to_owned).collect::<Vec<_>>())
             .collect()
@@ -135,6 +161,25 @@ fn fill(parts: &[String], values: &BTreeMap<String, Value>) -> Vec<String> {
         option_before = template.places().next().is_none() && is_option(part);
     }
     words
+}
+
+/// The value of a key in a config file. One place alone keeps the type of its value; nothing where it has none.
+fn config_value(value: &Value, values: &BTreeMap<String, Value>) -> Option<Value> {
+    let Value::Text(text) = value else {
+        return Some(value.clone());
+    };
+    let template = Template::parse(text).ok()?;
+    if template.is_only_a_place() {
+        return values.get(template.places().next()?).cloned();
+    }
+    let filled = template.fill(|name| {
+        let value = values.get(name)?;
+        Some((value.to_string(), *value != Value::Flag(false)))
+    });
+    match filled {
+        Filled::Word(word) => Some(Value::Text(word)),
+        Filled::Empty | Filled::Unknown => None,
+    }
 }
 
 fn is_option(word: &str) -> bool {

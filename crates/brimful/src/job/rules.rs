@@ -8,7 +8,7 @@ use brimful_allocsim::version::TorchVersion;
 use crate::job::error::Mistake;
 use crate::job::template::Template;
 use crate::job::value::Value;
-use crate::job::{Choices, Job, knobs};
+use crate::job::{Choices, ConfigOverrides, Job, knobs};
 use crate::suggest;
 
 pub(super) const EFFECTIVE_BATCH: &str = "a whole number from 1 to 1000000000";
@@ -121,6 +121,31 @@ pub(super) fn places(
         }
     }
     Ok(found)
+}
+
+/// Checks that the command names a config file, and returns the places that are in its values.
+pub(super) fn config(
+    job: &Job,
+    file: &ConfigOverrides,
+    known: &BTreeSet<&str>,
+) -> Result<BTreeSet<String>, Mistake> {
+    let words = job.command.iter().chain(&job.extra);
+    let is_named = words
+        .filter_map(|word| Template::parse(word).ok()?.literal())
+        .any(|word| names_file(&word, &file.path).is_some());
+    if !is_named {
+        return Err(Mistake::ConfigNotInCommand {
+            path: file.path.clone(),
+        });
+    }
+    let templates: Vec<String> = file.templates().map(str::to_owned).collect();
+    places(&templates, known)
+}
+
+/// What stands before a file's path in a word: nothing, or an option and `=`. Nothing at all for another word.
+pub(super) fn names_file<'a>(word: &'a str, path: &str) -> Option<&'a str> {
+    let before = word.strip_suffix(path)?;
+    (before.is_empty() || before.ends_with('=')).then_some(before)
 }
 
 /// The place of `resume`.

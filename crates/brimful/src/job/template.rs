@@ -83,6 +83,15 @@ impl Template {
         matches!(self.pieces.as_slice(), [Piece::Place(_)])
     }
 
+    /// The word, where it has no place.
+    pub(crate) fn literal(&self) -> Option<String> {
+        match self.pieces.as_slice() {
+            [] => Some(String::new()),
+            [Piece::Text(text)] => Some(text.clone()),
+            _ => None,
+        }
+    }
+
     /// Puts values in. `value` gives the text of a name, and whether it counts as true.
     pub(crate) fn fill(&self, value: impl Fn(&str) -> Option<(String, bool)>) -> Filled {
         let mut word = String::new();

@@ -1,7 +1,9 @@
 //! Which options become knobs, and with which values.
 
-use crate::job::draft::given::{Given, long_flag};
-use crate::job::draft::names::{OTHER_SCIENCE, Role, plain};
+use std::path::Path;
+
+use crate::job::draft::given::{Given, Source, long_flag};
+use crate::job::draft::names::{OTHER_SCIENCE, Role};
 use crate::job::draft::{Accepts, Framework, Takes};
 use crate::job::render::Style;
 use crate::job::rules;
@@ -17,8 +19,14 @@ pub(super) struct Chosen {
     pub(super) batch: Batch,
     pub(super) knobs: Vec<ChosenKnob>,
     pub(super) sciences: Vec<Science>,
-    /// `max_steps` or `epochs`, and how many are enough to see it work.
-    pub(super) debug: Option<(String, u64)>,
+    /// Config files, with keys and templates.
+    pub(super) configs: Vec<(String, Vec<(String, String)>)>,
+    /// A key of a config file takes the checkpoint to resume from.
+    pub(super) resumes_by_config: bool,
+    /// `debug` and `quick`: steps, epochs or examples, and how many.
+    pub(super) modes: Vec<(&'static str, Vec<(String, u64)>)>,
+    /// What was not found.
+    pub(super) missing: Vec<&'static str>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +67,8 @@ pub(super) struct Science {
     pub(super) help: String,
     /// How the command would hold it.
     pub(super) place: Vec<String>,
+    /// The config file and the key that would hold it.
+    pub(super) config: Option<(usize, String)>,
     /// An option appended under its name would not be the script's.
     pub(super) needs_place: bool,
 }
@@ -66,39 +76,77 @@ pub(super) struct Science {
 pub(super) fn choose(command: &[String], accepts: &Accepts) -> Chosen {
     let mut given = Given::read(command, accepts);
     let mut chosen = Chosen::default();
+    let framework = framework(command, accepts.framework);
     batch(&mut given, &mut chosen);
     loader(&mut given, &mut chosen);
     model(&mut given, &mut chosen);
-    checkpoints(&mut given, &mut chosen, accepts.framework);
-    let debug = debug(&mut given);
-    let sciences = sciences(&mut given, accepts.framework);
+    checkpoints(&mut given, &mut chosen, framework);
+    let modes = modes(&mut given);
+    let sciences = sciences(&mut given, framework);
     // Which style appended options have is known when all places are.
     let style = Style::of(&given.parts.concat());
-    if let Some((option, name, count)) = debug {
-        if long_flag(&given.options[option]) != Some(style.option(&name).as_str()) {
-            given.append(option, &name);
+    for short in &modes {
+        let is_own = given.source(short.option) == Source::Flag
+            && long_flag(&given.options[short.option]) == Some(style.option(&short.name).as_str());
+        if !is_own {
+            given.append(short.option, &short.name);
         }
-        chosen.debug = Some((name, count));
+    }
+    for (mode, counts) in [("debug", [20, 1, 100]), ("quick", [200, 1, 1000])] {
+        let values: Vec<(String, u64)> = modes
+            .iter()
+            .map(|short| (short.name.clone(), counts[short.kind].min(short.wanted)))
+            .collect();
+        let is_new = chosen.modes.iter().all(|(_, others)| *others != values);
+        if is_new && !values.is_empty() {
+            chosen.modes.push((mode, values));
+        }
     }
     let style = Style::of(&given.parts.concat());
     chosen.sciences = sciences
         .into_iter()
-        .map(|science| Science {
-            needs_place: science.needs_place || style.option(&science.name) != science.flag,
-            ..science
+        .map(|science| {
+            let is_placed = modes.iter().any(|short| short.name == science.name);
+            Science {
+                needs_place: !is_placed
+                    && (science.needs_place || style.option(&science.name) != science.flag),
+                config: science.config.filter(|_| !is_placed),
+                ..science
+            }
         })
         .collect();
     chosen.parts = given.parts;
     chosen.parts.retain(|group| !group.is_empty());
+    chosen.configs = given.configs;
     chosen
 }
 
+/// Programs without a parser of their own framework that are known by their names.
+fn framework(command: &[String], seen: Framework) -> Framework {
+    let is_axolotl = |word: &String| {
+        let name = Path::new(word).file_name().and_then(|name| name.to_str());
+        name == Some("axolotl") || word.starts_with("axolotl.cli")
+    };
+    if command.iter().take(6).any(is_axolotl) {
+        return Framework::HuggingFace;
+    }
+    seen
+}
+
 fn batch(given: &mut Given, chosen: &mut Chosen) {
-    let Some(batch) = given.take(Role::MicroBatch) else {
+    let batch = given.take(Role::MicroBatch);
+    let accumulation = given.take(Role::Accumulation);
+    if batch.is_none() {
+        chosen.missing.push("the batch size");
+    }
+    if accumulation.is_none() {
+        chosen.missing.push("gradient accumulation");
+    }
+    let Some(batch) = batch else {
         return;
     };
-    let flag = flag(given, batch);
-    let Some(accumulation) = given.take(Role::Accumulation) else {
+    let flag = given.label(batch);
+    let Some(accumulation) = accumulation else {
         chosen.batch = Batch::NoAccumulation(flag);
         return;
     };
@@ -133,6 +181,9 @@ fn loader(given: &mut Given, chosen: &mut Chosen) {
         turn(given, chosen, Role::EvalBatch, option, halves(count, 1));
     }
     let workers = given.take(Role::Workers);
+    if workers.is_none() {
+        chosen.missing.push("DataLoader workers");
+    }
     if let Some(option) = workers {
         let choices = match given.count(option).filter(|_| given.is_typed(option)) {
             Some(count) if count <= 4096 => halves(count, 0),
@@ -177,6 +228,9 @@ fn loader(given: &mut Given, chosen: &mut Chosen) {
 fn model(given: &mut Given, chosen: &mut Chosen) {
     for (role, saves) in [(Role::Checkpointing, true), (Role::Compile, false)] {
         let Some(option) = given.take(role) else {
+            if saves {
+                chosen.missing.push("activation checkpointing");
+            }
             continue;
         };
         let Some(Value::Flag(wanted)) = given.value(option).filter(|_| is_switch(given, option))
@@ -198,7 +252,7 @@ fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
     let output = given.take(Role::Output);
     let folder = output.and_then(|option| match given.value(option) {
         Some(Value::Text(folder)) if !folder.is_empty() => {
-            Some((folder.trim_end_matches('/').to_owned(), flag(given, option)))
+            Some((folder.trim_end_matches('/').to_owned(), given.label(option)))
         }
         _ => None,
     });
@@ -213,14 +267,27 @@ fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
             Checkpoints::Framework(format!("{folder}/**/*.ckpt"), "Lightning's")
         }
         (Framework::Lightning, None) => Checkpoints::Framework("**/*.ckpt".into(), "Lightning's"),
-        (Framework::Argparse, Some((folder, flag))) => {
+        (Framework::Argparse | Framework::Hydra, Some((folder, flag))) => {
             Checkpoints::Below(format!("{folder}/**/*.pt"), flag)
         }
-        (Framework::Argparse, None) => Checkpoints::Unknown,
+        (Framework::Argparse | Framework::Hydra, None) => Checkpoints::Unknown,
     };
     if let Some(option) = given.take(Role::Resume) {
-        let flag = flag(given, option);
-        chosen.resume = match given.options[option].takes {
+        let takes = given.options[option].takes;
+        let flag = match given.source(option) {
+            Source::Flag => given.label(option),
+            _ if takes != Takes::Value => return,
+            Source::Override => {
+                chosen.resume = given.template(option, rules::CHECKPOINT);
+                return;
+            }
+            Source::Config(_) => {
+                given.place(option, rules::CHECKPOINT);
+                chosen.resumes_by_config = true;
+                return;
+            }
+        };
+        chosen.resume = match takes {
             Takes::Value => vec![flag, "{checkpoint}".into()],
             Takes::Nothing | Takes::Both => vec![flag],
             _ => Vec::new(),
@@ -228,16 +295,45 @@ fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
     }
 }
 
-fn debug(given: &mut Given) -> Option<(usize, String, u64)> {
-    for (role, count) in [(Role::MaxSteps, 20), (Role::Epochs, 1)] {
-        if let Some(option) = given.take(role)
+/// An option that makes a run shorter.
+struct Short {
+    option: usize,
+    name: String,
+    /// Its place in the counts of a mode.
+    kind: usize,
+    /// What the user has now: a mode never has more.
+    wanted: u64,
+}
+
+const STEPS: usize = 0;
+const EPOCHS: usize = 1;
+const EXAMPLES: usize = 2;
+
+fn modes(given: &mut Given) -> Vec<Short> {
+    let mut found: Vec<Short> = Vec::new();
+    for (role, kind) in [
+        (Role::MaxSteps, STEPS),
+        (Role::Epochs, EPOCHS),
+        (Role::Examples, EXAMPLES),
+    ] {
+        // Steps alone are enough to end a run, whatever the epochs are.
+        if kind == EPOCHS && !found.is_empty() {
+            continue;
+        }
+        // Not taken: fewer examples may be a knob as well.
+        if let Some(option) = given.find_named(role.names(), false)
             && given.options[option].takes == Takes::Value
         {
-            let name = plain(&flag(given, option));
-            return Some((option, name, count));
+            let wanted = given.count(option).filter(|count| *count > 0);
+            found.push(Short {
+                option,
+                name: given.own_name(option),
+                kind,
+                wanted: wanted.unwrap_or(u64::MAX),
+            });
         }
     }
-    None
+    found
 }
 
 fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
@@ -267,6 +363,8 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
                 vec![false.into(), true.into()]
             }
             Value::Whole(number) if *number >= 4 && own.choices.is_empty() => smaller(*number),
+            // `bf16: auto` is what the framework finds out by itself.
+            Value::Text(_) if matches!(*name, "bf16" | "fp16" | "amp") => continue,
             Value::Text(_) if own.choices.is_empty() => {
                 let other = match (*name, framework) {
                     ("precision", Framework::Lightning) => "bf16-mixed",
@@ -277,10 +375,14 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
             }
             _ => with_others(wanted, &own.choices),
         };
-        let flag = flag(given, option);
-        let name = flag.trim_start_matches('-').replace('-', "_");
+        let name = given.own_name(option);
+        let flag = given.label(option);
         sciences.push(Science {
             values,
+            config: match given.source(option) {
+                Source::Config(file) => Some((file, given.options[option].dest.clone())),
+                _ => None,
+            },
             help: given.options[option].help.clone(),
             place: given.template(option, &name),
             // What would be appended is not what such an option takes.
@@ -298,18 +400,12 @@ fn turn(given: &mut Given, chosen: &mut Chosen, role: Role, option: usize, choic
     chosen.knobs.push(ChosenKnob {
         name: role.knob(),
         choices,
-        flag: flag(given, option),
+        flag: given.label(option),
     });
 }
 
 fn is_switch(given: &Given, option: usize) -> bool {
     given.options[option].takes != Takes::Value
-}
-
-fn flag(given: &Given, option: usize) -> String {
-    long_flag(&given.options[option])
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// The number and its halves down to the least.

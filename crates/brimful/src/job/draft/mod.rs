@@ -12,6 +12,7 @@ mod tests;
 
 use serde::Deserialize;
 
+use crate::job::ConfigFile;
 use crate::job::value::Value;
 
 /// What a script accepts, as its parser of arguments told.
@@ -20,6 +21,9 @@ use crate::job::value::Value;
 pub struct Accepts {
     pub framework: Framework,
     pub options: Vec<ScriptOption>,
+    /// YAML and JSON files that the command names.
+    #[serde(skip)]
+    pub configs: Vec<ConfigFile>,
 }
 
 /// Whose parser it was. It decides where checkpoints are looked for.
@@ -32,6 +36,8 @@ pub enum Framework {
     HuggingFace,
     /// `LightningCLI`, or another one on jsonargparse.
     Lightning,
+    /// Overrides such as `train.batch_size=8`.
+    Hydra,
 }
 
 /// One option of a script.
@@ -72,6 +78,13 @@ pub struct Draft {
     pub text: String,
     /// Knobs that it turns, in its order.
     pub knobs: Vec<String>,
+    /// What neither the script's options nor its config files have, for people.
+    pub missing: Vec<&'static str>,
+}
+
+/// The words of a command that are the script's own, not its launcher's.
+pub fn script_arguments(command: &[String]) -> &[String] {
+    &command[given::script_at(command)..]
 }
 
 /// Writes a job file for a command. What stands on the command line is what is wanted; knobs that change the result are

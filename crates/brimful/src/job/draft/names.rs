@@ -19,6 +19,7 @@ pub(super) enum Role {
     Output,
     MaxSteps,
     Epochs,
+    Examples,
 }
 
 impl Role {
@@ -30,7 +31,10 @@ impl Role {
                 "per_device_train_batch_size",
                 "micro_batch_size",
                 "micro_batch",
+                "train_micro_batch_size_per_gpu",
                 "train_batch_size",
+                "batch_size_per_device",
+                "batch_size_per_gpu",
                 "batch_size",
                 "batchsize",
                 "batch",
@@ -83,8 +87,10 @@ impl Role {
             ],
             Role::Checkpointing => &[
                 "activation_checkpointing",
+                "enable_activation_checkpointing",
                 "gradient_checkpointing",
                 "grad_checkpointing",
+                "use_gradient_checkpointing",
                 "use_checkpoint",
                 "checkpointing",
             ],
@@ -115,6 +121,7 @@ impl Role {
                 "max_steps",
                 "max_train_steps",
                 "max_iters",
+                "max_steps_per_epoch",
                 "total_steps",
                 "num_steps",
                 "steps",
@@ -125,6 +132,19 @@ impl Role {
                 "epochs",
                 "num_epochs",
                 "n_epochs",
+            ],
+            Role::Examples => &[
+                "max_train_samples",
+                "max_samples",
+                "num_train_samples",
+                "num_samples",
+                "n_samples",
+                "max_examples",
+                "num_examples",
+                "n_examples",
+                "examples",
+                "train_samples",
+                "subset_size",
             ],
         }
     }
@@ -142,7 +162,7 @@ impl Role {
             Role::StartMethod => knobs::START_METHOD,
             Role::Checkpointing => knobs::ACTIVATION_CHECKPOINTING,
             Role::Compile => knobs::COMPILE,
-            Role::Resume | Role::Output | Role::MaxSteps | Role::Epochs => "",
+            Role::Resume | Role::Output | Role::MaxSteps | Role::Epochs | Role::Examples => "",
         }
     }
 }
@@ -162,6 +182,8 @@ pub(super) const OTHER_SCIENCE: &[&str] = &[
     "crop_size",
     "voxel_size",
     "grid_size",
+    "sequence_len",
+    "sequence_length",
     "seq_len",
     "seq_length",
     "max_seq_length",
@@ -170,12 +192,51 @@ pub(super) const OTHER_SCIENCE: &[&str] = &[
     "block_size",
     "context_length",
     "context",
+    "width",
+    "hidden_size",
+    "hidden_dim",
+    "d_model",
+    "embed_dim",
+    "n_embd",
+    "max_train_samples",
+    "max_samples",
+    "num_train_samples",
+    "num_samples",
+    "n_samples",
+    "max_examples",
+    "num_examples",
+    "n_examples",
+    "examples",
+    "train_samples",
+    "subset_size",
     "model_size",
     "model",
     "arch",
     "model_name",
     "model_name_or_path",
 ];
+
+/// Whether a key with dots lies in the section of an evaluation: `val_loader.batch_size`.
+pub(super) fn is_for_evaluation(key: &str) -> bool {
+    let Some((section, _)) = key.rsplit_once('.') else {
+        return false;
+    };
+    let section = plain(section);
+    section.split(['.', '_']).any(|part| {
+        matches!(
+            part,
+            "eval"
+                | "evaluation"
+                | "val"
+                | "valid"
+                | "validation"
+                | "test"
+                | "dev"
+                | "predict"
+                | "inference"
+        )
+    })
+}
 
 /// An option's name without dashes at its front, in lower case and with underscores.
 pub(super) fn plain(flag: &str) -> String {

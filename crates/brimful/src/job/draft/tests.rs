@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::job::draft::{Accepts, Framework, ScriptOption, Takes, draft};
-use crate::job::{Choices, Settings, Value, read};
+use crate::job::{Choices, ConfigFile, ConfigKey, Settings, Value, config_keys, read};
 
 fn option(flags: &[&str], default: impl Into<Option<Value>>) -> ScriptOption {
     ScriptOption {
@@ -67,6 +67,7 @@ fn plain_script() -> Accepts {
             option(&["--max-steps"], None),
             option(&["--resume"], None),
         ],
+        ..Accepts::default()
     }
 }
 
@@ -130,6 +131,9 @@ activation_checkpointing = [false, true]
 # A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.
 [modes.debug]
 max_steps = 20
+
+[modes.quick]
+max_steps = 200
 "#
     );
     let file = read(&uncommented(&drafted.text)).unwrap();
@@ -185,6 +189,7 @@ fn a_hugging_face_script_under_a_launcher() {
                 None,
             ),
         ],
+        ..Accepts::default()
     };
     let command = words(
         "torchrun --nproc-per-node 2 train.py --output_dir out --per_device_train_batch_size 4",
@@ -220,6 +225,7 @@ fn a_lightning_script_with_options_that_its_parser_does_not_list() {
             option(&["--trainer.default_root_dir"], None),
             option(&["--ckpt_path"], None),
         ],
+        ..Accepts::default()
     };
     let command = words(
         "python main.py fit --data.init_args.batch_size=16 --data.init_args.num_workers 2 --model M",
@@ -282,6 +288,149 @@ fn odd_switches() {
     let any = switch(&["--pin-memory"], Takes::AnyText, true);
     assert_eq!(rendered(any.clone(), true), "t --pin-memory=1");
     assert_eq!(rendered(any, false), "t --pin-memory=");
+}
+
+fn with_config(path: &str, text: &str) -> Accepts {
+    Accepts {
+        configs: vec![ConfigFile {
+            path: path.into(),
+            keys: config_keys(text).unwrap(),
+        }],
+        ..Accepts::default()
+    }
+}
+
+#[test]
+fn a_config_file_is_read_by_the_names_of_its_keys() {
+    let accepts = with_config(
+        "lora.yml",
+        "micro_batch_size: 2\ngradient_accumulation_steps: 4\nsequence_len: 4096\nbf16: auto\n\
+         gradient_checkpointing: false\nnum_epochs: 4\nmax_steps: 3\nval_set_size: 0.1\n\
+         dataloader_num_workers: 8\nresume_from_checkpoint:\noutput_dir: ./out\ndatasets:\n- path: x\n",
+    );
+    let drafted = draft(&words("axolotl train lora.yml"), &accepts);
+    assert_eq!(
+        drafted.knobs,
+        ["micro_batch", "workers", "activation_checkpointing"]
+    );
+    assert!(drafted.missing.is_empty(), "{:?}", drafted.missing);
+    let (_, tail) = drafted.text.split_once("[knobs]").unwrap();
+    assert_eq!(
+        tail,
+        r#"
+# "auto" is whatever fits best; in a list the first value is wanted and the later ones are accepted.
+# micro_batch_size in lora.yml: samples that go through the model at once; fewer of them are accumulated to the same step
+micro_batch = "auto"
+# dataloader_num_workers in lora.yml: worker processes of the DataLoader; each costs host memory
+workers = [8, 4, 2, 1, 0]
+# gradient_checkpointing in lora.yml: activations are computed again in the backward pass; slower, and far less GPU memory
+activation_checkpointing = [false, true]
+
+# These change the result. Without the # they may be given up, in the order of `sacrifice`.
+# sequence_len = [4096, 3072, 2048]  # sequence_len in lora.yml (and its line in [config])
+# sacrifice = ["sequence_len"]
+
+# Values in config files. The command gets a copy of the file with them; the file itself is never changed.
+[config."lora.yml"]
+micro_batch_size = "{micro_batch}"
+gradient_accumulation_steps = "{accumulation}"
+dataloader_num_workers = "{workers}"
+gradient_checkpointing = "{activation_checkpointing}"
+resume_from_checkpoint = "{checkpoint}"
+max_steps = "{max_steps}"
+# sequence_len = "{sequence_len}"
+
+# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.
+[modes.debug]
+max_steps = 3
+"#
+    );
+    let job = read(&drafted.text).unwrap().job(None, &[]).unwrap();
+    assert_eq!(job.effective_batch, Some(8));
+    assert_eq!(job.checkpoints, ["./out/checkpoint-*"]);
+    let rendered = job.render(&Settings::default(), None);
+    assert_eq!(rendered.command, ["axolotl", "train", "lora.yml"]);
+}
+
+#[test]
+fn sections_of_a_config_file_and_what_was_typed() {
+    let accepts = with_config(
+        "c.yaml",
+        "val:\n  loader: {batch_size: 64}\ntrain:\n  loader:\n    batch_size: 16\n    num_workers: 6\n\
+         trainer: {accumulate_grad_batches: 2, max_epochs: 30}\nimage_size: 224\nnames: [1, 2]\n",
+    );
+    let command = words("python train.py --config=c.yaml --num_workers 3");
+    let drafted = draft(&command, &accepts);
+    assert_eq!(drafted.knobs, ["micro_batch", "eval_batch", "workers"]);
+    let job = read(&drafted.text)
+        .unwrap()
+        .job(Some("debug"), &[])
+        .unwrap();
+    assert_eq!(job.effective_batch, Some(32));
+    let rendered = job.render(&Settings::default().with("micro_batch", 8u64), None);
+    assert_eq!(
+        rendered.command.join(" "),
+        "python train.py --config=c.yaml --num_workers 3"
+    );
+    let entries: Vec<String> = rendered.config[0]
+        .entries
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            "train.loader.batch_size=8",
+            "trainer.accumulate_grad_batches=4",
+            "val.loader.batch_size=64",
+            "trainer.max_epochs=1",
+        ]
+    );
+    assert!(drafted.text.contains("# image_size = [224, 168, 112]"));
+    assert!(!drafted.text.contains("[modes.quick]"));
+}
+
+#[test]
+fn overrides_of_hydra_become_places() {
+    let key = |key: &str, value: Value| ScriptOption {
+        takes: match value {
+            Value::Flag(_) => Takes::Word,
+            _ => Takes::Value,
+        },
+        ..option(&[key], value)
+    };
+    let accepts = Accepts {
+        framework: Framework::Hydra,
+        options: vec![
+            key("train.batch_size", Value::Whole(16)),
+            key("train.accumulate", Value::Whole(1)),
+            key("data.num_workers", Value::Whole(4)),
+            key("train.compile", Value::Flag(true)),
+            key("train.max_steps", Value::Whole(1000)),
+            key("model.width", Value::Whole(512)),
+        ],
+        ..Accepts::default()
+    };
+    let command = words("python train.py +experiment=a train.batch_size=32 train.compile=True");
+    let drafted = draft(&command, &accepts);
+    assert_eq!(drafted.knobs, ["micro_batch", "workers", "compile"]);
+    let job = read(&drafted.text)
+        .unwrap()
+        .job(Some("debug"), &[])
+        .unwrap();
+    let rendered = job.render(&Settings::default().with("micro_batch", 8u64), None);
+    assert_eq!(
+        rendered.command.join(" "),
+        "python train.py +experiment=a train.batch_size=8 train.compile=true train.accumulate=4 \
+         data.num_workers=4 train.max_steps=20"
+    );
+    assert!(
+        drafted.text.contains(
+            "# width = [512, 384, 256]  # model.width (and in the command: \"model.width={width}\")"
+        ),
+        "{}",
+        drafted.text
+    );
 }
 
 fn any_option() -> impl Strategy<Value = ScriptOption> {
@@ -348,11 +497,21 @@ proptest! {
     fn every_draft_is_read(
         options in proptest::collection::vec(any_option(), 0..8),
         typed in proptest::collection::vec("(--)?(batch-size|accum|workers|model|pin_memory|max_steps|bf16|-?[0-9]{1,3}|true|[{}a-z\"\\\\]{1,3})(=[{}a-z0-9]{0,3})?", 0..8),
-        framework in proptest::sample::select(vec![Framework::Argparse, Framework::HuggingFace, Framework::Lightning]),
+        framework in proptest::sample::select(vec![Framework::Argparse, Framework::HuggingFace, Framework::Lightning, Framework::Hydra]),
+        overrides in any::<bool>(),
+        keys in proptest::collection::vec(any_option(), 0..6),
     ) {
-        let mut command = vec!["python".to_owned(), "train.py".to_owned()];
+        let mut command = vec!["python".to_owned(), "train.py".to_owned(), "--config=a.yaml".to_owned()];
         command.extend(typed);
-        let text = draft(&command, &Accepts { framework, options }).text;
+        let key = |option: ScriptOption| ConfigKey { key: option.dest, value: option.default };
+        let configs = vec![ConfigFile { path: "a.yaml".into(), keys: keys.into_iter().map(key).collect() }];
+        let mut options: Vec<ScriptOption> = options;
+        if overrides {
+            for option in &mut options {
+                option.flags = vec![option.dest.clone()];
+            }
+        }
+        let text = draft(&command, &Accepts { framework, options, configs }).text;
         let file = read(&text);
         prop_assert!(file.is_ok(), "{:?}\n{}", file, text);
         let open = uncommented(&text);

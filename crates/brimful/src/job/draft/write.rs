@@ -19,6 +19,7 @@ pub(super) fn write(chosen: &Chosen) -> Draft {
     job(&mut out, chosen);
     keep(&mut out, &chosen.batch);
     knob_table(&mut out, chosen);
+    configs(&mut out, chosen);
     modes(&mut out, chosen);
     Draft {
         text: out,
@@ -27,6 +28,7 @@ pub(super) fn write(chosen: &Chosen) -> Draft {
             .iter()
             .map(|knob| knob.name.to_owned())
             .collect(),
+        missing: chosen.missing.clone(),
     }
 }
 
@@ -65,7 +67,9 @@ fn job(out: &mut String, chosen: &Chosen) {
             );
         }
     }
-    if chosen.resume.is_empty() {
+    if chosen.resumes_by_config {
+        out.push_str("# The checkpoint to resume from is written into the config file: see [config] below.\n");
+    } else if chosen.resume.is_empty() {
         out.push_str(
             "# What is added to the command to go on from a checkpoint.\n\
              # resume = [\"--resume\", \"{checkpoint}\"]\n",
@@ -189,7 +193,9 @@ fn other_science(out: &mut String, science: &Science) {
     if !help.is_empty() {
         comment = format!("{comment}: {help}");
     }
-    if science.needs_place {
+    if science.config.is_some() {
+        comment.push_str(" (and its line in [config])");
+    } else if science.needs_place {
         let place: Vec<String> = science.place.iter().map(|word| toml_text(word)).collect();
         let _ = write!(comment, " (and in the command: {})", place.join(", "));
     }
@@ -201,13 +207,50 @@ fn other_science(out: &mut String, science: &Science) {
     );
 }
 
+fn configs(out: &mut String, chosen: &Chosen) {
+    let mut has_head = false;
+    for (idx, (path, entries)) in chosen.configs.iter().enumerate() {
+        let keys = chosen.sciences.iter().filter_map(|science| {
+            let (file, key) = science.config.as_ref()?;
+            (*file == idx).then(|| (key, format!("{{{}}}", science.name)))
+        });
+        let lines: Vec<String> = entries
+            .iter()
+            .map(|(key, template)| format!("{} = {}\n", toml_key(key), toml_text(template)))
+            .chain(
+                keys.map(|(key, place)| format!("# {} = {}\n", toml_key(key), toml_text(&place))),
+            )
+            .collect();
+        if lines.is_empty() {
+            continue;
+        }
+        if !std::mem::replace(&mut has_head, true) {
+            out.push_str(
+                "\n# Values in config files. The command gets a copy of the file with them; the file itself is never changed.\n",
+            );
+        }
+        // A table without a line would be a file that is copied for nothing.
+        let table = format!("[config.{}]\n", toml_text(path));
+        out.push_str(if entries.is_empty() { "# " } else { "" });
+        out.push_str(&table);
+        out.extend(lines);
+    }
+}
+
 fn modes(out: &mut String, chosen: &Chosen) {
     out.push_str("\n# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.\n");
-    match &chosen.debug {
-        Some((name, count)) => {
-            let _ = writeln!(out, "[modes.debug]\n{} = {count}", toml_key(name));
+    let mut is_first = true;
+    for (mode, values) in &chosen.modes {
+        if !std::mem::take(&mut is_first) {
+            out.push('\n');
         }
-        None => out.push_str("# [modes.debug]\n# extra = [\"--some-option\", \"of the script\"]\n"),
+        let _ = writeln!(out, "[modes.{mode}]");
+        for (name, count) in values {
+            let _ = writeln!(out, "{} = {count}", toml_key(name));
+        }
+    }
+    if is_first {
+        out.push_str("# [modes.debug]\n# extra = [\"--some-option\", \"of the script\"]\n");
     }
 }
 

@@ -27,6 +27,22 @@ fn check_with(more: &str, expected: &str) {
 }
 
 #[test]
+fn config_files_that_cannot_be_used() {
+    check_with(
+        "[config.\"a.yaml\"]\nb = \"{workers}\"\n",
+        "line 5: [config.\"a.yaml\"]: no word of the command names `a.yaml` | write the path as the command has it, as in \"--config\", \"a.yaml\"",
+    );
+    check_with(
+        "[config.\"train.py\"]\nb = \"{wokers}\"\n",
+        "line 5: expected a place for a knob or a mode's value, found `{wokers}` | there is `workers`: a place is spelt as its knob or value is",
+    );
+    check_with(
+        "[config.\"train.py\"]\nb.c = \"{workers}\"\n",
+        "line 6: `b`: expected one value, such as \"{micro_batch}\", found a table | a name with dots is written in quotes: \"data.width\" = 64",
+    );
+}
+
+#[test]
 fn tables_and_keys_that_nobody_knows() {
     check(
         "[jobs]\n",
@@ -34,7 +50,7 @@ fn tables_and_keys_that_nobody_knows() {
     );
     check(
         "\n[zzz]\n",
-        "line 2: expected a known table, found `zzz` | known tables: job, keep, knobs, modes",
+        "line 2: expected a known table, found `zzz` | known tables: job, keep, knobs, config, modes",
     );
     check(
         "[job]\ncomand = []\n",
@@ -46,7 +62,7 @@ fn tables_and_keys_that_nobody_knows() {
     );
     check(
         "command = [\"python\"]",
-        "line 1: expected a known table, found `command` | known tables: job, keep, knobs, modes",
+        "line 1: expected a known table, found `command` | known tables: job, keep, knobs, config, modes",
     );
 }
 
@@ -118,7 +134,7 @@ fn knobs_of_the_wrong_kind() {
     check(
         "data.size = 3",
         "`data`: expected \"auto\", a value or a list of values, found a table | \
-         a name with dots is written in quotes: \"data.width\" = [64, 32]",
+         a name with dots is written in quotes: \"data.width\" = 64",
     );
     check(
         "worker = \"auto\"",
@@ -155,7 +171,7 @@ fn the_batch_must_be_kept() {
     ));
     assert!(batch("", "[4, 2]", "\"{micro_batch}\"").contains("effective_batch"));
     assert!(batch(kept, "\"auto\"", "\"{micro_batch}\"").starts_with(
-        "line 6: `micro_batch` may change: expected a place for `{accumulation}` in the command, found none | name the"
+        "line 6: `micro_batch` may change: expected a place for `{accumulation}` in the command or a config file, found none | name the"
     ));
     assert!(
         batch(kept, "[5, 7]", "\"{accumulation}\"")

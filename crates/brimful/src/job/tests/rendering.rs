@@ -196,3 +196,60 @@ proptest! {
         }
     }
 }
+
+const WITH_CONFIG: &str = r#"
+[job]
+command = ["python", "train.py", "--config=c/train.yaml", "c/train.yaml", "train.yaml", "{{x}}"]
+resume = ["--resume", "{checkpoint}"]
+[keep]
+effective_batch = 32
+[knobs]
+micro_batch = "auto"
+workers = [4, 0]
+bf16 = [false, true]
+width = [0.5, 0.25]
+[config."c/train.yaml"]
+"training.batch_size" = "{micro_batch}"
+"training.accumulate" = "{accumulation}"
+"data.workers" = "{workers}"
+"trainer.precision" = "{bf16?bf16-mixed|32-true}"
+"model.width" = "{width}"
+"trainer.max_steps" = "{max_steps}"
+"trainer.resume" = "{checkpoint}"
+"trainer.logger" = false
+[modes.debug]
+max_steps = 20
+"#;
+
+#[test]
+fn values_go_into_config_files_with_their_types() {
+    let rendered = job(WITH_CONFIG, None, &[]).render(&settings("micro_batch=8 workers=2"), None);
+    assert_eq!(
+        rendered.command.join(" "),
+        "python train.py --config=c/train.yaml c/train.yaml train.yaml {x}"
+    );
+    let [file] = rendered.config.as_slice() else {
+        panic!("{:?}", rendered.config);
+    };
+    assert_eq!(file.path, "c/train.yaml");
+    let entry = |key: &str, value: Value| (key.to_owned(), value);
+    let expected = [
+        entry("training.batch_size", Value::Whole(8)),
+        entry("training.accumulate", Value::Whole(4)),
+        entry("data.workers", Value::Whole(2)),
+        entry("trainer.precision", "32-true".into()),
+        entry("model.width", Value::Number(0.5)),
+        entry("trainer.logger", false.into()),
+    ];
+    assert_eq!(file.entries, expected);
+    let copies = [("c/train.yaml".to_owned(), "/tmp/1/train.yaml".to_owned())];
+    assert_eq!(
+        rendered.command_with(&copies).join(" "),
+        "python train.py --config=/tmp/1/train.yaml /tmp/1/train.yaml train.yaml {x}"
+    );
+    let rendered = job(WITH_CONFIG, Some("debug"), &[]).render(&settings(""), Some("a.pt"));
+    let entries = &rendered.config[0].entries;
+    assert!(entries.contains(&entry("trainer.max_steps", Value::Whole(20))));
+    assert!(entries.contains(&entry("trainer.resume", "a.pt".into())));
+    assert!(!entries.iter().any(|(key, _)| key == "training.batch_size"));
+}
