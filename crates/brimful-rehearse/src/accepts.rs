@@ -1,5 +1,6 @@
 //! What a script takes on its command line: it is started until it looks at its arguments.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -7,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use brimful::job::Value;
 use brimful::job::draft::Accepts;
 use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
@@ -30,7 +32,20 @@ pub enum Accepted {
         /// How it ended; nothing where it was ended by us.
         status: Option<String>,
         output: String,
+        /// Values that it was seen to use and that no option changes.
+        hard_coded: Vec<HardCoded>,
     },
+}
+
+/// A call of the script with values that are written into it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct HardCoded {
+    /// `DataLoader`, `TrainingArguments`.
+    pub call: String,
+    /// Below the working directory.
+    pub file: String,
+    pub line: u64,
+    pub values: BTreeMap<String, Value>,
 }
 
 /// The script could not be asked.
@@ -89,9 +104,11 @@ impl AcceptsError {
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Written {
-    #[expect(dead_code, reason = "the hook's own words, for somebody who looks")]
     Problem {
+        #[expect(dead_code, reason = "the hook's own words, for somebody who looks")]
         problem: String,
+        #[serde(default)]
+        hard_coded: Vec<HardCoded>,
     },
     Options(Accepts),
 }
@@ -153,10 +170,12 @@ fn accepts_in(
     };
     child.end();
     let output = tail(&output);
-    if let Some(Written::Options(accepts)) = read(&results) {
-        return Ok(Accepted::Told(accepts));
-    }
-    let stopped = results.exists();
+    let hard_coded = match read(&results) {
+        Some(Written::Options(accepts)) => return Ok(Accepted::Told(accepts)),
+        Some(Written::Problem { hard_coded, .. }) => hard_coded,
+        None => Vec::new(),
+    };
+    let stopped = is_told(&results);
     match status {
         None if !stopped => Err(AcceptsError::TimeLimit {
             limit: time_limit,
@@ -169,6 +188,7 @@ fn accepts_in(
         status => Ok(Accepted::NeverParsed {
             status: status.filter(|_| !stopped).map(|status| status.to_string()),
             output,
+            hard_coded,
         }),
     }
 }

@@ -35,7 +35,7 @@ mod side_effects;
 mod trackers;
 mod workload;
 
-pub use accepts::{Accepted, AcceptsError, accepts};
+pub use accepts::{Accepted, AcceptsError, HardCoded, accepts};
 pub use config_files::{ConfigFileError, ConfigFiles};
 pub use connections::Connection;
 pub use error::RehearsalError;

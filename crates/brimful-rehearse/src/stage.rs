@@ -71,6 +71,10 @@ const HOOK: &[(&str, &str)] = &[
     ),
     ("brimful_input.py", include_str!("hook/brimful_input.py")),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
+    (
+        "brimful_literals.py",
+        include_str!("hook/brimful_literals.py"),
+    ),
     ("brimful_mended.py", include_str!("hook/brimful_mended.py")),
     (
         "brimful_objects.py",
@@ -80,6 +84,10 @@ const HOOK: &[(&str, &str)] = &[
     (
         "brimful_operators.py",
         include_str!("hook/brimful_operators.py"),
+    ),
+    (
+        "brimful_parsers.py",
+        include_str!("hook/brimful_parsers.py"),
     ),
     (
         "brimful_plausible.py",

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use brimful::job::draft::{Accepts, draft, script_arguments};
 use brimful::job::read;
+use brimful::printable::is_printable;
 use brimful::secrets::mask_command;
-use brimful_rehearse::{Accepted, accepts, config_files};
+use brimful_rehearse::{Accepted, HardCoded, accepts, config_files};
 
 use crate::args::InitArguments;
 use crate::commands::predict::Interruption;
@@ -18,6 +19,9 @@ use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
 use brimful_rehearse::job_file;
+
+/// Calls with hard-coded values that are shown.
+const MAX_CALLS: usize = 8;
 
 pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitStatus, CommandError> {
     let path = arguments.output.as_path();
@@ -110,7 +114,9 @@ fn ask(
     stop.obey();
     match told? {
         Accepted::Told(accepts) => Ok(accepts),
-        Accepted::NeverParsed { status, .. } => {
+        Accepted::NeverParsed {
+            status, hard_coded, ..
+        } => {
             let how = match status {
                 Some(status) => format!("it ended with {status}"),
                 None => "it was ended when it made an optimizer".to_owned(),
@@ -124,9 +130,35 @@ fn ask(
                 &format!("the script was not seen to read its arguments: {how}"),
                 known,
             );
+            for call in hard_coded.iter().take(MAX_CALLS) {
+                output.notice(
+                    &written(call),
+                    "make each an option of the script or a key of a config file, so that brimful can change it",
+                );
+            }
             Ok(Accepts::default())
         }
     }
+}
+
+/// Values that stand in a call of the script.
+fn written(call: &HardCoded) -> String {
+    let values = call.values.iter();
+    let values: Vec<String> = values
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let text = format!(
+        "{}:{}: {}({}) is hard-coded",
+        call.file,
+        call.line,
+        call.call,
+        values.join(", ")
+    );
+    // A script chooses its file names and values.
+    text.chars()
+        .filter(|c| is_printable(*c))
+        .take(300)
+        .collect()
 }
 
 fn listed(names: &[&str]) -> String {

@@ -1,10 +1,12 @@
 """What a script accepts: waits for its parser of arguments, writes its options down and ends the process.
 
-Works for argparse and what is built on it: HfArgumentParser, jsonargparse, LightningCLI. Nothing of the
-script after its first look at the command line is run.
+Works for argparse and what is built on it: HfArgumentParser, jsonargparse, LightningCLI, simple_parsing.
+Other parsers are in `brimful_parsers.py`. Nothing of the script after its first look at the command line is
+run.
 """
 
 import argparse
+import atexit
 import json
 import math
 import os
@@ -17,11 +19,14 @@ _RESULTS = os.environ["BRIMFUL_ACCEPTS"]
 # Programs that start the script: their own options are not its own.
 _LAUNCHERS = ("torch.distributed", "accelerate.", "deepspeed.launcher")
 
-_MOST_OPTIONS = 5000
-_LONGEST_TEXT = 500
+MAX_OPTIONS = 5000
+MAX_TEXT = 500
 
 # Of parsers that only looked for one option before the real one, as timm's scripts do for --config.
 _earlier = []
+
+# Calls with values that no option can change: `brimful_literals.py`.
+hard_coded = []
 
 
 def watch():
@@ -32,14 +37,17 @@ def watch():
         try:
             _look(self, arg_strings)
         except Exception as error:
-            _write({"problem": repr(error)})
+            report_problem(repr(error))
         return parse(self, arg_strings, *rest, **keywords)
 
     argparse.ArgumentParser._parse_known_args = parse_known
-    IMPORTS.after("torch.optim.optimizer", _end_at_optimizer, lambda text: _write({"problem": text}))
+    IMPORTS.after("torch.optim.optimizer", _end_at_optimizer, report_problem)
+    atexit.register(_finish)
 
 
 def _look(parser, arguments):
+    if _is_of_hydra():
+        return  # its own options; the config is known later
     if os.path.basename(sys.argv[0]) in {"torchrun", "accelerate", "deepspeed"} or _is_launcher():
         return
     typed = sys.argv[1:]
@@ -55,7 +63,16 @@ def _look(parser, arguments):
         return
     seen = {flag for option in options for flag in option["flags"]}
     options += [option for option in _earlier if not seen & set(option["flags"])]
-    _end({"framework": _framework(parser), "options": options[:_MOST_OPTIONS]})
+    end({"framework": _framework(parser), "options": options[:MAX_OPTIONS]})
+
+
+def _is_of_hydra():
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "hydra.main":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_launcher():
@@ -78,7 +95,10 @@ def _framework(parser):
     names = {f"{kind.__module__}.{kind.__name__}" for kind in type(parser).__mro__}
     if any(name.startswith("transformers.") for name in names):
         return "hugging_face"
-    if any(name.startswith(("jsonargparse.", "lightning.", "pytorch_lightning.")) for name in names):
+    has_lightning = "lightning" in sys.modules or "pytorch_lightning" in sys.modules
+    if has_lightning and any(
+        name.startswith(("jsonargparse.", "lightning.", "pytorch_lightning.")) for name in names
+    ):
         return "lightning"
     return "argparse"
 
@@ -102,13 +122,18 @@ def _options(parser):
 def _option(action):
     choices = list(action.choices)[:64] if action.choices else []
     return {
-        "flags": [str(flag)[:_LONGEST_TEXT] for flag in action.option_strings],
-        "dest": str(action.dest)[:_LONGEST_TEXT],
+        "flags": [str(flag)[:MAX_TEXT] for flag in action.option_strings],
+        "dest": str(action.dest)[:MAX_TEXT],
         "takes": _takes(action),
-        "default": _value(action.default),
-        "choices": [value for value in map(_value, choices) if value is not None],
-        "help": str(action.help or "")[:_LONGEST_TEXT] if action.help is not argparse.SUPPRESS else "",
+        "default": json_value(action.default),
+        "choices": [value for value in map(json_value, choices) if value is not None],
+        "help": _help(action.help),
     }
+
+
+def _help(text):
+    # A text that simple_parsing puts where there is none.
+    return "" if text in {None, argparse.SUPPRESS, "<__TEMP__>"} else str(text)[:MAX_TEXT]
 
 
 def _takes(action):
@@ -126,7 +151,7 @@ def _takes(action):
     return "value"
 
 
-def _value(value):
+def json_value(value):
     """Return what JSON and a command line have, else nothing."""
     if isinstance(value, bool):
         return value
@@ -142,7 +167,7 @@ def _value(value):
             isinstance(text, str)
             and value is not argparse.SUPPRESS
             and "\0" not in text
-            and len(text) <= _LONGEST_TEXT
+            and len(text) <= MAX_TEXT
         ):
             return str(text)
     return None
@@ -154,10 +179,24 @@ def _end_at_optimizer(module):
 
     def made(*arguments, **keywords):
         if not _is_launcher():
-            _end({"problem": "an optimizer was made"})
+            if _earlier:
+                end({"framework": "argparse", "options": _earlier})
+            end({"problem": "an optimizer was made", "hard_coded": hard_coded})
         return start(*arguments, **keywords)
 
     module.Optimizer.__init__ = made
+
+
+def report_problem(text):
+    """Keep a mistake of ours for somebody who looks, unless something better is known."""
+    if not _earlier:
+        _write({"problem": text, "hard_coded": hard_coded})
+
+
+def _finish():
+    """Write down what is hard-coded in a script that ended by itself."""
+    if hard_coded and not _earlier:
+        _write({"problem": "the script ended", "hard_coded": hard_coded})
 
 
 def _private(path, flags):
@@ -172,7 +211,8 @@ def _write(found):
     os.replace(temporary, _RESULTS)
 
 
-def _end(found):
+def end(found):
+    """Write down what was found and end the process."""
     _write(found)
     with open(os.path.splitext(_RESULTS)[0] + ".done", "w", encoding="utf-8", opener=_private):
         pass

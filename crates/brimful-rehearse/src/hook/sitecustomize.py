@@ -34,6 +34,7 @@ def _step_aside():
 
 # Each needs those before it. They are loaded by path: their directory is on nobody's search path.
 _BOTH = ("brimful_common", "brimful_imports", "brimful_suppress", "brimful_trackers", "brimful_input")
+_ACCEPTS = ("brimful_accepts", "brimful_parsers", "brimful_literals")
 _REHEARSAL = (
     "brimful_composition",
     "brimful_host",
@@ -72,8 +73,9 @@ def _prepare(directory):
         _load(directory, _REHEARSAL)
         sys.modules["brimful_rehearsal"].wait_for_torch()
     else:
-        _load(directory, ("brimful_accepts",))
-        sys.modules["brimful_accepts"].watch()
+        _load(directory, _ACCEPTS)
+        for name in _ACCEPTS:
+            sys.modules[name].watch()
 
 
 _directory = _step_aside()

@@ -375,6 +375,9 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
             }
             _ => with_others(wanted, &own.choices),
         };
+        if values.len() < 2 {
+            continue;
+        }
         let name = given.own_name(option);
         let flag = given.label(option);
         sciences.push(Science {

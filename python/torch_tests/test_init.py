@@ -1,0 +1,166 @@
+"""What `brimful init` finds in scripts as people write them, by the parser that they use."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+PROGRAM = shutil.which("brimful") or "brimful"
+
+
+class Script:
+    """A script in a directory of its own, and the job file that is drafted for it."""
+
+    def __init__(self, directory: Path, text: str) -> None:
+        self.directory = directory
+        (directory / "train.py").write_text(textwrap.dedent(text))
+
+    def draft(self, *arguments: str) -> str:
+        # With its writes allowed, the file `reached` is really there if the script went too far.
+        command = [PROGRAM, "init", "--allow-writes", "--output", "-", "--", sys.executable, "train.py"]
+        command += arguments
+        done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert not (self.directory / "reached").exists(), "the script went on after its arguments"
+        self.notes = done.stderr
+        return done.stdout
+
+
+def test_click(tmp_path: Path) -> None:
+    pytest.importorskip("click")
+    script = Script(
+        tmp_path,
+        """
+        import click
+
+        @click.group()
+        def program():
+            pass
+
+        @program.command()
+        @click.option("--batch-size", "-b", default=32)
+        @click.option("--grad-accum", type=int, default=1)
+        @click.option("--pin-memory/--no-pin-memory", default=True)
+        @click.option("--checkpointing", is_flag=True)
+        @click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32")
+        def train(**options):
+            open("reached", "w").close()
+
+        program()
+        """,
+    )
+    text = script.draft("train", "-b", "64")
+    assert '"-b", "{micro_batch}",\n  "--grad-accum", "{accumulation}",' in text
+    assert '"{pin_memory?--pin-memory|--no-pin-memory}"' in text
+    assert '"{activation_checkpointing?--checkpointing}"' in text
+    assert '# precision = ["fp32", "bf16"]' in text
+    assert "effective_batch = 64" in text
+
+
+def test_typer(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    script = Script(
+        tmp_path,
+        """
+        import typer
+
+        def train(batch_size: int = 32, grad_accum: int = 2, num_workers: int = 4, compile: bool = True):
+            open("reached", "w").close()
+
+        typer.run(train)
+        """,
+    )
+    text = script.draft("--num-workers", "2")
+    assert "effective_batch = 64" in text
+    assert "workers = [2, 1, 0]" in text
+    assert '"{compile?--compile|--no-compile}"' in text
+
+
+def test_fire(tmp_path: Path) -> None:
+    pytest.importorskip("fire")
+    script = Script(
+        tmp_path,
+        """
+        import fire
+
+        class Program:
+            def __init__(self, out_dir="out"):
+                open("reached", "w").close()
+
+            def train(self, batch_size=8, accum_steps=2, pin_memory=True, gradient_checkpointing=False):
+                pass
+
+        fire.Fire(Program)
+        """,
+    )
+    text = script.draft("train")
+    assert "effective_batch = 16" in text
+    assert '"{pin_memory?|--nopin_memory}"' in text
+    assert '"{activation_checkpointing?--gradient_checkpointing}"' in text
+
+
+def test_hydra(tmp_path: Path) -> None:
+    pytest.importorskip("hydra")
+    script = Script(
+        tmp_path,
+        """
+        import hydra
+
+        @hydra.main(version_base=None, config_path="conf", config_name="config")
+        def main(config):
+            open("reached", "w").close()
+
+        main()
+        """,
+    )
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text(
+        "train: {batch_size: 16, accumulate_grad_batches: 2, max_steps: 1000, dir: '${oc.env:HOME}'}\n"
+        "data: {num_workers: 4, image_size: 224}\nckpt_path: null\n"
+    )
+    text = script.draft("train.batch_size=32", "++data.num_workers=2")
+    assert '"train.batch_size={micro_batch}",\n' in text
+    assert '"++data.num_workers={workers}",\n' in text
+    assert '"train.accumulate_grad_batches={accumulation}",\n' in text
+    assert 'resume = ["ckpt_path={checkpoint}"]' in text
+    assert "effective_batch = 64" in text
+
+
+def test_hard_coded_values_are_named(tmp_path: Path) -> None:
+    script = Script(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+
+        loader = DataLoader(TensorDataset(torch.zeros(8, 4)), 4, num_workers=2)
+        torch.optim.AdamW(torch.nn.Linear(4, 1).parameters())
+        open("reached", "w").close()
+        """,
+    )
+    script.draft()
+    assert "train.py:5: DataLoader(batch_size=4, num_workers=2) is hard-coded" in script.notes
+    assert "make each an option" in script.notes
+
+
+def test_hard_coded_training_arguments_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    script = Script(
+        tmp_path,
+        """
+        from transformers import TrainingArguments
+
+        TrainingArguments(output_dir="out", per_device_train_batch_size=4, report_to=[])
+        """,
+    )
+    script.draft()
+    assert "train.py:4: TrainingArguments(per_device_train_batch_size=4) is hard-coded" in script.notes
