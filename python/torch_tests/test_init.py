@@ -164,3 +164,21 @@ def test_hard_coded_training_arguments_are_named(tmp_path: Path) -> None:
     )
     script.draft()
     assert "train.py:4: TrainingArguments(per_device_train_batch_size=4) is hard-coded" in script.notes
+
+
+def test_a_parser_that_takes_the_config_file_away(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    script = Script(
+        tmp_path,
+        """
+        from transformers import HfArgumentParser, TrainingArguments
+
+        HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(args=[])
+        open("reached", "w").close()
+        """,
+    )
+    (tmp_path / "c.yaml").write_text("output_dir: out\nper_device_train_batch_size: 4 # mine\n")
+    text = script.draft("--config", "c.yaml")
+    assert '[config."c.yaml"]\nper_device_train_batch_size = "{micro_batch}"' in text
+    assert '"--gradient_accumulation_steps", "{accumulation}"' in text
+    assert 'checkpoints = "out/checkpoint-*"' in text

@@ -10,7 +10,7 @@ use brimful::job::draft::{Accepts, draft, script_arguments};
 use brimful::job::read;
 use brimful::printable::is_printable;
 use brimful::secrets::mask_command;
-use brimful_rehearse::{Accepted, HardCoded, accepts, config_files};
+use brimful_rehearse::{Accepted, AcceptsError, HardCoded, accepts, config_files};
 
 use crate::args::InitArguments;
 use crate::commands::predict::Interruption;
@@ -61,6 +61,7 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
     read(&drafted.text).map_err(CommandError::Draft)?;
     if to_stdout {
         output.print(&drafted.text)?;
+        report_missing(&drafted.missing, output);
         return Ok(ExitStatus::Success);
     }
     write(path, &drafted.text, arguments.force)?;
@@ -72,12 +73,7 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
         &format!("wrote {}: {turns}", path.display()),
         "read it and change what is wrong; then `brimful plan` chooses settings by it",
     );
-    if !drafted.missing.is_empty() {
-        output.notice(
-            &format!("found no setting for {}", listed(&drafted.missing)),
-            "if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)",
-        );
-    }
+    report_missing(&drafted.missing, output);
     if let Some(other) = earlier.filter(|other| other != path) {
         output.notice(
             &format!("{} holds a job too", other.display()),
@@ -112,7 +108,18 @@ fn ask(
     // Everything that was started has ended by now, and what it wrote goes.
     drop(protection);
     stop.obey();
-    match told? {
+    // A script without a parser may fail on a machine without a GPU; its config files are known all the same.
+    let told = match told {
+        Err(error @ AcceptsError::Died { .. }) if has_config => {
+            output.notice(
+                &error.to_string(),
+                "the job file has what was typed and what the config files hold; start the script without brimful to see why it ended",
+            );
+            return Ok(Accepts::default());
+        }
+        told => told?,
+    };
+    match told {
         Accepted::Told(accepts) => Ok(accepts),
         Accepted::NeverParsed {
             status, hard_coded, ..
@@ -138,6 +145,15 @@ fn ask(
             }
             Ok(Accepts::default())
         }
+    }
+}
+
+fn report_missing(missing: &[&str], output: &Output) {
+    if !missing.is_empty() {
+        output.notice(
+            &format!("found no setting for {}", listed(missing)),
+            "if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)",
+        );
     }
 }
 

@@ -157,6 +157,21 @@ fn a_script_that_dies_or_hangs_is_told() {
 }
 
 #[test]
+fn a_script_that_dies_beside_its_config_file_gets_a_job_file() {
+    let folder = folder("raise SystemExit(3)\n");
+    std::fs::write(folder.path().join("c.json"), "{\"num_workers\": 2}").unwrap();
+    let done = init(folder.path(), &["--", "python3", "train.py", "c.json"]);
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done));
+    assert!(
+        said(&done).contains("the script ended with exit status: 3"),
+        "{}",
+        said(&done)
+    );
+    let text = std::fs::read_to_string(folder.path().join("brimful.toml")).unwrap();
+    assert!(text.contains("num_workers = \"{workers}\""), "{text}");
+}
+
+#[test]
 fn a_job_in_a_pyproject_is_named() {
     let folder = folder(SCRIPT);
     std::fs::write(

@@ -7,6 +7,7 @@
     reason = "a test stops where its expectation fails"
 )]
 
+mod config;
 mod context;
 mod init;
 mod isolation;

@@ -52,7 +52,9 @@ def _look(parser, arguments):
         return
     typed = sys.argv[1:]
     given = list(arguments or ())
-    if given != typed and not ((given or _earlier) and set(given) <= set(typed)):
+    # A parser that reads a config file by itself takes the file's name away, and maybe nothing is left.
+    is_left = given or _earlier or _framework(parser) == "hugging_face"
+    if given != typed and not (is_left and set(given) <= set(typed)):
         # Something that a library parses for itself.
         return
     first = not parser.add_help and not _through_parse_args()
@@ -93,7 +95,7 @@ def _through_parse_args():
 
 def _framework(parser):
     names = {f"{kind.__module__}.{kind.__name__}" for kind in type(parser).__mro__}
-    if any(name.startswith("transformers.") for name in names):
+    if any(name.startswith(("transformers.", "trl.")) for name in names):
         return "hugging_face"
     has_lightning = "lightning" in sys.modules or "pytorch_lightning" in sys.modules
     if has_lightning and any(

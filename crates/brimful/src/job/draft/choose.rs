@@ -8,7 +8,7 @@ use crate::job::draft::{Accepts, Framework, Takes};
 use crate::job::render::Style;
 use crate::job::rules;
 use crate::job::value::Value;
-use crate::job::{Choices, knobs};
+use crate::job::{Choices, ConfigKey, knobs};
 
 /// What goes into the file.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ pub(super) struct Science {
 pub(super) fn choose(command: &[String], accepts: &Accepts) -> Chosen {
     let mut given = Given::read(command, accepts);
     let mut chosen = Chosen::default();
-    let framework = framework(command, accepts.framework);
+    let framework = framework(command, accepts);
     batch(&mut given, &mut chosen);
     loader(&mut given, &mut chosen);
     model(&mut given, &mut chosen);
@@ -121,16 +121,18 @@ pub(super) fn choose(command: &[String], accepts: &Accepts) -> Chosen {
     chosen
 }
 
-/// Programs without a parser of their own framework that are known by their names.
-fn framework(command: &[String], seen: Framework) -> Framework {
+/// Whose trainer it is, by its parser, by the name of the program, or by a key that only one trainer has.
+fn framework(command: &[String], accepts: &Accepts) -> Framework {
     let is_axolotl = |word: &String| {
         let name = Path::new(word).file_name().and_then(|name| name.to_str());
         name == Some("axolotl") || word.starts_with("axolotl.cli")
     };
-    if command.iter().take(6).any(is_axolotl) {
+    let mut keys = accepts.configs.iter().flat_map(|file| &file.keys);
+    let is_trainers = |key: &ConfigKey| key.key.ends_with("per_device_train_batch_size");
+    if command.iter().take(6).any(is_axolotl) || keys.any(is_trainers) {
         return Framework::HuggingFace;
     }
-    seen
+    accepts.framework
 }
 
 fn batch(given: &mut Given, chosen: &mut Chosen) {
