@@ -79,6 +79,7 @@ const LAW: &[(&str, &[&str])] = &[
 /// Everything the pure crate may use of others. It decides; a library that reads or waits has no place there.
 const ALLOWED_IN_BRIMFUL: &[&str] = &[
     "brimful-allocsim",
+    "saphyr-parser",
     "serde",
     "serde_json",
     "strsim",
