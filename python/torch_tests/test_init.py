@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
+# `init` starts the script without the phantom, and torch needs it where NVIDIA's libraries are missing.
+pytestmark = pytest.mark.usefixtures("children_with_torch")
 
 
-PROGRAM = shutil.which("brimful") or "brimful"
+PROGRAM = str(Path(sys.executable).with_name("brimful"))
 
 
 class Script:
