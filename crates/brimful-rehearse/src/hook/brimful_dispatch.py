@@ -17,7 +17,6 @@ CPU = torch.device("cpu")
 # number cannot be handed to a kernel in Python.
 WITH_NUMBERS_ON_CUDA = (
     "aten::bucketize.Tensor",
-    "aten::isin.Tensor_Tensor",
     "aten::pow.Tensor_Tensor",
     "aten::searchsorted.Tensor",
 )

@@ -80,8 +80,8 @@ class Operators(Assumptions):
         replaced = {"_local_scalar_dense": self.item, "nonzero": self.nonzero, "_coalesce": self.coalesce}
         for name, kernel in replaced.items():
             self.dispatch.register(f"aten::{name}", lambda op, kernel=kernel: kernel)
-        for name in ("searchsorted", "bucketize"):
-            self.dispatch.register(f"aten::{name}.Scalar", self.with_number_as_tensor)
+        for name in ("searchsorted.Scalar", "bucketize.Scalar", "isin.Scalar_Tensor"):
+            self.dispatch.register(f"aten::{name}", self.with_number_as_tensor)
         for name in ("_unique2", "unique_dim", "unique_consecutive"):
             self.dispatch.register(f"aten::{name}", self.unique)
         for name in CONFIRMING:
@@ -472,7 +472,7 @@ class Operators(Assumptions):
 
     def with_number_as_tensor(self, op):
         """A kernel for operators whose own kernel would put a number on the GPU (`WITH_NUMBERS_ON_CUDA`)."""
-        with_tensor = operator_of(op._schema.name + ".Tensor")
+        with_tensor = operator_of(f"{op._schema.name}.{op._overloadname.replace('Scalar', 'Tensor')}")
 
         def kernel(original, *args, **kwargs):
             tensors = [tensor for tensor in args[:2] if isinstance(tensor, torch.Tensor)]
@@ -529,6 +529,8 @@ class Inputs:
             return [self.replace(part) for part in argument]
         if not isinstance(argument, torch.Tensor) or not argument.is_cuda:
             return argument
+        if argument.numel() == 0 and argument.layout is torch.strided:
+            return torch.empty(argument.shape, dtype=argument.dtype, device=CPU)  # there is nothing to know
         shadow = self.shadows.find(argument) if is_on_cuda(argument) else None
         values = shadow.view(argument) if shadow is not None else None
         self.elements = (self.elements or 0) + argument.numel()

@@ -13,6 +13,8 @@ GOLDEN = 0.6180339887498949
 # A loss that falls slowly, as scripts read it.
 FIRST_LOSS = 0.9
 DECAY = 0.9995
+# More choices than these are words of a vocabulary.
+MIN_VOCABULARY = 1000
 
 
 def loss(reads):
@@ -40,7 +42,12 @@ def balanced_choices(shape, choices, dim=-1):
         return torch.zeros((), dtype=torch.int64, device=CPU)
     dim %= len(shape)
     last = shape[dim]
-    rows = torch.arange(count, dtype=torch.int64, device=CPU).remainder_(max(choices, 1))
+    rows = torch.arange(count, dtype=torch.int64, device=CPU)
+    if choices > MIN_VOCABULARY:
+        # Words, not the special tokens at the ends of a vocabulary: no text ends with its first token.
+        rows = rows.remainder_(choices // 2).add_(choices // 4)
+    else:
+        rows = rows.remainder_(max(choices, 1))
     moved = [*shape[:dim], *shape[dim + 1 :], last]
     return rows.view(moved).movedim(-1, dim)
 
