@@ -46,7 +46,7 @@ pub(crate) struct Limits {
 pub(crate) struct Board {
     cc: (u32, u32),
     multiprocessors: u32,
-    /// Tells boards of one chip apart.
+    /// Distinguishes boards with the same chip.
     memory_gib: u32,
     pub(crate) l2_bytes: u32,
     pub(crate) clock_khz: u32,

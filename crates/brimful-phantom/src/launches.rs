@@ -1,8 +1,8 @@
 //! Counts what writes to device memory, for the hook that keeps track of values.
 //!
-//! The hook knows the values of a tensor as long as it sees all that writes into it. PyTorch's operators it sees; inside
-//! of an operator, and in libraries that launch kernels of their own, it does not. So it compares these counts: it reads
-//! them as variables of this library, which costs less than a call.
+//! The hook knows the values of a tensor as long as it sees everything that writes into it. It sees PyTorch's operators,
+//! but not the kernels inside them, nor those of other libraries. So it compares these counts. It reads them as variables
+//! of this library, which costs less than a call.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

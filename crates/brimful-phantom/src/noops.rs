@@ -145,7 +145,12 @@ noops! {
     cuptiActivityEnableRuntimeApi cuptiActivityFlushAll cuptiActivityFlushPeriod
     cuptiActivityPopExternalCorrelationId cuptiActivityPushExternalCorrelationId
     cuptiActivityRegisterCallbacks cuptiActivityRegisterTimestampCallback cuptiActivitySetAttribute
-    cuptiEnableCallback cuptiEnableDomain cuptiFinalize cuptiSupportedDomains cuptiUnsubscribe
+    cuptiEnableCallback cuptiEnableDomain cuptiEventGetAttribute cuptiEventGetIdFromName
+    cuptiEventGroupGetAttribute cuptiEventGroupReadEvent cuptiEventGroupSetAttribute
+    cuptiEventGroupSetDisable cuptiEventGroupSetEnable cuptiEventGroupSetsCreate
+    cuptiEventGroupSetsDestroy cuptiFinalize cuptiGetDeviceId cuptiMetricEnumEvents
+    cuptiMetricGetAttribute cuptiMetricGetIdFromName cuptiMetricGetNumEvents cuptiMetricGetValue
+    cuptiSetEventCollectionMode cuptiSupportedDomains cuptiUnsubscribe
 }
 
 // The rest of the public driver interface: static CUDA runtimes look all of it up when they start.

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_line_of_the_script_the_innermost_one_is_taken() {
+    fn without_a_line_of_the_script_the_innermost_one_is_shown() {
         let stack = "Thread 0x1 (most recent call first):\n  File \"/v/site-packages/x.py\", line 7 in map\n";
         assert_eq!(place(stack).unwrap(), "x.py:7 in map");
     }

@@ -31,10 +31,12 @@ COMPUTED = frozenset(
     """.split()  # noqa: SIM905
 )
 # Others that scripts often call, by which shadows are confirmed (`Shadows.confirm`).
-CONFIRMING = """
+CONFIRMING = frozenset(
+    """
     _fused_rms_norm _log_softmax addmm bmm convolution embedding gelu mm native_batch_norm native_dropout
     native_group_norm native_layer_norm relu sigmoid silu tanh
-""".split()  # noqa: SIM905
+    """.split()  # noqa: SIM905
+)
 # As if every rank had sent the same.
 SAME_ON_ALL_RANKS = ("allreduce_", "allreduce_coalesced_", "broadcast_")
 # Names of operators that are not PyTorch's kernels.
@@ -49,7 +51,7 @@ class Operators(Assumptions):
 
     def __init__(self, caveat, problem, writes, foreign_launches):
         self.shadows = Shadows(writes, foreign_launches)
-        self.dispatch = Dispatch(self.shadows.confirm)
+        self.dispatch = Dispatch(self.shadows.confirm, problem)
         self.caveat = caveat
         self.problem = problem
         self.modules_seen = 0
@@ -84,9 +86,6 @@ class Operators(Assumptions):
             self.dispatch.register(f"aten::{name}", self.with_number_as_tensor)
         for name in ("_unique2", "unique_dim", "unique_consecutive"):
             self.dispatch.register(f"aten::{name}", self.unique)
-        for name in CONFIRMING:
-            if can_register(f"aten::{name}"):
-                self.dispatch.register(f"aten::{name}", self.followed_by(leave))
         self.register_all()
         self.watch_lists()
         if hasattr(os, "register_at_fork"):
@@ -115,6 +114,8 @@ class Operators(Assumptions):
             return None
         if (namespace, base) == ("torchvision", "nms"):
             return self.bounded
+        if namespace == "aten" and rest in CONFIRMING:
+            return self.followed_by(leave)
         try:
             schema = torch._C._get_schema(f"{namespace}::{base}", overload)
         except RuntimeError:
@@ -204,7 +205,7 @@ class Operators(Assumptions):
 
     def in_place(self, op):
         """A kernel that writes into its arguments: so does its twin into their shadows."""
-        places = [at for at, argument in enumerate(op._schema.arguments) if argument.is_write]
+        places = [at for at, argument in enumerate(op._schema.arguments) if writes(argument)]
 
         def kernel(original, *args, **kwargs):
             targets = [tensor for at in places if at < len(args) for tensor in tensors_of(args[at])]
@@ -264,7 +265,7 @@ class Operators(Assumptions):
     def written(self, op):
         """A kernel that only forgets the values of what it writes."""
         arguments = [
-            (at, argument.name) for at, argument in enumerate(op._schema.arguments) if argument.is_write
+            (at, argument.name) for at, argument in enumerate(op._schema.arguments) if writes(argument)
         ]
         namespace, _, base = op._schema.name.partition("::")
         shares = namespace == "c10d" and base in SAME_ON_ALL_RANKS
@@ -546,6 +547,10 @@ class UnknownValueError(Exception):
 
 def is_whole(tensor):
     return tensor.dtype in (torch.int16, torch.int32, torch.int64)
+
+
+def writes(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def leave(result, *_, **__):

@@ -582,7 +582,11 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         return self.torch._C._cuda_getDevice()
 
     def snapshot(self):
-        return pickle.dumps(self.torch._C._cuda_memorySnapshot(None), protocol=4)
+        try:
+            found = self.torch._C._cuda_memorySnapshot(None)
+        except TypeError:  # before 2.8 it takes no pool
+            found = self.torch._C._cuda_memorySnapshot()
+        return pickle.dumps(found, protocol=4)
 
     def put(self, name, contents):
         """Write a file that appears when it is whole."""

@@ -22,7 +22,7 @@ MAX_FLOATS = 1 << 14
 MAX_BYTES = 256 << 20
 # Shadows made between two searches for those whose storage is gone.
 CLEANING_INTERVAL = 512
-# Callers by which two calls of one instruction are told apart.
+# Callers that distinguish two calls of one instruction.
 MAX_CALLERS = 5
 # Where shadows are, whatever `torch.set_default_device` says.
 CPU = torch.device("cpu")
@@ -85,8 +85,8 @@ class Shadow:
 class Shadows:
     """All shadows of this process.
 
-    A new shadow is unconfirmed. It may have been made inside of an operator that goes on to write into the
-    same storage with a kernel of its own: many fill their result with zeros first. It counts as long as
+    A new shadow is unconfirmed. It may have been made inside an operator that then writes into the same
+    storage with a kernel of its own: many fill their result with zeros first. It counts as long as
     nothing is written on the GPU, and from the next instruction of the script on, if nothing was until then.
     """
 
@@ -148,7 +148,7 @@ class Shadows:
             shadow.is_true = False
 
     def put_back(self, tensor, shadow):
-        """The shadow holds what an operator wrote, whatever operators inside of it have forgotten."""
+        """The shadow holds what an operator wrote, whatever the operators inside it have forgotten."""
         self.forget(tensor)
         self.add(tensor, shadow)
 

@@ -16,7 +16,7 @@ from brimful_imports import IMPORTS
 # for during this many steps of the one that decides, and no longer than this.
 MAX_STEPS_WAITED = 20
 MAX_SECONDS_WAITED = 30.0
-# A rehearsal whose reserved memory still rises goes on for this many steps, and no longer than this.
+# A rehearsal whose reserved memory still rises continues for this many steps, and no longer than this.
 MAX_STEPS_RISING = 20
 MAX_SECONDS_RISING = 20.0
 # Steps without a rise after which there will hardly be another one.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::job::error::{JobError, Mistake};
 use crate::job::overrides::Override;
-use crate::job::read::MOST_KNOBS;
+use crate::job::read::MAX_KNOBS;
 use crate::job::rules::{self, CHECKPOINT, EFFECTIVE_BATCH_PLACE};
 use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Job, Knob, knobs};
@@ -145,10 +145,10 @@ impl JobFile {
                         choices: rules::knob(key, choices)?,
                     },
                 );
-                if job.knobs.len() > MOST_KNOBS {
+                if job.knobs.len() > MAX_KNOBS {
                     return Err(Mistake::TooMany {
                         what: "knobs",
-                        limit: MOST_KNOBS,
+                        limit: MAX_KNOBS,
                     });
                 }
             }

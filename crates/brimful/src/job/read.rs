@@ -9,7 +9,7 @@ use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Knob};
 use crate::suggest;
 
-pub(super) const MOST_KNOBS: usize = 64;
+pub(super) const MAX_KNOBS: usize = 64;
 pub(super) const MOST_VALUES: usize = 256;
 const MOST_MODES: usize = 64;
 const MOST_WORDS: usize = 1024;
@@ -129,12 +129,12 @@ fn knobs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobE
             read.sacrifice = words(lines, &entry)?;
             continue;
         }
-        if read.knobs.len() == MOST_KNOBS {
+        if read.knobs.len() == MAX_KNOBS {
             return Err(JobError::at(
                 entry.line,
                 Mistake::TooMany {
                     what: "knobs",
-                    limit: MOST_KNOBS,
+                    limit: MAX_KNOBS,
                 },
             ));
         }
@@ -166,8 +166,8 @@ fn configs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), Jo
             ..ConfigOverrides::default()
         };
         for entry in lines.entries(file.key, file.node)? {
-            if what.entries.len() == MOST_KNOBS {
-                return Err(too_many(entry.line, "keys of a config file", MOST_KNOBS));
+            if what.entries.len() == MAX_KNOBS {
+                return Err(too_many(entry.line, "keys of a config file", MAX_KNOBS));
             }
             let value = entry.node.value();
             let value = value.ok_or_else(|| entry.node.unlike(entry.key, EXPECTED))?;
@@ -210,12 +210,12 @@ fn mode(lines: &Text, entry: &Entry<'_>, read: &JobFile) -> Result<Mode, JobErro
             "effective_batch" => mode.effective_batch = Some(effective_batch(&entry)?),
             "sacrifice" => mode.sacrifice = Some(words(lines, &entry)?),
             key => {
-                if mode.assigned.len() == MOST_KNOBS {
+                if mode.assigned.len() == MAX_KNOBS {
                     return Err(JobError::at(
                         entry.line,
                         Mistake::TooMany {
                             what: "keys in a mode",
-                            limit: MOST_KNOBS,
+                            limit: MAX_KNOBS,
                         },
                     ));
                 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::job::draft::given::{Given, Source, long_flag};
-use crate::job::draft::names::{OTHER_SCIENCE, Role};
+use crate::job::draft::names::{Role, other_science};
 use crate::job::draft::{Accepts, Framework, Takes};
 use crate::job::render::Style;
 use crate::job::rules;
@@ -342,19 +342,19 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
     let mut sciences: Vec<Science> = Vec::new();
     // Of bf16, fp16 and the like one is enough, and none where one is on already.
     let mut has_switch = false;
-    for name in OTHER_SCIENCE {
+    for name in other_science() {
         // A class and its arguments there.
-        if framework == Framework::Lightning && *name == "model" {
+        if framework == Framework::Lightning && name == "model" {
             continue;
         }
-        let Some(option) = given.take_named(&[*name]) else {
+        let Some(option) = given.take_named(&[name]) else {
             continue;
         };
         let own = &given.options[option];
         let wanted = match given.value(option) {
             Some(Value::Text(text)) if text.is_empty() => continue,
             Some(value) => value,
-            None if framework == Framework::Lightning && *name == "precision" => "32-true".into(),
+            None if framework == Framework::Lightning && name == "precision" => "32-true".into(),
             None => continue,
         };
         let values = match &wanted {
@@ -366,9 +366,9 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
             }
             Value::Whole(number) if *number >= 4 && own.choices.is_empty() => smaller(*number),
             // `bf16: auto` is what the framework finds out by itself.
-            Value::Text(_) if matches!(*name, "bf16" | "fp16" | "amp") => continue,
+            Value::Text(_) if matches!(name, "bf16" | "fp16" | "amp") => continue,
             Value::Text(_) if own.choices.is_empty() => {
-                let other = match (*name, framework) {
+                let other = match (name, framework) {
                     ("precision", Framework::Lightning) => "bf16-mixed",
                     ("precision" | "mixed_precision" | "dtype", _) => "bf16",
                     _ => "a smaller one",

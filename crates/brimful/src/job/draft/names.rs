@@ -133,19 +133,7 @@ impl Role {
                 "num_epochs",
                 "n_epochs",
             ],
-            Role::Examples => &[
-                "max_train_samples",
-                "max_samples",
-                "num_train_samples",
-                "num_samples",
-                "n_samples",
-                "max_examples",
-                "num_examples",
-                "n_examples",
-                "examples",
-                "train_samples",
-                "subset_size",
-            ],
+            Role::Examples => EXAMPLES,
         }
     }
 
@@ -168,7 +156,29 @@ impl Role {
 }
 
 /// Options that change the result. They are drafted under their own name, as comments.
-pub(super) const OTHER_SCIENCE: &[&str] = &[
+pub(super) fn other_science() -> impl Iterator<Item = &'static str> {
+    [BEFORE_EXAMPLES, EXAMPLES, AFTER_EXAMPLES]
+        .into_iter()
+        .flatten()
+        .copied()
+}
+
+/// How many samples the data has.
+const EXAMPLES: &[&str] = &[
+    "max_train_samples",
+    "max_samples",
+    "num_train_samples",
+    "num_samples",
+    "n_samples",
+    "max_examples",
+    "num_examples",
+    "n_examples",
+    "examples",
+    "train_samples",
+    "subset_size",
+];
+
+const BEFORE_EXAMPLES: &[&str] = &[
     "precision",
     "mixed_precision",
     "dtype",
@@ -198,17 +208,9 @@ pub(super) const OTHER_SCIENCE: &[&str] = &[
     "d_model",
     "embed_dim",
     "n_embd",
-    "max_train_samples",
-    "max_samples",
-    "num_train_samples",
-    "num_samples",
-    "n_samples",
-    "max_examples",
-    "num_examples",
-    "n_examples",
-    "examples",
-    "train_samples",
-    "subset_size",
+];
+
+const AFTER_EXAMPLES: &[&str] = &[
     "model_size",
     "model",
     "arch",
