@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 
-# `init` starts the script without the phantom, and torch needs it where NVIDIA's libraries are missing.
-pytestmark = pytest.mark.usefixtures("children_with_torch")
-
-
 PROGRAM = str(Path(sys.executable).with_name("brimful"))
 
 
@@ -181,3 +177,21 @@ def test_a_parser_that_takes_the_config_file_away(tmp_path: Path) -> None:
     assert '[config."c.yaml"]\nper_device_train_batch_size = "{micro_batch}"' in text
     assert '"--gradient_accumulation_steps", "{accumulation}"' in text
     assert 'checkpoints = "out/checkpoint-*"' in text
+
+
+def test_a_script_that_asks_for_a_gpu_first(tmp_path: Path) -> None:
+    script = Script(
+        tmp_path,
+        """
+        import argparse
+        import torch
+
+        assert torch.cuda.is_available(), "this needs a GPU"
+        torch.zeros(8, device="cuda")
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--workers", type=int, default=2)
+        parser.parse_args()
+        open("reached", "w").close()
+        """,
+    )
+    assert '"--workers", "{workers}"' in script.draft()

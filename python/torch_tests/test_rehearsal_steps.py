@@ -49,6 +49,24 @@ BY_HAND = """
             parameter.grad = None
 """
 
+FROZEN_ENCODER = """
+    import torch
+    encoder = torch.nn.Linear(256, 256).cuda().eval()
+    model = torch.nn.Linear(256, 256).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def encoded():
+        with torch.no_grad():
+            return encoder(torch.ones(8, 256, device="cuda"))
+    for step in range(4):
+        model(encoded()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    for batch in range(BATCHES):
+        with torch.no_grad():
+            model(torch.ones(4096, 256, device="cuda").repeat(8, 1))
+"""
+
 LONGER_AND_LONGER = """
     import torch
     model = torch.nn.Linear(1024, 1024).cuda()
@@ -113,11 +131,12 @@ OBJECTS = """
 
 @pytest.fixture
 def predict(tmp_path: Path) -> object:
-    def predict(*parts: str, gpu: str = "t4", launcher: tuple[str, ...] = ()) -> dict:
+    def predict(*parts: str, gpu: str = "t4", launcher: tuple[str, ...] = (), asks: tuple = ()) -> dict:
         path = tmp_path / "train.py"
         path.write_text("\n".join(textwrap.dedent(part) for part in parts))
         program = Path(sys.executable).with_name("brimful")
-        command = [program, "predict", "--json", "--gpu", gpu, "--", sys.executable, *launcher, str(path)]
+        asked = [program, "predict", "--json", "--gpu", gpu, *asks]
+        command = [*asked, "--", sys.executable, *launcher, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -143,6 +162,15 @@ def test_every_optimizer_has_stepped_before_the_rehearsal_ends(predict) -> None:
 def test_an_optimizer_that_does_not_step_is_named(predict) -> None:  # noqa: ANN001
     found = predict(TWO_NETWORKS, ONE_IS_IDLE)
     assert "Adam with 591,360 parameters made 0 steps" in caveats(found)["optimizer_without_steps"]
+
+
+def test_a_frozen_model_of_the_training_loop_is_no_evaluation(predict) -> None:  # noqa: ANN001
+    found = predict("BATCHES = 0", FROZEN_ENCODER, asks=("--with", "eval"))
+    assert "short_evaluation" not in caveats(found)
+    assert "did not get there" in str(found["caveats"])
+    found = predict("BATCHES = 9", FROZEN_ENCODER, asks=("--with", "eval"))
+    assert "short_evaluation" in caveats(found)
+    assert "did not get there" not in str(found["caveats"])
 
 
 def test_steps_without_an_optimizer_are_seen(predict) -> None:  # noqa: ANN001

@@ -15,10 +15,13 @@ use serde::Deserialize;
 
 use crate::protection::Protection;
 use crate::run::tail;
-use crate::stage::{before, write_hook};
+use crate::stage::{Stage, has_driver};
 use crate::trackers;
 
 const LOOK: Duration = Duration::from_millis(15);
+/// Nothing is trained on it: it has room for any model that a script makes before it looks at its arguments.
+const LARGE_GPU: &str =
+    "name=NVIDIA A100-SXM4-80GB,memory=85097971712,held=0,cc=8.0,multiprocessors=108";
 /// A parser of thousands of options takes less.
 const LARGEST_RESULT: u64 = 16 << 20;
 
@@ -115,18 +118,24 @@ pub(crate) enum Written {
 
 /// Starts the script until its parser of arguments is asked, and ends it there.
 ///
+/// With `phantom`, the library of the phantom GPU, it sees one large GPU, so that a script that looks for one reaches its
+/// parser on a machine without one.
+///
 /// `look` is called many times a second with the time since the start, and ends it by breaking.
 pub fn accepts(
     command: &[OsString],
     time_limit: Duration,
     protection: &Protection,
+    phantom: Option<&Path>,
     mut look: impl FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
-    let first = accepts_in(command, time_limit, protection, None, &mut look);
+    let first = accepts_in(command, time_limit, protection, phantom, None, &mut look);
     match &first {
         Err(AcceptsError::Died { output, .. }) if protection.may_redirect_after(output) => {
             let redirect = Some(Isolation::Redirect);
-            match accepts_in(command, time_limit, protection, redirect, &mut look) {
+            match accepts_in(
+                command, time_limit, protection, phantom, redirect, &mut look,
+            ) {
                 Err(AcceptsError::NotIsolated { .. }) => first,
                 second => second,
             }
@@ -139,20 +148,30 @@ fn accepts_in(
     command: &[OsString],
     time_limit: Duration,
     protection: &Protection,
+    phantom: Option<&Path>,
     isolation: Option<Isolation>,
     look: &mut dyn FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
-    let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
-    let folder =
-        brimful_private::temporary_directory(&places, "brimful-").map_err(AcceptsError::Folder)?;
-    let hook = folder.path().join("hook");
-    write_hook(&hook).map_err(AcceptsError::Folder)?;
-    let results = folder.path().join("accepts.json");
-    let output = folder.path().join("output");
+    let phantom = phantom.filter(|_| !has_driver());
+    let stage = match phantom {
+        Some(phantom) => Stage::new(phantom),
+        None => Stage::without_card(),
+    };
+    let stage = stage.map_err(AcceptsError::Folder)?;
+    let results = stage.results().join("accepts.json");
+    let output = stage.path().join("output");
     // Goes after the script.
     let _guard = protection.guard().map_err(AcceptsError::Folder)?;
-    let mut child = spawn(command, &results, &output, protection, isolation)?;
+    let mut staged = Command::new(command.first().cloned().unwrap_or_default());
+    staged.args(command.iter().skip(1));
+    if phantom.is_some() {
+        stage.apply(&mut staged);
+        staged.env("BRIMFUL_PHANTOM_DEVICES", LARGE_GPU);
+    }
+    stage.put_hook_for_arguments(&mut staged, &results);
+    trackers::turn_off(&mut staged, &stage.results().join("trackers"));
+    let mut child = spawn(&staged, &stage, &output, protection, isolation)?;
     let mut meter = protection.scratch().meter();
     let status = loop {
         meter.check(child.ancestor())?;
@@ -209,28 +228,18 @@ pub(crate) fn read(results: &Path) -> Option<Written> {
 }
 
 fn spawn(
-    words: &[OsString],
-    results: &Path,
+    command: &Command,
+    stage: &Stage,
     output: &Path,
     protection: &Protection,
     isolation: Option<Isolation>,
 ) -> Result<Isolated, AcceptsError> {
-    let program = words.first().cloned().unwrap_or_default();
-    let directory = results.parent().unwrap_or(results);
-    let hook = directory.join("hook");
-    let mut command = Command::new(&program);
-    command
-        .args(words.iter().skip(1))
-        .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
-        .env("BRIMFUL_ACCEPTS", results)
-        .env_remove("BRIMFUL_REHEARSAL");
-    trackers::turn_off(&mut command, &results.with_file_name("trackers"));
     let file = brimful_private::create_new(output).map_err(AcceptsError::Folder)?;
     protection
-        .start(&command, &file, &[directory.to_owned()], isolation)
+        .start(command, &file, &[stage.path().to_owned()], isolation)
         .map_err(|error| match error {
             StartError::NotStarted(source) => AcceptsError::Start {
-                program: program.to_string_lossy().into_owned(),
+                program: command.get_program().to_string_lossy().into_owned(),
                 source,
             },
             StartError::NoIsolation { reasons } => AcceptsError::NotIsolated { reasons },

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use brimful::cards::{self, Card, UnknownCard};
@@ -19,6 +19,7 @@ use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::run::{Asked, Progress, Rehearsed, rehearse};
 use crate::side_effects::SideEffects;
+use crate::stage::has_driver;
 use crate::workload::{phantom_devices, workload};
 
 /// What is to be predicted.
@@ -129,7 +130,7 @@ pub fn predict(
         // Which release will read it is known later; what no release accepts is told now.
         Settings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
     }
-    if Path::new("/proc/driver/nvidia/version").exists() && !question.beside_driver {
+    if has_driver() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
     }
     let first = rehearse(&asked(question, &wanted), &mut look)?;

@@ -203,17 +203,34 @@ impl Stage {
     }
 
     fn put_hook(&self, command: &mut Command) {
+        self.put_python(command);
+        command.env("BRIMFUL_REHEARSAL", self.results());
+    }
+
+    /// Watches how a command reads its arguments, and writes what it accepts to `results`.
+    pub(crate) fn put_hook_for_arguments(&self, command: &mut Command, results: &Path) {
+        self.put_python(command);
+        command
+            .env("BRIMFUL_ACCEPTS", results)
+            .env_remove("BRIMFUL_REHEARSAL");
+    }
+
+    fn put_python(&self, command: &mut Command) {
         let hook = self.folder.path().join("hook");
         command
             .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
             // For the phantom, which puts the hook back where a script sets PYTHONPATH itself.
-            .env("BRIMFUL_HOOK", &hook)
-            .env("BRIMFUL_REHEARSAL", self.results());
+            .env("BRIMFUL_HOOK", &hook);
     }
 }
 
+/// Whether this machine has a real NVIDIA driver, beside which the phantom stays away unless it is told.
+pub(crate) fn has_driver() -> bool {
+    Path::new("/proc/driver/nvidia/version").exists()
+}
+
 /// Makes a folder with the Python that runs inside of the script.
-pub(crate) fn write_hook(folder: &Path) -> io::Result<()> {
+fn write_hook(folder: &Path) -> io::Result<()> {
     brimful_private::new_directory(folder)?;
     // Python would make its cache by the umask.
     brimful_private::new_directory(&folder.join("__pycache__"))?;
@@ -260,7 +277,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// `first` in front of what the variable holds already.
-pub(crate) fn before(first: &OsStr, variable: &str) -> OsString {
+fn before(first: &OsStr, variable: &str) -> OsString {
     let mut all = first.to_owned();
     if let Some(own) = std::env::var_os(variable).filter(|own| !own.is_empty()) {
         all.push(":");

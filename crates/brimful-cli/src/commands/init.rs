@@ -14,7 +14,7 @@ use brimful_rehearse::{Accepted, AcceptsError, HardCoded, accepts, config_files}
 
 use crate::args::InitArguments;
 use crate::commands::predict::Interruption;
-use crate::commands::protection::protection;
+use crate::commands::protection::{phantom_library, protection};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
@@ -92,18 +92,26 @@ fn ask(
     let protection = protection(&arguments.protection, None)?;
     let stop = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
-    let told = accepts(&arguments.command, limit, &protection, |elapsed| {
-        output.status(&format!(
-            "waiting for the script to look at its arguments: {} of {} s",
-            elapsed.as_secs(),
-            limit.as_secs()
-        ));
-        if stop.asked() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
+    // A program without the library can read arguments all the same.
+    let phantom = phantom_library(None).ok();
+    let told = accepts(
+        &arguments.command,
+        limit,
+        &protection,
+        phantom.as_deref(),
+        |elapsed| {
+            output.status(&format!(
+                "waiting for the script to look at its arguments: {} of {} s",
+                elapsed.as_secs(),
+                limit.as_secs()
+            ));
+            if stop.asked() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    );
     output.clear_status();
     // Everything that was started has ended by now, and what it wrote goes.
     drop(protection);

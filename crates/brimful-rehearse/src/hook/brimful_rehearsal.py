@@ -13,6 +13,7 @@ What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the
 """
 
 import atexit
+import collections
 import contextlib
 import functools
 import json
@@ -130,6 +131,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.finished = False
         self.caveats = {}
         self.problems = []
+        self.runs_without_gradients = Known()  # of each model, how often after how many steps
         self.evaluated = 0
         self.evaluated_after = 0  # of these, after the asked steps
         self.saved = 0
@@ -344,7 +346,8 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         if not self.stack:
             if is_module and self.names.get(module) is None:
                 self.learn_names(module)
-            if self.torch.is_grad_enabled() or (is_module and module.training):
+            trains = self.torch.is_grad_enabled() or (is_module and module.training)
+            if trains or (is_module and self.is_frozen_part(module)):
                 self.set_phase("forward")
             else:
                 self.evaluated += 1
@@ -352,6 +355,27 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
                 self.set_phase("evaluation")
         self.stack.append(self.name_of(module) if is_module else getattr(module, "__name__", "a function"))
         self.mark("module", self.stack[-1])
+
+    def is_frozen_part(self, module):
+        """Whether the training loop itself runs this model, such as an encoder or a teacher.
+
+        That is one which has run before each step so far, and of which no optimizer changes a parameter.
+        """
+        runs = self.runs_without_gradients.get(module)
+        if runs is None:
+            runs = self.runs_without_gradients.set(module, collections.Counter())
+        steps = self.steps()
+        runs[steps] += 1
+        if steps == 0 or any(not runs[step] for step in range(min(steps, STEPS))):
+            return False
+        optimizers = self.totals.living()
+        changed = {id(parameter) for optimizer in optimizers for parameter, _ in parameters_of(optimizer)}
+        if any(id(parameter) in changed for parameter in module.parameters()):
+            return False
+        if runs[steps] == 1 and steps == 1:
+            # Before the first step it looked like an evaluation.
+            self.evaluated -= runs[0]
+        return True
 
     @guarded
     def leave(self):
