@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::Context;
-use brimful::explain::{Cause, Evidence, explain};
+use brimful::explain::{Cause, Confidence, Evidence, explain};
 use serde::Deserialize;
 
 /// A file of labelled texts is small; more than this is something else.
@@ -35,6 +35,7 @@ struct Wrong {
     id: String,
     label: String,
     said: &'static str,
+    is_proved: bool,
     detail: String,
     sublabel: String,
 }
@@ -71,6 +72,7 @@ pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
                 id: failure.id,
                 label: failure.label,
                 said,
+                is_proved: verdict.confidence == Confidence::Proved,
                 detail: verdict.detail.into_owned(),
                 sublabel: failure.sublabel,
             });
@@ -97,6 +99,10 @@ pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
         println!("{n_right} of {n} right: {:.1} %", percent(n_right, n));
     }
     Ok(())
+}
+
+fn n_proved(wrong: &[Wrong]) -> usize {
+    wrong.iter().filter(|wrong| wrong.is_proved).count()
 }
 
 fn percent(part: usize, whole: usize) -> f64 {
@@ -139,6 +145,7 @@ fn print_table(
         );
     }
     println!("\nnot memory, called memory: {n_false_alarms}");
+    println!("wrong, called proved: {}", n_proved(wrong));
     if n_skipped > 0 {
         println!("lines that are no labelled text: {n_skipped} beside {n}");
     }
@@ -176,6 +183,7 @@ fn print_json(
             "n_right": n_right,
             "percent_right": percent(n_right, n),
             "n_not_memory_called_memory": n_false_alarms,
+            "n_wrong_called_proved": n_proved(wrong),
             "n_skipped": n_skipped,
             "labels": labels,
             "wrong": wrong_ids,

@@ -124,8 +124,7 @@ impl Rungs {
             settings,
             cause: ended
                 .verdict
-                .cause
-                .is_memory()
+                .is_learned_from()
                 .then_some(ended.verdict.cause),
             observed: ended.observed.clone(),
             measured_on: Some(MeasuredOn::of(&self.room, &self.shapes)),

@@ -97,6 +97,17 @@ pub struct Remedy {
 }
 
 impl Verdict {
+    /// Whether it may decide what later runs do: memory is to blame, and not only by what was printed.
+    pub fn is_learned_from(&self) -> bool {
+        let is_weak = self.confidence == Confidence::CannotTell
+            || (self.confidence == Confidence::Likely
+                && self
+                    .evidence
+                    .iter()
+                    .all(|proof| proof.source == Source::Output));
+        self.cause.is_memory() && !is_weak
+    }
+
     /// Nothing is known.
     pub fn cannot_tell() -> Verdict {
         Verdict {

@@ -189,12 +189,7 @@ impl Attempt {
     pub fn evidence(&self) -> Evidence {
         let mut text = String::new();
         for output in &self.output {
-            // Where standard error is a file, brimful's own lines stand between the training's.
-            for line in output.tail.split_inclusive('\n') {
-                if !line.starts_with("brimful: ") {
-                    text.push_str(line);
-                }
-            }
+            text.push_str(&output.tail);
             if !text.ends_with('\n') {
                 text.push('\n');
             }

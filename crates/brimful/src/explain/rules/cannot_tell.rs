@@ -1,7 +1,7 @@
 //! What is known does not decide.
 
 use crate::explain::rules::Rule;
-use crate::explain::rules::telling::{host_proofs, proof, quoted, settles_a_kill};
+use crate::explain::rules::telling::{host_proofs, proof, quoted, remedy, settles_a_kill};
 use crate::explain::signs::Signs;
 use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
 use crate::record::Outcome;
@@ -61,7 +61,31 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         ),
         "notebook" => (
             "the notebook's kernel was restarted, and nothing here says why; too little memory is one of several reasons".to_owned(),
-            settles_a_kill(),
+            vec![
+                "the memory shown in the notebook's sidebar or status bar (Colab: Resources) while the cell runs again".into(),
+                "the cell as a script: `!brimful run -- python train.py`, which counts kills and samples memory".into(),
+                "the log of the Jupyter server, or of the session (Colab: Runtime, View runtime logs)".into(),
+            ],
+        ),
+        "unknown_words" => (
+            "something here speaks of too little memory, and nothing shows that it happened, or whether on the host or on a GPU".to_owned(),
+            vec![
+                "the lines around it: an exception with sizes tells which memory it was".into(),
+                "for the GPU: `nvidia-smi` while it runs".into(),
+                "for the host: `dmesg -T | grep -i 'killed process'`, or `oom_kill` in the group's `memory.events`".into(),
+                "running it again under `brimful run`, which watches both".into(),
+            ],
+        ),
+        "nccl_hides_it" => (
+            "NCCL met an error of CUDA and keeps it to itself; too little memory on the card is one of several reasons".to_owned(),
+            vec![
+                "the same with `NCCL_DEBUG=WARN`: it then prints the error of CUDA".into(),
+                "`nvidia-smi` on every node: whether a card is full or held by others".into(),
+            ],
+        ),
+        "limit_touched" => (
+            "the step's memory limit was reached at some time, by page cache or by programs; nothing says that a process was killed".to_owned(),
+            vec!["`sacct -j JOB --format=State,ExitCode,MaxRSS`".into()],
         ),
         "failed_elsewhere" => (
             "only the launcher's summary is here; the first error was printed by another process".to_owned(),
@@ -75,7 +99,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 || "nothing here names a cause".to_owned(),
                 |how| format!("it ended with {how}, and nothing here names a cause"),
             ),
-            settles_a_kill(),
+            match outcome {
+                Some(Outcome::Failed { code }) if *code < 128 => settles_an_exit(*code),
+                _ => settles_a_kill(),
+            },
         ),
     };
     Some(Verdict {
@@ -84,9 +111,34 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         detail: detail.into(),
         summary,
         evidence: proofs,
-        remedies: Vec::new(),
+        remedies: if detail == "unknown_words" {
+            vec![
+                remedy(
+                    "If it was the GPU: a smaller micro-batch with accumulation, or activation checkpointing",
+                ),
+                remedy("If it was the host: fewer DataLoader workers, or more memory for the job"),
+            ]
+        } else {
+            Vec::new()
+        },
         would_settle: settles,
     })
+}
+
+/// A process that ended by itself was not killed: its own words tell more than the kernel's log.
+fn settles_an_exit(code: i32) -> Vec<String> {
+    let mut settles =
+        vec!["what it printed before its end, on its terminal or in its log".to_owned()];
+    match code {
+        2 => settles.insert(
+            0,
+            "the path of the script and its arguments: Python and argparse end with 2 where one is wrong".to_owned(),
+        ),
+        126 => settles.insert(0, "whether the command may be executed (`ls -l`)".to_owned()),
+        127 => settles.insert(0, "whether the command exists (`command -v`)".to_owned()),
+        _ => {}
+    }
+    settles
 }
 
 fn with(first: &str) -> Vec<String> {
@@ -108,6 +160,21 @@ mod tests {
             Cause::Ambiguous,
             "no_evidence",
             "exit code 1",
+        );
+    }
+
+    #[test]
+    fn who_ended_by_himself_is_not_sent_to_the_kernels_log() {
+        let verdict = check(
+            &ended(Outcome::Failed { code: 2 }),
+            Cause::Ambiguous,
+            "no_evidence",
+            "exit code 2",
+        );
+        let settles = verdict.would_settle.join("\n");
+        assert!(
+            settles.contains("script") && !settles.contains("dmesg"),
+            "{settles}"
         );
     }
 

@@ -95,13 +95,13 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         proofs.push(replayed(replay));
     }
     let detail = told.map_or("figures", |told| told.sign.detail);
-    let has_figures = message
+    let adds_up = message
         .as_ref()
-        .is_some_and(|message| message.total.is_some())
+        .is_some_and(|message| message.adds_up(cause))
         || from_replay.is_some();
     Some(Verdict {
         cause,
-        confidence: if has_figures {
+        confidence: if adds_up {
             Confidence::Proved
         } else {
             Confidence::Likely
@@ -110,7 +110,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         summary: summary(cause, message.as_ref(), from_replay, detail),
         evidence: proofs,
         remedies: remedies(evidence, cause, message.as_ref(), from_replay, detail),
-        would_settle: if has_figures {
+        would_settle: if adds_up {
             Vec::new()
         } else {
             vec![

@@ -39,6 +39,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     } else {
         told
     };
+    // Words in a log may be somebody else's; an exception that ended the process, or a request for more than was left, is not.
+    let was_left = signs.series.last_host.map(|host| host.headroom);
+    let asks_for_more = leading.sign.facts.asked > was_left && was_left.is_some();
+    let is_proved = detail != "unknown_words"
+        && (leading.source == Source::Hook || limit.is_some() || asks_for_more);
     let summary = match detail {
         "pinned_memory" => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
         "fork" => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
@@ -66,10 +71,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     remedies.extend(host_remedies(evidence, signs));
     Some(Verdict {
         cause: Cause::HostAllocFailed,
-        confidence: if detail == "unknown_words" {
-            Confidence::Likely
-        } else {
+        confidence: if is_proved {
             Confidence::Proved
+        } else {
+            Confidence::Likely
         },
         detail: detail.into(),
         summary,

@@ -59,7 +59,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     }
     Some(Verdict {
         cause: Cause::NotMemory,
-        confidence: Confidence::Proved,
+        // earlyoom and its like kill with a tenth of the memory left.
+        confidence: if signs.series.was_far_from_full() {
+            Confidence::Proved
+        } else {
+            Confidence::Likely
+        },
         detail: "killed_by_someone".into(),
         summary: "somebody killed it: it ended by SIGKILL, and the kernel counted no kill for want of memory".into(),
         evidence: proofs,

@@ -2,7 +2,8 @@
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
-    host_detail, host_proofs, host_remedies, limit_proof, proof, quoted, settles_a_kill,
+    host_detail, host_proofs, host_remedies, limit_proof, notebook_remedies, proof, quoted,
+    settles_a_kill,
 };
 use crate::explain::signs::{Signs, is_kill_without_the_kernel};
 use crate::explain::text::Rank;
@@ -78,7 +79,13 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
         )
     {
         proofs.push(quoted(&leading));
-        found = Some((Confidence::Proved, leading.sign.detail));
+        let is_counted = leading.sign.facts.is_count || has_count(signs);
+        let confidence = if is_counted {
+            Confidence::Proved
+        } else {
+            Confidence::Likely
+        };
+        found = Some((confidence, leading.sign.detail));
     }
     let (confidence, detail) = found?;
     Some(Kill {
@@ -86,6 +93,11 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
         detail,
         proofs,
     })
+}
+
+/// Whether the text has the kernel's own line about a kill, or a scheduler's count.
+fn has_count(signs: &Signs<'_>) -> bool {
+    signs.text.signs.iter().any(|sign| sign.facts.is_count)
 }
 
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
@@ -116,6 +128,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         "dask_memory_limit" => " by dask at its memory limit",
         "scheduler_limit" | "slurm" => " at the job's memory limit",
         "container_limit" | "group_limit" => " at the memory limit of its group",
+        "notebook" => " by the notebook's platform",
         "evicted" => " by Kubernetes, since the node ran low",
         _ => " by the kernel",
     };
@@ -137,7 +150,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         detail: host_detail(signs, otherwise).into(),
         summary,
         evidence: proofs,
-        remedies: host_remedies(evidence, signs),
+        remedies: if detail == "notebook" {
+            notebook_remedies()
+        } else {
+            host_remedies(evidence, signs)
+        },
         would_settle: if confidence == Confidence::Proved {
             Vec::new()
         } else {

@@ -59,7 +59,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     Some(Verdict {
         cause: Cause::FdOrShmLimit,
-        confidence: Confidence::Proved,
+        confidence: if leading.source == Source::Hook {
+            Confidence::Proved
+        } else {
+            Confidence::Likely
+        },
         detail: detail.into(),
         summary,
         evidence: proofs,

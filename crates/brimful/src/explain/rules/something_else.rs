@@ -65,8 +65,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         (None, Some((detail, words))) => (detail, words.to_owned()),
         (None, None) => return None,
     };
-    let is_plain = leading.is_none_or(|leading| leading.sign.rank > Rank::Named)
-        && (by_signal.is_none() || signs.signal.is_none());
+    // The exception that ended the process, or the signal; words in a log prove nothing.
+    let is_raised = leading
+        .is_some_and(|leading| leading.source == Source::Hook && leading.sign.rank <= Rank::Named);
+    let is_plain = !is_raised && (by_signal.is_none() || signs.signal.is_none());
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: if is_plain {
@@ -114,6 +116,16 @@ fn in_words(detail: &str, quote: &str) -> String {
             "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
         }
         "not_started" => "the command was not found",
+        "no_script" => "there is no such script",
+        "build_failed" => "an extension could not be built",
+        "arguments" => "the script does not accept these arguments",
+        "no_main_guard" => "a process was started while the main script was still being imported",
+        "forked_cuda" => "a forked process used CUDA, which its parent had already initialized",
+        "persistent_workers" => "`persistent_workers` is set, but there are no workers",
+        "prefetch_factor" => "`prefetch_factor` is set, but there are no workers",
+        "warning" => {
+            "only a warning about memory is here, which training survives; nothing says that it ended"
+        }
         "static_tls" => "a library was loaded too late for its thread data; memory is not short",
         _ => return format!("an error that is not about memory: {quote}"),
     };
@@ -142,6 +154,20 @@ fn remedies(detail: &str) -> Vec<&'static str> {
         "time_limit" | "preempted" => vec![
             "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
         ],
+        "no_script" => vec!["Check the path of the script, and the directory it is started in"],
+        "arguments" => vec!["Compare with `--help` of the script"],
+        "no_main_guard" => vec![
+            "Put what starts the training below `if __name__ == \"__main__\":`, as spawned workers import the script",
+        ],
+        "forked_cuda" => vec![
+            "Start workers with `multiprocessing_context=\"spawn\"`, or touch CUDA only after they were started",
+        ],
+        "persistent_workers" => {
+            vec!["`persistent_workers=num_workers > 0`: with no worker there is nothing to keep"]
+        }
+        "prefetch_factor" => {
+            vec!["`prefetch_factor=None` where `num_workers=0`: there is nobody to prefetch"]
+        }
         "kernel_needs_too_much" => {
             vec!["Smaller blocks or fewer stages in the kernel's configuration"]
         }

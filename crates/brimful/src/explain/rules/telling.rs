@@ -167,6 +167,18 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
     remedies
 }
 
+/// What helps where a notebook's platform ended the kernel: there is no scheduler to ask for more.
+pub(super) fn notebook_remedies() -> Vec<Remedy> {
+    [
+        "Load less at once: batches of rows, only the columns that are needed, smaller dtypes; `del` what is done, then `gc.collect()`",
+        "Use fewer DataLoader workers: each may hold a copy of the dataset",
+        "Train in a process of its own, `!brimful run -- python train.py`: the kernel survives, and the run is explained",
+        "Choose a machine with more memory (Colab: Runtime, Change runtime type; Kaggle: the session's accelerator)",
+    ]
+    .map(remedy)
+    .into()
+}
+
 /// Whether the hook looked inside and no DataLoader was there.
 fn has_no_loader(evidence: &Evidence) -> bool {
     evidence

@@ -27,6 +27,60 @@ fn without_evidence_nothing_is_said() {
     assert_eq!(verdict.cause, Cause::Ambiguous);
 }
 
+#[test]
+fn words_about_memory_without_the_shape_of_an_error_decide_nothing() {
+    for text in [
+        "Exit code -9: the worker was ended due to Out of Memory",
+        "`dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`",
+        "Tip: lower the resolution when you run out of memory",
+        "The job ended. Jobs that run out of memory need more --mem.",
+        "see the FAQ about CUDA out of memory and how to read it",
+        "memory exhausted",
+    ] {
+        let verdict = explain(&Evidence {
+            text: text.into(),
+            ..Evidence::default()
+        });
+        assert_eq!(verdict.cause, Cause::Ambiguous, "{text}: {verdict:?}");
+        assert_eq!(verdict.confidence, Confidence::CannotTell, "{text}");
+    }
+    let verdict = explain(&Evidence {
+        text: "memory exhausted".into(),
+        ..Evidence::default()
+    });
+    assert_eq!(verdict.detail, "unknown_words");
+    assert!(verdict.remedies.len() == 2 && !verdict.would_settle.is_empty());
+}
+
+#[test]
+fn a_text_alone_proves_only_what_was_counted_or_adds_up() {
+    let confidence = |text: &str| {
+        explain(&Evidence {
+            text: text.into(),
+            ..Evidence::default()
+        })
+        .confidence
+    };
+    for text in [
+        "Memory cgroup out of memory: Killed process 72 (python) total-vm:8000kB, anon-rss:7000kB",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; 1.00 GiB free; 6.20 GiB reserved in total by PyTorch)",
+    ] {
+        assert_eq!(confidence(text), Confidence::Proved, "{text}");
+    }
+    for text in [
+        "MemoryError",
+        "OSError: [Errno 24] Too many open files",
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "Reason: OOMKilled",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        // More is free than was asked for.
+        "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 8.00 GiB total capacity; 1.00 GiB already allocated; 6.00 GiB free; 1.20 GiB reserved in total by PyTorch)",
+    ] {
+        assert_eq!(confidence(text), Confidence::Likely, "{text}");
+    }
+}
+
 fn with_oom(asked: u64, allocated: u64, reserved: u64, free: u64) -> Evidence {
     let mut evidence = ended(Outcome::Failed { code: 1 });
     evidence.cuda_ooms.push(GpuProof {

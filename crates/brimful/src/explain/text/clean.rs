@@ -2,8 +2,10 @@
 //!
 //! Programs print the same message in many shapes: wrapped by a terminal or a box, glued to a progress bar, colored,
 //! with a rank before every line. So phrases are searched in one long text without any white space and in small
-//! letters, in which a wrap leaves no trace; the lines are kept beside it, for what only a line can tell.
+//! letters, in which a wrap leaves no trace; the lines are kept beside it, for what only a line can tell. What brimful
+//! itself has printed is left out.
 
+use crate::explain::text::own::own_lines;
 use crate::printable::is_printable;
 
 /// What is read of a text: its end. A message longer ago than this is not what ended the process.
@@ -24,25 +26,31 @@ pub(in crate::explain) struct Reading {
 
 impl Reading {
     pub(in crate::explain) fn new(text: &str) -> Reading {
-        let mut reading = Reading::default();
-        let mut line = String::new();
+        let mut lines = vec![String::new()];
         let mut chars = last_bytes(text).chars().peekable();
         while let Some(c) = chars.next() {
             match c {
-                '\n' | '\r' => reading.push(&mut line),
+                '\n' | '\r' => lines.push(String::new()),
                 '\u{1b}' => skip_escape(&mut chars),
-                '\t' => line.push(' '),
-                c if !is_printable(c) || c == '\u{fffd}' => {}
-                c => line.push(c),
+                c if !is_printable(c) && c != '\t' || c == '\u{fffd}' => {}
+                c => {
+                    let line = lines.last_mut().expect("there is always a last line");
+                    line.push(if c == '\t' { ' ' } else { c });
+                }
             }
         }
-        reading.push(&mut line);
+        let indented: Vec<&str> = lines.iter().map(|line| without_launcher(line)).collect();
+        let mut reading = Reading::default();
+        for (line, is_own) in lines.iter().zip(own_lines(&indented)) {
+            if !is_own {
+                reading.push(line);
+            }
+        }
         reading
     }
 
-    fn push(&mut self, raw: &mut String) {
+    fn push(&mut self, raw: &str) {
         let line = without_prefixes(without_box(raw)).to_owned();
-        raw.clear();
         if line.is_empty() {
             return;
         }
@@ -93,6 +101,28 @@ impl Reading {
             })
     }
 
+    /// What stands before a place on its own line, as printed.
+    pub(super) fn line_before(&self, at: usize) -> &str {
+        let line_idx = self.line_at(at);
+        let Some(line) = self.lines.get(line_idx) else {
+            return "";
+        };
+        &line[..self.place_in_line(line_idx, at)]
+    }
+
+    /// Where in its line a place is.
+    fn place_in_line(&self, line_idx: usize, at: usize) -> usize {
+        // Counted in what is no white space.
+        let n_before = self.flat[self.start_of(line_idx)..floor(&self.flat, at)]
+            .chars()
+            .count();
+        let line = &self.lines[line_idx];
+        line.char_indices()
+            .filter(|(_, c)| !c.is_whitespace())
+            .nth(n_before)
+            .map_or(0, |(idx, _)| idx)
+    }
+
     /// The part of a line that matters, for people.
     pub(super) fn quote(&self, at: usize) -> String {
         let line_idx = self.line_at(at);
@@ -102,16 +132,7 @@ impl Reading {
         if line.len() <= LONGEST_QUOTE {
             return line.clone();
         }
-        // Where in the line the place is, counted in what is no white space.
-        let n_before = self.flat[self.start_of(line_idx)..floor(&self.flat, at)]
-            .chars()
-            .count();
-        let begin = line
-            .char_indices()
-            .filter(|(_, c)| !c.is_whitespace())
-            .nth(n_before)
-            .map_or(0, |(idx, _)| idx);
-        let begin = floor(line, begin.saturating_sub(40));
+        let begin = floor(line, self.place_in_line(line_idx, at).saturating_sub(40));
         let end = floor(line, begin + LONGEST_QUOTE);
         let mut quote = String::new();
         if begin > 0 {
@@ -184,6 +205,19 @@ fn without_box(line: &str) -> &str {
             || matches!(c, '|' | '>' | '❱' | '\u{200b}')
             || ('\u{2500}'..='\u{257f}').contains(&c)
     })
+}
+
+/// Without a launcher's prefix, and indented as the line was printed.
+fn without_launcher(line: &str) -> &str {
+    let text = line.trim();
+    let rest = without_prefixes(text);
+    if rest.len() == text.len() {
+        return line;
+    }
+    // The prefix ends with one space at most that is its own.
+    let prefix = line[..line.trim_end().len() - rest.len()].trim_end();
+    let indented = &line[prefix.len()..];
+    indented.strip_prefix(' ').unwrap_or(indented)
 }
 
 /// Without what launchers and loggers put before each line: `[rank0]:`, `[1,3]<stderr>:`, `(Worker pid=7)`, a time.

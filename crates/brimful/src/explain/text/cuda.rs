@@ -4,6 +4,7 @@ use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::cuda_message::CudaMessage;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
+use crate::explain::text::shape::{is_reported, weak};
 use crate::explain::text::sign::{Facts, Rank, Sign};
 use crate::explain::text::size::size_at_start;
 
@@ -46,6 +47,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("CUDA driver error: out of memory", driver_full),
     ask("CUDA_OUT_OF_MEMORY", driver_full),
     ask("HIP error: out of memory", driver_full),
+    ask("Cuda Runtime (out of memory)", driver_full),
     ask("runtime error (2) : out of memory", driver_full),
     ask("error=2 : out of memory", driver_full),
     ask("error 2 out of memory", driver_full),
@@ -91,6 +93,14 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "Error out of memory at line",
+        Named,
+        CudaOomExhausted,
+        "no_figures",
+    ),
+    // Ascend.
+    means("drv malloc failed", Named, CudaOomExhausted, "no_figures"),
+    means(
+        "EL0004: Failed to allocate memory",
         Named,
         CudaOomExhausted,
         "no_figures",
@@ -213,12 +223,13 @@ pub(super) const PHRASES: &[Phrase] = &[
         CudaOomExhausted,
         "no_figures",
     ),
-    // A library could not set itself up: too little memory, or a mismatch; the same words for both.
+    // A library was refused memory on the card, which is seldom anything else; or it could not set itself up: too
+    // little memory, or versions that do not match, in the same words.
     means(
         "CUBLAS_STATUS_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -229,8 +240,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "HIPBLAS_STATUS_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "HIPBLAS_STATUS_NOT_INITIALIZED",
@@ -241,8 +252,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "CUDNN_STATUS_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "CUDNN_STATUS_NOT_INITIALIZED",
@@ -259,8 +270,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "CUSOLVER_STATUS_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "CUSOLVER_STATUS_NOT_INITIALIZED",
@@ -271,20 +282,20 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "CUSPARSE_STATUS_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "CUFFT_ALLOC_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "CURAND_STATUS_ALLOCATION_FAILED",
         Signaled,
-        Ambiguous,
-        "library_setup_failed",
+        CudaOomExhausted,
+        "library_allocation",
     ),
     means(
         "when calling `cublasCreate(",
@@ -295,6 +306,48 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "when calling `cusolverDnCreate(",
         Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "Blas GEMM launch failed",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "Blas xGEMM launch failed",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "Blas GEMV launch failed",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "Blas SGEMM launch failed",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "because cuDNN failed to initialize",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "failed to create cublas handle",
+        Signaled,
+        Ambiguous,
+        "library_setup_failed",
+    ),
+    means(
+        "Could not create cudnn handle",
+        Rank::Raised,
         Ambiguous,
         "library_setup_failed",
     ),
@@ -376,6 +429,9 @@ fn device_full(reading: &Reading, hit: Hit) -> Option<Sign> {
         Some(_) => "figures",
         None => "no_figures",
     };
+    if message.is_none() && !is_reported(reading, hit) {
+        return Some(weak(hit));
+    }
     if message.is_none() && near_words(reading, hit, 600, 100, PINNED) {
         return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
     }
@@ -397,9 +453,16 @@ fn error_class(reading: &Reading, hit: Hit) -> Option<Sign> {
     if !reading.has_word(hit.at, "OutOfMemoryError") {
         return None;
     }
+    if reading.after(hit.end, 20).starts_with(":outofresource") {
+        return None;
+    }
     if before.ends_with("infunction'") || before.ends_with("cv::") || before.ends_with("java.lang.")
     {
         return None;
+    }
+    // Julia's, which is about the host.
+    if reading.after(hit.end, 2) == "()" && reading.after(hit.end, 40).contains("stacktrace:") {
+        return Some(hit.sign(Named, HostAllocFailed, "refused"));
     }
     if before.ends_with("ray.exceptions.") || before.ends_with("ray") {
         return Some(hit.sign(Rank::Killer, Cause::HostOomKill, "ray_memory_monitor"));
@@ -414,6 +477,9 @@ fn error_class(reading: &Reading, hit: Hit) -> Option<Sign> {
 fn driver_full(reading: &Reading, hit: Hit) -> Option<Sign> {
     if is_only_said(reading, hit) {
         return None;
+    }
+    if !is_reported(reading, hit) {
+        return Some(weak(hit));
     }
     if near_words(reading, hit, 600, 160, PINNED) {
         return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
@@ -486,7 +552,7 @@ fn tensorflow(reading: &Reading, hit: Hit) -> Option<Sign> {
 /// A warning of the arena that is followed by another way of doing it is no failure.
 fn tensorflow_arena(reading: &Reading, hit: Hit) -> Option<Sign> {
     if reading.after(hit.end, 200).contains("notafailure") {
-        return None;
+        return Some(hit.sign(Rank::Aftermath, Cause::NotMemory, "warning"));
     }
     if reading.before(hit.at, 40).contains("allocator(cpu")
         || reading.before(hit.at, 40).contains("mklcpu)")

@@ -117,6 +117,27 @@ impl CudaMessage {
         }
     }
 
+    /// Whether the figures alone show that it was this, and contradict each other nowhere.
+    pub(in crate::explain) fn adds_up(&self, cause: Cause) -> bool {
+        let (Some(asked), Some(total), Some(allocated)) = (self.asked, self.total, self.allocated)
+        else {
+            return false;
+        };
+        // A card with less than nothing left, or a process that holds more than there is.
+        if asked == Bytes::ZERO || allocated > total || self.is_unified_memory() {
+            return false;
+        }
+        match cause {
+            Cause::CudaOomFragmented => self.is_fragmented() && self.free.is_some(),
+            Cause::CudaOomOtherProcess => self.others_hold_most() && self.free.is_some(),
+            _ => match (self.allowed, self.free) {
+                (Some(allowed), _) => allocated.saturating_add(asked) > allowed,
+                (None, Some(free)) => asked > free,
+                (None, None) => self.own().saturating_add(asked) > total,
+            },
+        }
+    }
+
     /// Which kind of out of memory the figures show.
     pub(in crate::explain) fn cause(&self) -> Cause {
         if self.is_fragmented() {

@@ -10,6 +10,14 @@ use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
 
 pub(super) const PHRASES: &[Phrase] = &[
     ask("DataLoader worker (pid", worker),
+    // Paddle.
+    ask("DataLoader process (pid", worker),
+    means(
+        "insufficient shared storage space",
+        Rank::Named,
+        ShmExhausted,
+        "bus_error",
+    ),
     means(
         "Unexpected bus error encountered in worker",
         Rank::Named,
@@ -64,6 +72,10 @@ fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
         .strip_prefix("s)")
         .unwrap_or(verb)
         .trim_start_matches(|c: char| !c.is_alphabetic());
+    let verb = match verb.strip_prefix("exited") {
+        Some(rest) if rest.starts_with("iskilled") => rest,
+        _ => verb,
+    };
     let mut sign = if let Some(how) = verb.strip_prefix("iskilledbysignal") {
         let how = how.trim_start_matches([':', '.']);
         match signal_at_start(how) {

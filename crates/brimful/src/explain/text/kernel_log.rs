@@ -10,6 +10,7 @@ use Cause::HostOomKill;
 use Rank::Killer;
 
 pub(super) const PHRASES: &[Phrase] = &[
+    ask("nohang[", nohang),
     means(
         "Memory cgroup out of memory",
         Killer,
@@ -112,6 +113,13 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
 ];
 
+/// `nohang[100]: … sending SIGTERM to python pid 77`
+fn nohang(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let after = reading.after(hit.end, 200);
+    (after.contains("sendingsigterm") || after.contains("sendingsigkill"))
+        .then(|| hit.sign(Killer, HostOomKill, "nohang"))
+}
+
 /// `Killed process 71 (python) total-vm:…`; other programs say these words without a number.
 fn killed_process(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 160);
@@ -122,6 +130,7 @@ fn killed_process(reading: &Reading, hit: Hit) -> Option<Sign> {
     }
     let mut sign = hit.sign(Killer, HostOomKill, "kernel");
     sign.facts.pids = vec![pid];
+    sign.facts.is_count = true;
     Some(sign)
 }
 

@@ -54,7 +54,37 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "Engine core initialization failed",
-        Aftermath,
+        Raised,
+        Ambiguous,
+        "failed_elsewhere",
+    ),
+    means(
+        "EngineCore encountered an issue",
+        Raised,
+        Ambiguous,
+        "failed_elsewhere",
+    ),
+    means(
+        "Background loop has errored already",
+        Raised,
+        Ambiguous,
+        "failed_elsewhere",
+    ),
+    means(
+        "Engine process failed to start",
+        Raised,
+        Ambiguous,
+        "failed_elsewhere",
+    ),
+    means(
+        "See stack trace (above) for the root cause",
+        Raised,
+        Ambiguous,
+        "failed_elsewhere",
+    ),
+    means(
+        "Engine loop is not running",
+        Raised,
         Ambiguous,
         "failed_elsewhere",
     ),
@@ -146,7 +176,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "some potential root causes",
-        Raised,
+        Aftermath,
         Ambiguous,
         "worker_vanished",
     ),

@@ -102,14 +102,15 @@ fn mapping(reading: &Reading, hit: Hit) -> Option<Sign> {
     let size = size_at_start(after);
     let is_refused = after.contains("cannotallocatememory") || after.contains("(12)");
     let is_segment = after.contains("</torch_") || after.contains("</dev/shm");
-    let is_small = size.is_some_and(|size| size < Bytes::from_mib(64));
+    let is_below = |limit| size.is_some_and(|size| size < limit);
+    let is_count = is_below(Bytes::from_mib(1)) || (is_segment && is_below(Bytes::from_mib(64)));
     if after.contains("toomanyopenfiles") {
         return Some(hit.sign(Rank::Named, FdOrShmLimit, "open_files"));
     }
     if after.contains("nospaceleft") {
         return Some(hit.sign(Rank::Named, Cause::ShmExhausted, "full"));
     }
-    let (cause, detail) = match (is_refused, is_segment && is_small) {
+    let (cause, detail) = match (is_refused, is_count) {
         (true, true) => (FdOrShmLimit, "mappings"),
         (true, false) => (HostAllocFailed, "refused"),
         (false, _) if after.contains("memory:youtriedtommap") => (HostAllocFailed, "refused"),

@@ -18,9 +18,11 @@ mod launchers;
 mod limits;
 mod not_memory;
 mod orchestrators;
+mod own;
 mod phrases;
 mod python;
 mod schedulers;
+mod shape;
 mod shm;
 mod sign;
 mod signal;
@@ -69,7 +71,8 @@ impl TextSigns {
             .filter(|sign| sign.rank <= Rank::Raised)
             .map(|sign| sign.at)
             .collect();
-        signs.extend(python::signs_of_lines(&reading, claimed));
+        let all: Vec<usize> = signs.iter().map(|sign| sign.at).collect();
+        signs.extend(python::signs_of_lines(&reading, claimed, all));
         signs.sort_by_key(|sign| (sign.rank, sign.at));
         let mut text = TextSigns { reading, signs };
         text.blame_workers();

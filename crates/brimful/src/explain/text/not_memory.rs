@@ -1,6 +1,6 @@
 //! Errors that have nothing to do with too little memory, some of which use its words.
 
-use crate::explain::Cause::NotMemory;
+use crate::explain::Cause::{Ambiguous, NotMemory};
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::Rank::{self, Named, Raised, Signaled};
@@ -201,14 +201,15 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("wait timeout after", Raised, NotMemory, "nccl_timeout"),
     means("Socket Timeout", Raised, NotMemory, "nccl_timeout"),
     means("unhandled system error", Raised, NotMemory, "nccl_error"),
-    means("unhandled cuda error", Raised, NotMemory, "nccl_error"),
-    means("NCCL error", Raised, NotMemory, "nccl_error"),
+    // NCCL keeps the reason to itself: too little memory is one of several.
+    means("unhandled cuda error", Raised, Ambiguous, "nccl_hides_it"),
+    ask("NCCL error", nccl_error),
     means("NCCL WARN", Rank::Aftermath, NotMemory, "nccl_error"),
     means("ncclSystemError", Raised, NotMemory, "nccl_error"),
     means("ncclInternalError", Raised, NotMemory, "nccl_error"),
     means("ncclInvalidUsage", Raised, NotMemory, "nccl_error"),
     means("ncclRemoteError", Raised, NotMemory, "nccl_error"),
-    means("ncclUnhandledCudaError", Raised, NotMemory, "nccl_error"),
+    means("ncclUnhandledCudaError", Raised, Ambiguous, "nccl_hides_it"),
     means("Connection closed by", Raised, NotMemory, "connection_lost"),
     means(
         "connectFullMesh failed",
@@ -296,9 +297,78 @@ pub(super) const PHRASES: &[Phrase] = &[
         NotMemory,
         "aborted",
     ),
+    // Warnings that training survives.
+    means(
+        "of free system memory",
+        Rank::Aftermath,
+        NotMemory,
+        "warning",
+    ),
+    // A file that was cut, and builds that failed.
+    means("Ran out of input", Named, NotMemory, "exception"),
+    means("nvcc fatal", Raised, NotMemory, "build_failed"),
+    means("ninja: build stopped", Raised, NotMemory, "build_failed"),
+    means("collect2: error", Raised, NotMemory, "build_failed"),
+    // How it was started.
+    ask("can't open file", no_script),
+    means(
+        "before the current process has finished its bootstrapping phase",
+        Named,
+        NotMemory,
+        "no_main_guard",
+    ),
+    means(
+        "error: unrecognized arguments:",
+        Named,
+        NotMemory,
+        "arguments",
+    ),
+    means(
+        "error: the following arguments are required:",
+        Named,
+        NotMemory,
+        "arguments",
+    ),
+    means(
+        "persistent_workers option needs num_workers > 0",
+        Named,
+        NotMemory,
+        "persistent_workers",
+    ),
+    means(
+        "prefetch_factor option could only be specified in multiprocessing",
+        Named,
+        NotMemory,
+        "prefetch_factor",
+    ),
+    means(
+        "timeout option should be non-negative",
+        Named,
+        NotMemory,
+        "exception",
+    ),
+    means(
+        "Cannot re-initialize CUDA in forked subprocess",
+        Named,
+        NotMemory,
+        "forked_cuda",
+    ),
     // Asked for by a person.
     means("KeyboardInterrupt", Raised, NotMemory, "stopped_by_user"),
 ];
+
+/// `python: can't open file 'train.py': [Errno 2] No such file or directory`
+fn no_script(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let after = reading.after(hit.end, 400);
+    (after.contains("[errno2]") || after.contains("nosuchfile"))
+        .then(|| hit.sign(Named, NotMemory, "no_script"))
+}
+
+/// `NCCL error in: …, unhandled cuda error` is said by its last words.
+fn nccl_error(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let hides_it = reading.after(hit.end, 160).contains("unhandledcudaerror");
+    (!hides_it).then(|| hit.sign(Raised, NotMemory, "nccl_error"))
+}
 
 /// Any other error of the driver, if it does not speak of memory.
 fn other_error(reading: &Reading, hit: Hit) -> Option<Sign> {

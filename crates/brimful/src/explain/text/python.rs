@@ -3,6 +3,7 @@
 use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask};
+use crate::explain::text::shape::{is_raised, is_reported, weak};
 use crate::explain::text::sign::{Rank, Sign};
 
 use Cause::{Ambiguous, CudaOomExhausted, HostAllocFailed, NotMemory};
@@ -90,6 +91,12 @@ const HOST: &[&str] = &[
     "mmap",
     "cc1plus",
     "java",
+    "pandas",
+    "tokenizing",
+    "duckdb",
+    "polars",
+    "sqlite",
+    "julia",
 ];
 
 fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
@@ -105,8 +112,15 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     {
         return None;
     }
+    if reading.after(hit.end, 200).contains("notafailure") {
+        return None;
+    }
     let wider = reading.around(hit.at, 160, 160);
     let speaks_of = |words: &[&str]| words.iter().any(|word| wider.contains(word));
+    let says_which = speaks_of(DEVICE) || speaks_of(HOST);
+    if !is_raised(reading, hit) && !(says_which && is_reported(reading, hit)) {
+        return Some(weak(hit));
+    }
     // Where whose memory is not said: these words are the card's in this trade, the others the host's.
     let sounds_like_a_card = reading.after(hit.at, 5).starts_with("outof")
         || reading.after(hit.at, 6).starts_with("out-of");
@@ -121,8 +135,14 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
 /// Signs that stand on lines of their own: exceptions, and a shell's word for a process that was killed.
 ///
 /// `claimed` are the places that other families understood: an exception whose message is known is not any exception.
-pub(super) fn signs_of_lines(reading: &Reading, mut claimed: Vec<usize>) -> Vec<Sign> {
+/// `all` has also those of what launchers say afterwards.
+pub(super) fn signs_of_lines(
+    reading: &Reading,
+    mut claimed: Vec<usize>,
+    mut all: Vec<usize>,
+) -> Vec<Sign> {
     claimed.sort_unstable();
+    all.sort_unstable();
     let mut signs = Vec::new();
     for (idx, line) in reading.lines.iter().enumerate() {
         let hit = Hit {
@@ -159,11 +179,44 @@ pub(super) fn signs_of_lines(reading: &Reading, mut claimed: Vec<usize>) -> Vec<
                 signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
             }
         }
+        if reports_error(line) && !is_claimed(&all, reading, idx) {
+            signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
+        }
         if signs.len() > MOST_LINES_WITH_SIGNS {
             break;
         }
     }
     signs
+}
+
+/// Whether another family understood something of a line.
+fn is_claimed(claimed: &[usize], reading: &Reading, idx: usize) -> bool {
+    let first = claimed.partition_point(|claim| *claim < reading.start_of(idx));
+    claimed
+        .get(first)
+        .is_some_and(|claim| *claim < reading.start_of(idx + 1))
+}
+
+/// `error: …`, `train.py: error: …`, `fatal: …`, as programs of other languages end.
+fn reports_error(line: &str) -> bool {
+    let begins = |text: &str| {
+        [
+            "error: ",
+            "Error: ",
+            "ERROR: ",
+            "fatal: ",
+            "FATAL: ",
+            "fatal error: ",
+            "Fatal error: ",
+        ]
+        .iter()
+        .any(|word| text.starts_with(word))
+    };
+    begins(line)
+        || line.starts_with("Error in ")
+        || line
+            .split_once(": ")
+            .is_some_and(|(name, rest)| !name.contains(' ') && name.len() < 60 && begins(rest))
 }
 
 /// A message may go on for a line or two, by a wrap or of itself.
@@ -193,6 +246,15 @@ const CONSEQUENCES: &[&str] = &[
     "Empty",
     "Full",
     "DeadKernelError",
+    "EngineDeadError",
+    "AsyncEngineDeadError",
+    "MQEngineDeadError",
+    "MPClientEngineMonitor",
+    "FutureCancelledError",
+    "RayChannelError",
+    "NodeDiedError",
+    "OwnerDiedError",
+    "ActorUnavailableError",
 ];
 
 /// `Killed` as shells print it: alone, after a number, or glued to the end of a progress bar.
@@ -274,8 +336,15 @@ fn says_aborted(line: &str) -> bool {
 }
 
 /// An exception's class, with its place: `KeyError: 'x'`, `torch.distributed.DistBackendError: …`, a bare `AssertionError`.
-fn exception(line: &str) -> Option<(usize, &str)> {
-    const ENDINGS: [&str; 5] = ["Error", "Exception", "Interrupt", "Full", "Empty"];
+pub(super) fn exception(line: &str) -> Option<(usize, &str)> {
+    const ENDINGS: [&str; 6] = [
+        "Error",
+        "Exception",
+        "Interrupt",
+        "StopIteration",
+        "Full",
+        "Empty",
+    ];
     if line.len() > 4000 {
         return exception(&line[..super::clean::floor(line, 4000)]);
     }

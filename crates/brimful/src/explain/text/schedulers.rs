@@ -25,7 +25,14 @@ pub(super) const PHRASES: &[Phrase] = &[
         "slurm",
     ),
     means("Exceeded job memory limit", Killer, HostOomKill, "slurm"),
-    means("Exceeded step memory limit", Killer, HostOomKill, "slurm"),
+    ask("Exceeded step memory limit", limit_touched),
+    means(
+        "memory usage exceeded request_memory",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    ask("over memory limit", held_for_memory),
     means(
         "exceeded memory limit",
         Killer,
@@ -87,10 +94,43 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("DeadlineExceeded", Rank::Raised, NotMemory, "time_limit"),
 ];
 
+/// Old releases of Slurm say it also where page cache has touched the limit and nothing was killed.
+fn limit_touched(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let near = reading.around(hit.at, 400, 400);
+    let is_killed = [
+        "killed",
+        "oom",
+        "exitcode",
+        "cancelled",
+        "sigkill",
+        "error:",
+    ]
+    .iter()
+    .any(|word| near.contains(word));
+    Some(if is_killed {
+        hit.sign(Killer, HostOomKill, "slurm")
+    } else {
+        hit.sign(Rank::Signaled, Ambiguous, "limit_touched")
+    })
+}
+
+/// HTCondor: `Job has gone over memory limit of 2048 megabytes`, `… was held: … over memory limit`.
+fn held_for_memory(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let near = reading.around(hit.at, 120, 80);
+    ["held", "gone", "removed", "evict", "killed", "terminat"]
+        .iter()
+        .any(|word| near.contains(word))
+        .then(|| hit.sign(Killer, HostOomKill, "scheduler_limit"))
+}
+
 /// `Detected 1 oom-kill event(s)`: none is none.
 fn counted(reading: &Reading, hit: Hit) -> Option<Sign> {
-    (!reading.before(hit.at, 12).ends_with("detected0"))
-        .then(|| hit.sign(Killer, HostOomKill, "slurm"))
+    if reading.before(hit.at, 12).ends_with("detected0") {
+        return None;
+    }
+    let mut sign = hit.sign(Killer, HostOomKill, "slurm");
+    sign.facts.is_count = true;
+    Some(sign)
 }
 
 /// `srun: error: node1: task 0: Out Of Memory`.

@@ -38,6 +38,8 @@ pub(in crate::explain) enum Rank {
 pub(in crate::explain) struct Facts {
     pub(in crate::explain) pids: Vec<u32>,
     pub(in crate::explain) cuda: Option<CudaMessage>,
+    /// A line of the kernel's log about a kill, or a scheduler's count of them.
+    pub(in crate::explain) is_count: bool,
     /// What was asked for.
     pub(in crate::explain) asked: Option<Bytes>,
     /// Of a launcher, as it counts.

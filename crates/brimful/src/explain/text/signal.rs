@@ -242,6 +242,10 @@ fn explains_its_number(text: &str) -> bool {
 fn bare_name(reading: &Reading, hit: Hit) -> Option<Sign> {
     let before = reading.before(hit.at, 24);
     let after = reading.after(hit.end, 16);
+    // One of a list of guesses.
+    if reading.before(hit.at, 160).contains("potentialrootcauses") {
+        return None;
+    }
     let is_part_of_a_name = after.starts_with('_') || before.ends_with('_');
     let is_own = [
         "via",
