@@ -58,6 +58,9 @@ impl Running<'_> {
         }
         if let Some(hook) = &mut hook {
             self.take_hook_lines(hook);
+            if let Some(line) = hook.error_file(at_ms) {
+                self.recorder.write(&Line::Hook(line));
+            }
         }
         if let Some(pending) = self.pending.take() {
             self.recorder.write(&Line::Sample(pending));
@@ -96,10 +99,12 @@ impl Running<'_> {
         if let Some(hook) = hook {
             hook.remove();
         }
-        let (verdict, observed) = self.explained(&end);
+        let (verdict, attempt) = self.explained(&end);
+        let n_false_alarms = attempt.n_false_alarms(&verdict);
         self.recorder.write(&Line::Verdict(VerdictLine {
             at_ms,
             verdict: verdict.clone(),
+            n_false_alarms,
         }));
         let exit_code = self.exit_code();
         // Before the cgroups: the keeper is in the one that brimful is in.
@@ -124,10 +129,11 @@ impl Running<'_> {
                 settings: self.line.settings.clone(),
                 outcome,
                 verdict,
+                n_false_alarms,
                 peaks: end.peaks,
                 limit: self.line.limit,
                 wall_ms: at_ms,
-                observed,
+                observed: Observed::of(&attempt),
                 exit_code,
             },
             last: end.last,
@@ -137,13 +143,13 @@ impl Running<'_> {
     }
 
     /// From the record where there is one, so that what is said now is what `brimful explain` says later.
-    fn explained(&self, end: &EndLine) -> (Verdict, Observed) {
+    fn explained(&self, end: &EndLine) -> (Verdict, Attempt) {
         let record = self
             .stored
             .and_then(|run| run.read().ok())
             .filter(Record::has_end);
         let folder = self.stored.map(|run| run.folder.as_path());
-        let record = record.unwrap_or_else(|| {
+        let mut record = record.unwrap_or_else(|| {
             let outputs = self
                 .relay
                 .as_ref()
@@ -160,7 +166,7 @@ impl Running<'_> {
         let explained = catch_unwind(AssertUnwindSafe(|| explain_record(&record, folder)));
         (
             explained.unwrap_or_else(|_| Verdict::cannot_tell()),
-            record.last_attempt().map(Observed::of).unwrap_or_default(),
+            record.attempts.pop().unwrap_or_default(),
         )
     }
 

@@ -11,7 +11,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use brimful::explain::ErrorFile;
 use brimful::record::HookLine;
 use brimful::secrets::mask_text;
 
@@ -25,6 +27,10 @@ const GAUGES: &str = "BRIMFUL_GAUGES";
 const STARTED: &str = "BRIMFUL_STARTED_NS";
 /// `1`: have PyTorch record every allocation.
 const TRACE_ALLOCATIONS: &str = "BRIMFUL_TRACE_ALLOCATIONS";
+
+/// Where torchrun writes what the worker that failed first raised.
+const ERROR_FILE: &str = "TORCHELASTIC_ERROR_FILE";
+const MOST_BYTES_OF_ERROR: u64 = 1 << 20;
 
 const FOLDER: &str = "inside";
 
@@ -53,6 +59,9 @@ const LOCK: &str = "lock";
 pub struct Staged {
     pub folder: PathBuf,
     gauges: PathBuf,
+    /// The user's own error file of torchelastic, or one beside the hook's lines.
+    error_file: PathBuf,
+    made_at: SystemTime,
     /// Says that the gauges in shared memory belong to a living supervisor.
     lock: Option<File>,
     /// How far the files of lines have been read.
@@ -92,7 +101,10 @@ impl Staged {
             brimful_private::new_directory(&gauges)?;
             (gauges, None)
         };
+        let own = std::env::var_os(ERROR_FILE).filter(|own| !own.is_empty());
         Ok(Staged {
+            error_file: own.map_or_else(|| folder.join("events/error.json"), PathBuf::from),
+            made_at: SystemTime::now(),
             folder,
             gauges,
             lock,
@@ -120,7 +132,28 @@ impl Staged {
             (GAUGES.into(), self.gauges.clone().into()),
             (STARTED.into(), started_monotonic_ns.to_string().into()),
             (TRACE_ALLOCATIONS.into(), trace_allocations.into()),
+            (ERROR_FILE.into(), self.error_file.clone().into()),
         ]
+    }
+
+    /// What torchelastic has written about the worker that failed first, as the hook would say it.
+    pub fn error_file(&self, at_ms: u64) -> Option<HookLine> {
+        let file = open_plain(&self.error_file)?;
+        let written = file.metadata().ok()?.modified().ok()?;
+        if written < self.made_at {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES_OF_ERROR)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        let error = ErrorFile::parse(&bytes)?;
+        Some(HookLine::Exception {
+            at_ms,
+            pid: 0,
+            type_name: error.type_name,
+            message: mask_text(&error.message),
+        })
     }
 
     /// What the hooks have noticed since the last call, oldest first. Bounded per call: what is left comes with the

@@ -40,6 +40,8 @@ pub struct AttemptEnd {
     pub settings: Option<Settings>,
     pub outcome: Outcome,
     pub verdict: Verdict,
+    /// Alarms that did not come true.
+    pub n_false_alarms: u32,
     pub peaks: Peaks,
     /// The brim.
     pub limit: Option<Bytes>,

@@ -71,6 +71,7 @@ impl Started<'_> {
         }));
         finished.unwrap_or_else(|_| Finished {
             end: AttemptEnd {
+                n_false_alarms: 0,
                 number,
                 settings: None,
                 outcome,

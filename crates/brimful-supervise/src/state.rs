@@ -237,7 +237,11 @@ impl StateDir {
             let end = record.last_attempt().and_then(|last| last.end.clone());
             lines.extend(end.map(|end| Line::End(Box::new(end))));
             let verdict = explain_record(&record, Some(&run.folder));
-            lines.push(Line::Verdict(VerdictLine { at_ms: 0, verdict }));
+            lines.push(Line::Verdict(VerdictLine {
+                at_ms: 0,
+                verdict,
+                n_false_alarms: 0,
+            }));
             if recorder::append(&run.record_path(), &lines).is_err() {
                 return None;
             }

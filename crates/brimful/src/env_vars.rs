@@ -140,6 +140,22 @@ pub const ALL: &[EnvVar] = &[
         purpose: "How many records of runs are kept, 200 without it; `all` keeps every one. The last day's are always kept.",
     },
     EnvVar {
+        name: "TORCHELASTIC_ERROR_FILE",
+        read_by: "`brimful run`",
+        purpose: "Where torchrun writes what the worker that failed first raised: read as evidence. Set for the training where \
+                  it is not set already.",
+    },
+    EnvVar {
+        name: "KUBERNETES_SERVICE_HOST",
+        read_by: "`brimful run`",
+        purpose: "Set in a pod: the verdict on a death is added to `/dev/termination-log`, if it is there.",
+    },
+    EnvVar {
+        name: "BRIMFUL_TERMINATION_MESSAGE_PATH",
+        read_by: "`brimful run`",
+        purpose: "That file, where a pod's `terminationMessagePath` is another one.",
+    },
+    EnvVar {
         name: "TERM",
         read_by: "`brimful run`",
         purpose: "`dumb` or empty: no status line. `PYTHONPATH` is kept for the training, after the folder of the hook.",

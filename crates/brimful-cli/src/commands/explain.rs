@@ -3,7 +3,7 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use brimful::explain::{Evidence, Verdict, explain as decide, replay_snapshot};
+use brimful::explain::{ErrorFile, Evidence, Verdict, explain as decide, replay_snapshot};
 use brimful::record::Record;
 use brimful_report::{json, text};
 use brimful_supervise::explain_record;
@@ -23,7 +23,28 @@ const LARGEST_SNAPSHOT: u64 = 8 << 30;
 struct Subject {
     name: String,
     run: Option<json::RunSummary>,
+    attempts: Vec<json::ExplainedAttempt>,
     verdict: Verdict,
+}
+
+impl Subject {
+    fn of_record(name: String, record: &Record, running: bool, folder: Option<&Path>) -> Subject {
+        Subject {
+            name,
+            run: Some(json::RunSummary::of(record, running)),
+            attempts: json::ExplainedAttempt::all_of(record),
+            verdict: explain_record(record, folder),
+        }
+    }
+
+    fn of_verdict(name: String, verdict: Verdict) -> Subject {
+        Subject {
+            name,
+            run: None,
+            attempts: Vec::new(),
+            verdict,
+        }
+    }
 }
 
 pub(crate) fn explain(
@@ -45,10 +66,11 @@ pub(crate) fn explain(
         json::to_text(&json::ExplainDocument::of(
             &subject.name,
             subject.run,
+            subject.attempts,
             &subject.verdict,
         ))?
     } else {
-        text::explain(&subject.verdict, &Output::page())
+        text::explain_attempts(&subject.verdict, &subject.attempts, &Output::page())
     };
     output.print(&page)?;
     Ok(ExitStatus::Success)
@@ -66,11 +88,8 @@ fn stored(arguments: &ExplainArguments, id: Option<&str>) -> Result<Subject, Com
     if running && !record.has_end() {
         return Err(CommandError::StillRunning { id: run.id });
     }
-    Ok(Subject {
-        name: run.id.clone(),
-        run: Some(json::RunSummary::of(&record, running)),
-        verdict: explain_record(&record, Some(&run.folder)),
-    })
+    let folder = Some(run.folder.as_path());
+    Ok(Subject::of_record(run.id.clone(), &record, running, folder))
 }
 
 fn pasted() -> Result<Subject, CommandError> {
@@ -83,14 +102,10 @@ fn pasted() -> Result<Subject, CommandError> {
             path: "-".into(),
             source,
         })?;
-    Ok(Subject {
-        name: "-".into(),
-        run: None,
-        verdict: of_text(&bytes),
-    })
+    Ok(Subject::of_verdict("-".into(), of_text(&bytes)))
 }
 
-/// A record, a memory snapshot, or anything else as text.
+/// A record, a memory snapshot, an error file of torchelastic, or anything else as text.
 fn file(path: &Path) -> Result<Subject, CommandError> {
     let failed = |source| CommandError::Read {
         path: path.to_owned(),
@@ -107,11 +122,7 @@ fn file(path: &Path) -> Result<Subject, CommandError> {
             path: path.to_owned(),
             source,
         })?;
-        return Ok(Subject {
-            name,
-            run: Some(json::RunSummary::of(&record, false)),
-            verdict: explain_record(&record, path.parent()),
-        });
+        return Ok(Subject::of_record(name, &record, false, path.parent()));
     }
     // Pickles of protocol 2 and later begin with this byte, which no text does.
     if start.first() == Some(&0x80) && length < LARGEST_SNAPSHOT {
@@ -124,14 +135,11 @@ fn file(path: &Path) -> Result<Subject, CommandError> {
             problem: error.to_string(),
             hint: error.hint().into(),
         })?;
-        return Ok(Subject {
-            name,
-            run: None,
-            verdict: decide(&Evidence {
-                replay: Some(replay),
-                ..Evidence::default()
-            }),
+        let verdict = decide(&Evidence {
+            replay: Some(replay),
+            ..Evidence::default()
         });
+        return Ok(Subject::of_verdict(name, verdict));
     }
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_TEXT)))
         .map_err(failed)?;
@@ -139,16 +147,16 @@ fn file(path: &Path) -> Result<Subject, CommandError> {
     file.take(MOST_TEXT)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
-    Ok(Subject {
-        name,
-        run: None,
-        verdict: of_text(&bytes),
-    })
+    Ok(Subject::of_verdict(name, of_text(&bytes)))
 }
 
 fn of_text(bytes: &[u8]) -> Verdict {
+    let text = match ErrorFile::parse(bytes) {
+        Some(file) => file.text(),
+        None => String::from_utf8_lossy(bytes).into_owned(),
+    };
     decide(&Evidence {
-        text: String::from_utf8_lossy(bytes).into_owned(),
+        text,
         ..Evidence::default()
     })
 }

@@ -12,6 +12,7 @@ mod protection;
 mod replay;
 mod run;
 mod runs;
+mod termination;
 
 pub(crate) use completions::completions;
 pub(crate) use explain::explain;

@@ -20,6 +20,7 @@ use crate::args::{OnPressureChoice, RunArguments, StateArguments};
 use crate::commands::ladder::{Rungs, age_ms};
 use crate::commands::plan::{context, current_folder};
 use crate::commands::planning::{self, Search};
+use crate::commands::termination;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::{self, Output};
@@ -247,13 +248,15 @@ fn last_word(end: &RunEnd, quiet: bool, output: &Output) {
                 .last
                 .as_ref()
                 .and_then(|sample| Some(sample.host?.limit));
+            let n_false_alarms = end.attempts.iter().map(|end| end.n_false_alarms).sum();
             output.talk(&format!(
                 "{}\n",
-                text::run::last_word(&end.outcome, &end.peaks, limit, &page)
+                text::run::last_word(&end.outcome, &end.peaks, limit, n_false_alarms, &page)
             ));
         }
         return;
     }
+    termination::write(&end.verdict, end.run.as_ref().map(|run| run.id.as_str()));
     let mut words = format!(
         "\nbrimful: the training {}\n\n",
         text::run::outcome(&end.outcome)

@@ -20,8 +20,29 @@ pub struct ExplainDocument {
     pub source: String,
     /// The run, where it was one.
     pub run: Option<RunSummary>,
-    /// Why it ended.
+    /// What happened in each attempt, of a run that came back; empty for others.
+    pub attempts: Vec<ExplainedAttempt>,
+    /// Why the last attempt ended.
     pub verdict: ExplainedVerdict,
+}
+
+/// One attempt of a run that came back.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExplainedAttempt {
+    /// From 1.
+    pub number: u32,
+    /// What differs from the attempt before, such as `workers 4 to 2`.
+    pub changed: Vec<String>,
+    /// The checkpoint it continued from.
+    pub resumed_from: Option<String>,
+    /// The cause of its end, where it has ended.
+    pub cause: Option<String>,
+    /// `proved`, `likely` or `cannot_tell`.
+    pub confidence: Option<String>,
+    /// One sentence.
+    pub summary: Option<String>,
+    /// Alarms that memory runs out which did not come true.
+    pub n_false_alarms: u32,
 }
 
 /// Why an attempt ended.
@@ -108,13 +129,47 @@ pub struct RunSummary {
 }
 
 impl ExplainDocument {
-    pub fn of(source: &str, run: Option<RunSummary>, verdict: &Verdict) -> ExplainDocument {
+    pub fn of(
+        source: &str,
+        run: Option<RunSummary>,
+        attempts: Vec<ExplainedAttempt>,
+        verdict: &Verdict,
+    ) -> ExplainDocument {
         ExplainDocument {
             schema_version: SCHEMA_VERSION,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
             source: source.to_owned(),
             run,
+            attempts,
             verdict: ExplainedVerdict::of(verdict),
+        }
+    }
+}
+
+impl ExplainedAttempt {
+    /// Every attempt of a run that came back.
+    pub fn all_of(record: &Record) -> Vec<ExplainedAttempt> {
+        if record.attempts.len() < 2 {
+            return Vec::new();
+        }
+        record.attempts.iter().map(ExplainedAttempt::of).collect()
+    }
+
+    fn of(attempt: &Attempt) -> ExplainedAttempt {
+        let verdict = attempt.verdict.as_ref();
+        ExplainedAttempt {
+            number: attempt.start.number,
+            changed: attempt
+                .start
+                .changed
+                .iter()
+                .map(|change| format!("{} {} to {}", change.knob, change.from, change.to))
+                .collect(),
+            resumed_from: attempt.start.resumed_from.clone(),
+            cause: verdict.map(|verdict| verdict.cause.id().to_owned()),
+            confidence: verdict.map(|verdict| word(&verdict.confidence)),
+            summary: verdict.map(|verdict| verdict.summary.clone()),
+            n_false_alarms: verdict.map_or(0, |verdict| attempt.n_false_alarms(verdict)),
         }
     }
 }

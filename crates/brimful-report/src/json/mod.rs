@@ -12,7 +12,8 @@ mod replay;
 mod side_effects;
 
 pub use explain::{
-    ExplainDocument, ExplainedProof, ExplainedRemedy, ExplainedVerdict, RunSummary, RunsDocument,
+    ExplainDocument, ExplainedAttempt, ExplainedProof, ExplainedRemedy, ExplainedVerdict,
+    RunSummary, RunsDocument,
 };
 pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};

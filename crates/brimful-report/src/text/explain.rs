@@ -2,6 +2,7 @@
 
 use brimful::explain::{Cause, Confidence, Source, Verdict};
 
+use crate::json::ExplainedAttempt;
 use crate::text::page::{Page, Role};
 
 /// Room for the longest name of a source.
@@ -9,7 +10,18 @@ const LEAD: usize = 14;
 
 /// The whole verdict: what happened, what says so, what to do.
 pub fn explain(verdict: &Verdict, page: &Page) -> String {
+    explain_attempts(verdict, &[], page)
+}
+
+/// The same of a run that came back, with what happened in each attempt.
+pub fn explain_attempts(verdict: &Verdict, attempts: &[ExplainedAttempt], page: &Page) -> String {
     let mut out = headline(verdict, page);
+    let mut told = String::new();
+    for attempt in attempts {
+        let lead = format!("  {}. ", attempt.number);
+        told.push_str(&page.hang(&lead, lead.len(), &in_words(attempt)));
+    }
+    page.section(&mut out, "Attempts", &told);
     let mut evidence = String::new();
     for proof in &verdict.evidence {
         let name = source_name(proof.source);
@@ -34,6 +46,46 @@ pub fn explain(verdict: &Verdict, page: &Page) -> String {
     }
     page.section(&mut out, "What would settle it", &settle);
     out
+}
+
+/// A verdict in a few lines, for the termination message of a container: the sentence, how sure it is, what to do first,
+/// and where there is more.
+pub fn termination_message(verdict: &Verdict, run: Option<&str>) -> String {
+    let mut lines = vec![
+        format!("brimful: {}", verdict.summary),
+        format!(
+            "{} ({}), {}",
+            verdict.cause.id(),
+            verdict.detail,
+            confidence(verdict.confidence)
+        ),
+    ];
+    let remedies = verdict.remedies.iter().take(3);
+    lines.extend(remedies.map(|remedy| format!("- {}", remedy.text)));
+    lines.extend(run.map(|run| format!("more by `brimful explain {run}`")));
+    lines.join("\n") + "\n"
+}
+
+/// `workers 4 to 2, from out/last.pt: the kernel killed a worker (proved)`
+fn in_words(attempt: &ExplainedAttempt) -> String {
+    let mut how = attempt.changed.clone();
+    how.extend(
+        attempt
+            .resumed_from
+            .iter()
+            .map(|path| format!("from {path}")),
+    );
+    let end = match (&attempt.summary, &attempt.confidence) {
+        (Some(summary), Some(confidence)) => {
+            format!("{summary} ({})", confidence.replace('_', " "))
+        }
+        _ => "its end was not seen".to_owned(),
+    };
+    if how.is_empty() {
+        end
+    } else {
+        format!("{}: {end}", how.join(", "))
+    }
 }
 
 /// The sentence, and how sure it is.

@@ -13,7 +13,7 @@ mod runs;
 mod side_effects;
 mod table;
 
-pub use explain::explain;
+pub use explain::{explain, explain_attempts, termination_message};
 pub use page::Page;
 pub use plan::{machine_title, plan, short};
 pub use predict::predict;

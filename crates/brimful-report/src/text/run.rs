@@ -87,7 +87,13 @@ pub fn gap(message: &str) -> String {
 }
 
 /// The last word about a run that did not die.
-pub fn last_word(outcome: &Outcome, peaks: &Peaks, limit: Option<Bytes>, page: &Page) -> String {
+pub fn last_word(
+    outcome: &Outcome,
+    peaks: &Peaks,
+    limit: Option<Bytes>,
+    n_false_alarms: u32,
+    page: &Page,
+) -> String {
     let mut parts = vec![format!("the training {}", self::outcome(outcome))];
     if let Some(used) = peaks.host_used {
         let of = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
@@ -95,6 +101,11 @@ pub fn last_word(outcome: &Outcome, peaks: &Peaks, limit: Option<Bytes>, page: &
     }
     for (index, used) in &peaks.gpu_used {
         parts.push(format!("GPU {index} at most {used}"));
+    }
+    match n_false_alarms {
+        0 => {}
+        1 => parts.push("1 alarm did not come true".into()),
+        n => parts.push(format!("{n} alarms did not come true")),
     }
     format!("{NAME}: {}", parts.join(page.dot()))
 }

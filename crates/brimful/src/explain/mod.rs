@@ -14,6 +14,7 @@
 
 pub mod rules;
 
+mod error_file;
 mod evidence;
 mod replay;
 mod series;
@@ -21,6 +22,7 @@ mod signs;
 mod text;
 mod verdict;
 
+pub use error_file::ErrorFile;
 pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
 pub use replay::{SnapshotUnreadable, replay_snapshot};
 pub use verdict::{Cause, Confidence, Proof, Remedy, Source, Verdict};

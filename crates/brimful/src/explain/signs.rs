@@ -233,8 +233,10 @@ fn exceptions(evidence: &Evidence) -> String {
             type_name, message, ..
         } = line
         {
-            text.push_str(type_name);
-            text.push_str(": ");
+            if !type_name.is_empty() {
+                text.push_str(type_name);
+                text.push_str(": ");
+            }
             text.push_str(message);
             text.push('\n');
         }

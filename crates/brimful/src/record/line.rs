@@ -316,6 +316,9 @@ pub struct EndLine {
 pub struct VerdictLine {
     pub at_ms: u64,
     pub verdict: Verdict,
+    /// Alarms that memory runs out, of an attempt that did not end of it.
+    #[serde(default)]
+    pub n_false_alarms: u32,
 }
 
 impl Line {

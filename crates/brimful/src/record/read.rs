@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use crate::explain::{Evidence, Verdict};
 use crate::record::bounds::{bound, n_parts};
 use crate::record::line::{
-    ActionLine, AttemptLine, EndLine, GapLine, HookLine, Line, OutputLine, RunLine,
+    ActionLine, AttemptLine, EndLine, GapLine, HookLine, Line, Outcome, OutputLine, RunLine,
 };
 use crate::watch::{Alarm, Sample};
 
@@ -182,6 +182,22 @@ impl Attempt {
             Line::Verdict(verdict) => self.verdict = Some(verdict.verdict),
             Line::Run(_) | Line::Attempt(_) | Line::Gap(_) | Line::Unknown => {}
         }
+    }
+
+    /// Alarms that did not come true: memory was said to run out, and the attempt did not end of it.
+    pub fn n_false_alarms(&self, verdict: &Verdict) -> u32 {
+        let ended_of_memory = verdict.cause.is_memory()
+            || self.end.as_ref().is_none_or(|end| {
+                matches!(
+                    end.outcome,
+                    Outcome::StoppedByUs { .. } | Outcome::StoppedByUser { .. }
+                )
+            });
+        if ended_of_memory {
+            return 0;
+        }
+        let false_ones = self.alarms.iter().filter(|alarm| alarm.foretells_the_end());
+        u32::try_from(false_ones.count()).unwrap_or(u32::MAX)
     }
 
     /// Everything this attempt left behind as evidence. Snapshots of the allocator are files beside the record; who

@@ -14,6 +14,21 @@ pub struct Alarm {
     pub message: String,
 }
 
+/// Detectors that say that memory will run out: what they say comes true or does not.
+const FORETELLING: [&str; 4] = [
+    "time_to_brim",
+    "below_reserve",
+    "steady_leak",
+    "shm_nearly_full",
+];
+
+impl Alarm {
+    /// Whether it warns that memory runs out, so that a run which ends otherwise proves it wrong.
+    pub fn foretells_the_end(&self) -> bool {
+        self.urgency >= Urgency::Warning && FORETELLING.contains(&self.detector.as_str())
+    }
+}
+
 /// What an alarm is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

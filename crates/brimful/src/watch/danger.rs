@@ -11,7 +11,6 @@
 
 use crate::watch::host::HostHistory;
 use crate::watch::interval::interval_ms;
-use crate::watch::trend::Trend;
 use crate::watch::words::{size, size_of, span, whole};
 
 /// From the signal to the first byte of a checkpoint, as assumed: the rest of one call into C, then Python's handler.
@@ -37,6 +36,8 @@ pub(crate) struct Danger {
     pub headroom: u64,
     pub limit: u64,
     pub time_left_ms: u64,
+    /// The job itself takes the memory, and not a neighbour. A burst is always taken for its own.
+    pub is_own: bool,
 }
 
 /// A rise that calls for a checkpoint now.
@@ -117,9 +118,12 @@ fn trend_danger(host: &HostHistory) -> Option<Danger> {
     [host.fine.fall, host.middle.fall]
         .into_iter()
         .flatten()
-        .filter(Trend::is_rising)
-        .find_map(|trend| {
-            let found = Danger::at(host, trend.slope)?;
+        .filter(|fall| fall.trend.is_rising())
+        .find_map(|fall| {
+            let found = Danger {
+                is_own: fall.is_own(),
+                ..Danger::at(host, fall.trend.slope)?
+            };
             // Growth in lumps: the next two have to fit as well.
             let lumps = host.largest_jump().saturating_mul(2).min(found.limit / 10);
             let trigger =
@@ -138,6 +142,7 @@ impl Danger {
             headroom,
             limit: host.limit(),
             time_left_ms: whole(headroom as f64 / rate * 1e3),
+            is_own: true,
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::watch::series::{Bucket, Point, Series};
+use crate::watch::series::{Bucket, Fall, Point, Series};
 use crate::watch::trend::Trend;
 
 /// Looks kept one by one: more than a second at the fastest interval.
@@ -191,11 +191,11 @@ impl HostHistory {
     }
 
     /// The trends by which headroom falls, shortest first, where it does.
-    pub(crate) fn falls(&self) -> impl Iterator<Item = Trend> {
+    pub(crate) fn falls(&self) -> impl Iterator<Item = Fall> {
         [self.fine.fall, self.middle.fall, self.coarse.fall]
             .into_iter()
             .flatten()
-            .filter(Trend::is_rising)
+            .filter(|fall| fall.trend.is_rising())
     }
 
     #[cfg(test)]

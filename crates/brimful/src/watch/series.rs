@@ -35,7 +35,26 @@ pub(crate) struct Series {
     complete: VecDeque<Bucket>,
     open: Option<Bucket>,
     /// Bytes per second by which headroom falls.
-    pub fall: Option<Trend>,
+    pub fall: Option<Fall>,
+}
+
+/// Headroom that falls, and what the job has to do with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fall {
+    /// Bytes per second.
+    pub trend: Trend,
+    /// Bytes per second by which the job's own use rises over the same time; negative where it falls.
+    pub own: f64,
+}
+
+/// Of a fall that the job is told about, its own part.
+const OWN_SHARE: f64 = 0.5;
+
+impl Fall {
+    /// Whether the job itself takes most of it, and not a neighbour.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own >= OWN_SHARE * self.trend.slope
+    }
 }
 
 impl Series {
@@ -91,12 +110,18 @@ impl Series {
             self.complete.pop_front();
         }
         // Made anew when a bucket closes, not with every sample: near the brim there are 50 a second.
-        let points: Vec<(f64, f64)> = self
-            .complete
-            .iter()
-            .map(|bucket| (bucket.seconds(), -(bucket.headroom_low as f64)))
-            .collect();
-        self.fall = Trend::of(&points);
+        let trend_of = |value: fn(&Bucket) -> f64| {
+            let points: Vec<(f64, f64)> = self
+                .complete
+                .iter()
+                .map(|bucket| (bucket.seconds(), value(bucket)))
+                .collect();
+            Trend::of(&points)
+        };
+        self.fall = trend_of(|bucket| -(bucket.headroom_low as f64)).map(|trend| Fall {
+            trend,
+            own: trend_of(|bucket| bucket.used_peak as f64).map_or(0.0, |own| own.slope),
+        });
     }
 
     /// Bytes per second by which the job's own use rises, over so many buckets at least. What a training does before

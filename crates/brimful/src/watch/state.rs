@@ -12,8 +12,9 @@ use crate::watch::pressure::Pressure;
 use crate::watch::progress::Progress;
 use crate::watch::retries::Retries;
 use crate::watch::sample::Sample;
-use crate::watch::series::Point;
+use crate::watch::series::{Fall, Point};
 use crate::watch::stalls::Stalls;
+use crate::watch::trend::Trend;
 use crate::watch::words::whole;
 use crate::watch::workers::Workers;
 
@@ -24,9 +25,14 @@ const OVER_AFTER_MS: u64 = 60_000;
 const STEP_BACK_MS: u64 = 10_000;
 /// Figures of the host that are older say nothing of now.
 const STALE_MS: u64 = 5_000;
-/// A rise seen for a minute carries a claim about the next three; one of less than ten seconds about nothing.
+/// A rise seen for a minute carries a claim about the next three; one of less than ten seconds about nothing. Loading,
+/// and caches that fill at first, rise for half a minute and flatten: such a rise carries no further than it was seen.
 const REACH: f64 = 3.0;
+const REACH_OF_START: f64 = 1.0;
 const LEAST_SPAN_S: f64 = 10.0;
+const STEADY_SPAN_S: f64 = 30.0;
+/// Where steps are not counted, a training has begun after this.
+const START_MS: u64 = 300_000;
 
 /// What the detectors remember of the samples so far, bounded in size however long the run.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +77,7 @@ pub(crate) struct Forecast {
 ///
 /// ```
 /// use brimful::units::Bytes;
-/// use brimful::watch::{HostSample, Sample, Watch};
+/// use brimful::watch::{Gauge, HostSample, Sample, Watch};
 ///
 /// let mut watch = Watch::default();
 /// let mut said = Vec::new();
@@ -81,6 +87,7 @@ pub(crate) struct Forecast {
 ///     said.extend(watch.observe(&Sample {
 ///         at_ms: second * 1000,
 ///         host: Some(HostSample { used, limit, headroom: limit.saturating_sub(used), swapped: None }),
+///         gauges: vec![Gauge { pid: 7, steps: second, ..Gauge::default() }],
 ///         ..Sample::default()
 ///     }));
 /// }
@@ -164,6 +171,32 @@ impl WatchState {
         self.danger
     }
 
+    /// A rise of the job itself that calls for acting now.
+    pub(crate) fn own_danger(&self) -> Option<Danger> {
+        self.danger.filter(|danger| danger.is_own)
+    }
+
+    /// Whether the last part of a rise goes on: what has just ended is still in the slope.
+    fn still_falls(&self, trend: &Trend) -> bool {
+        let recent_s = (trend.span / 8.0).clamp(4.0, 50.0);
+        let fell = self.host.fall_since(whole(recent_s * 1e3));
+        fell.is_none_or(|fell| fell >= 0.25 * trend.slope * recent_s)
+    }
+
+    /// How far a rise that was seen for `span_s` carries into the future, as a multiple of that time.
+    fn reach(&self, span_s: f64) -> f64 {
+        // Without a count of steps, by the clock.
+        let is_past_start = match self.progress.steps() {
+            Some(steps) => steps > 0,
+            None => self.now_ms >= START_MS,
+        };
+        match span_s {
+            span_s if span_s < LEAST_SPAN_S => 0.0,
+            span_s if is_past_start && span_s >= STEADY_SPAN_S => REACH,
+            _ => REACH_OF_START,
+        }
+    }
+
     pub(crate) fn pressing(&self) -> Option<Danger> {
         self.fresh_headroom()?;
         let asked = self.pressure.asked().map(|asked| asked.headroom);
@@ -184,25 +217,29 @@ impl WatchState {
             .map_or(0.0, |burst| burst.fast.max(burst.short));
         self.host
             .falls()
-            .map(|trend| trend.slope)
+            .map(|fall| fall.trend.slope)
             .fold(burst.max(0.0), f64::max)
     }
 
     pub(crate) fn forecast(&self) -> Option<Forecast> {
         let headroom = self.fresh_headroom()?;
-        if let Some(danger) = self.danger() {
+        if let Some(danger) = self.own_danger() {
             return Some(Forecast {
                 left_ms: danger.time_left_ms,
                 rate: danger.rate,
                 is_known_ground: false,
             });
         }
-        self.host.falls().find_map(|trend| {
-            let left = headroom as f64 / trend.slope;
+        let own_falls = self.host.falls().filter(Fall::is_own);
+        own_falls.into_iter().find_map(|Fall { trend, own }| {
+            // What a neighbour takes meanwhile, or gives back, is not foretold.
+            let rate = trend.slope.min(own);
+            let left = headroom as f64 / rate;
             let span_ms = whole(trend.span * 1e3);
-            (left <= REACH * trend.span && trend.span >= LEAST_SPAN_S).then(|| Forecast {
+            let is_within_reach = left <= self.reach(trend.span) * trend.span;
+            (is_within_reach && self.still_falls(&trend)).then(|| Forecast {
                 left_ms: whole(left * 1e3),
-                rate: trend.slope,
+                rate,
                 is_known_ground: self
                     .host
                     .known_low(span_ms.saturating_add(1_000))

@@ -5,7 +5,8 @@ use crate::explain::Cause;
 /// What its single lines begin with.
 const NAME: &str = "brimful: ";
 /// Headings of a verdict.
-const HEADINGS: [&str; 3] = [
+const HEADINGS: [&str; 4] = [
+    "Attempts",
     "What says so",
     "What to do, cheapest first",
     "What would settle it",

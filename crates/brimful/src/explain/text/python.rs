@@ -118,7 +118,8 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     let wider = reading.around(hit.at, 160, 160);
     let speaks_of = |words: &[&str]| words.iter().any(|word| wider.contains(word));
     let says_which = speaks_of(DEVICE) || speaks_of(HOST);
-    if !is_raised(reading, hit) && !(says_which && is_reported(reading, hit)) {
+    let has_happened = is_raised(reading, hit) || (says_which && is_reported(reading, hit));
+    if !has_happened {
         return Some(weak(hit));
     }
     // Where whose memory is not said: these words are the card's in this trade, the others the host's.

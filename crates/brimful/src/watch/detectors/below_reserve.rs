@@ -37,7 +37,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
     if headroom >= over_above {
         return None;
     }
-    let in_danger = state.danger().is_some();
+    let in_danger = state.own_danger().is_some();
     Some(Told {
         urgency: if in_danger {
             Urgency::Critical

@@ -10,8 +10,9 @@ pub(crate) const DETECTOR: Detector = Detector {
     id: "time_to_brim",
     about: "Host memory rises and reaches its limit within an hour (note), ten minutes (warning), or before a \
             checkpoint could be written (critical). The rate is the robust slope of the peaks of the last minute, half \
-            hour or day; a rise is believed for three times as long as it was seen, and a burst at once. A rise through \
-            what the job came back from before is not said.",
+            hour or day, as far as the job itself takes the memory: the rise of a neighbour is not said. A rise is believed \
+            for three times as long as it was seen; before the first step, or seen for less than half a minute, for as \
+            long as it was seen; a burst at once. A rise through what the job came back from before is not said.",
     check,
 };
 
@@ -20,7 +21,7 @@ const NOTE_MS: u64 = 60 * 60_000;
 
 fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
     let forecast = state.forecast()?;
-    let urgency = if state.danger().is_some() {
+    let urgency = if state.own_danger().is_some() {
         Urgency::Critical
     } else if forecast.is_known_ground || forecast.left_ms > NOTE_MS {
         return None;
@@ -43,14 +44,19 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
 
 #[cfg(test)]
 mod tests {
+    use crate::units::Bytes;
     use crate::watch::alarm::Urgency;
-    use crate::watch::testing::{GB, MB, check_alarms, check_quiet, host_series, slow_series};
+    use crate::watch::sample::Sample;
+    use crate::watch::testing::{
+        GB, MB, check_alarms, check_quiet, host_series, slow_series, with_progress,
+    };
 
     const ID: &str = "time_to_brim";
 
     #[test]
     fn a_rise_of_a_minute_is_a_warning_with_the_time_that_is_left() {
         let series = host_series(60, 13 * GB, |s| 10 * GB + s * 15 * MB);
+        let series = with_progress(series, 2, 600);
         check_alarms(
             ID,
             &series,
@@ -79,6 +85,34 @@ mod tests {
             ID,
             &host_series(120, 13 * GB, |s| GB + s.min(10) * 200 * MB),
         );
+    }
+
+    #[test]
+    fn a_start_that_flattens_is_not_extrapolated() {
+        // 25 s of loading, with nothing said of steps; at its end the brim would be 35 s away.
+        let load = |s: u64| 2 * GB + s.min(25) * 190 * MB;
+        check_quiet(ID, &host_series(120, 13 * GB, load));
+        // The same while the training counts its steps: a cache that fills.
+        check_quiet(ID, &with_progress(host_series(120, 13 * GB, load), 2, 600));
+        // A minute and more before the first step.
+        let slow = |s: u64| 2 * GB + s.min(60) * 80 * MB;
+        check_quiet(ID, &with_progress(host_series(120, 13 * GB, slow), 0, 600));
+    }
+
+    #[test]
+    fn the_rise_of_a_neighbour_is_not_said() {
+        let mut series = with_progress(host_series(100, 13 * GB, |s| 8 * GB + s * 30 * MB), 2, 600);
+        let own = |share: u64, series: &mut Vec<Sample>| {
+            for sample in series {
+                let host = sample.host.as_mut().unwrap();
+                let taken = host.limit.saturating_sub(host.headroom).get();
+                host.used = Bytes(GB + (taken - 8 * GB) * share / 100);
+            }
+        };
+        own(20, &mut series);
+        check_quiet(ID, &series);
+        own(80, &mut series);
+        assert!(!check_alarms(ID, &series, &[]).is_empty());
     }
 
     #[test]
