@@ -60,6 +60,8 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
+    #[error("there is no file `{}`", path.display())]
+    NoSuchFile { path: PathBuf },
     #[error("`{}` cannot be written", path.display())]
     Write {
         path: PathBuf,
@@ -121,6 +123,7 @@ impl CommandError {
             | CommandError::Settings(_)
             | CommandError::Version(_)
             | CommandError::Read { .. }
+            | CommandError::NoSuchFile { .. }
             | CommandError::Unreadable { .. }
             | CommandError::EmptyRecord { .. }
             | CommandError::NoJob
@@ -285,6 +288,9 @@ impl CommandError {
             | CommandError::Version(_)
             | CommandError::Read { .. }
             | CommandError::Write { .. } => Vec::new(),
+            CommandError::NoSuchFile { .. } => vec![
+                "name a log, a snapshot or a run; without a name it is the last run, and `brimful runs` lists them".into(),
+            ],
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
         }
     }

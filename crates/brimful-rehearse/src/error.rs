@@ -150,6 +150,12 @@ impl RehearsalError {
             RehearsalError::Died { output, .. } if wants_more_gpus(output) => {
                 "the script uses several GPUs: name as many, for example --gpu 2xl4"
             }
+            RehearsalError::Died { output, .. } if is_about(output, "no_script") => {
+                "there is no such script: check its path, and the directory you are in"
+            }
+            RehearsalError::Died { output, .. } if is_about(output, "missing_module") => {
+                "the Python of this command lacks that module: name the Python of the environment that has it, or install it there"
+            }
             RehearsalError::Died {
                 assumed: Some(_), ..
             } => {
@@ -197,6 +203,15 @@ impl RehearsalError {
             _ => None,
         }
     }
+}
+
+/// Whether the end of the output is explained by this detail of a verdict.
+fn is_about(output: &str, detail: &str) -> bool {
+    let evidence = Evidence {
+        text: output.to_owned(),
+        ..Evidence::default()
+    };
+    explain(&evidence).detail == detail
 }
 
 /// Whether a script failed because it found fewer GPUs than it uses, in the words of PyTorch and Lightning.

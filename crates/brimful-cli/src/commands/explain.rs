@@ -54,11 +54,8 @@ pub(crate) fn explain(
     let subject = match arguments.what.as_deref() {
         Some("-") => pasted()?,
         Some(what) if Path::new(what).is_file() => file(Path::new(what))?,
-        Some(what) if what.contains('/') => {
-            return Err(CommandError::Read {
-                path: what.into(),
-                source: std::io::ErrorKind::NotFound.into(),
-            });
+        Some(what) if is_path(what) => {
+            return Err(CommandError::NoSuchFile { path: what.into() });
         }
         run => stored(arguments, run)?,
     };
@@ -74,6 +71,11 @@ pub(crate) fn explain(
     };
     output.print(&page)?;
     Ok(ExitStatus::Success)
+}
+
+/// Whether it can only be meant as a file: ids have neither a slash nor an extension.
+fn is_path(what: &str) -> bool {
+    what.contains('/') || Path::new(what).extension().is_some()
 }
 
 /// A run by its id, or the last one.

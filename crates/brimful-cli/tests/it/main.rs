@@ -14,6 +14,7 @@ mod isolation;
 mod keeper;
 mod kernel_agrees;
 mod other_user;
+mod own_logs;
 mod plan;
 mod predict;
 mod probe;

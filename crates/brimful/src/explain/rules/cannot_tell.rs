@@ -17,7 +17,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading();
     let outcome = evidence.end.as_ref().map(|end| &end.outcome);
     if leading.is_none() && outcome.is_none() {
-        return None;
+        return signs.text.has_own_lines().then(only_own_lines);
     }
     let mut proofs = Vec::new();
     let how = match outcome {
@@ -123,6 +123,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         },
         would_settle: settles,
     })
+}
+
+fn only_own_lines() -> Verdict {
+    Verdict {
+        detail: "own_lines".into(),
+        summary: "of the training nothing is here that says why it ended; what brimful itself printed is no evidence".into(),
+        would_settle: vec![
+            "the run's record: `brimful explain RUN`, `brimful runs` lists them".into(),
+            "what the training printed".into(),
+        ],
+        ..Verdict::cannot_tell()
+    }
 }
 
 /// A process that ended by itself was not killed: its own words tell more than the kernel's log.

@@ -127,6 +127,9 @@ fn in_words(detail: &str, quote: &str) -> String {
             "only a warning about memory is here, which training survives; nothing says that it ended"
         }
         "static_tls" => "a library was loaded too late for its thread data; memory is not short",
+        "missing_module" => {
+            return format!("the Python that ran the script lacks a module: {quote}");
+        }
         _ => return format!("an error that is not about memory: {quote}"),
     };
     words.to_owned()
@@ -155,6 +158,9 @@ fn remedies(detail: &str) -> Vec<&'static str> {
             "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
         ],
         "no_script" => vec!["Check the path of the script, and the directory it is started in"],
+        "missing_module" => vec![
+            "Install it in that Python (`python -m pip install …`), or start the script with the Python of the right environment",
+        ],
         "arguments" => vec!["Compare with `--help` of the script"],
         "no_main_guard" => vec![
             "Put what starts the training below `if __name__ == \"__main__\":`, as spawned workers import the script",

@@ -22,6 +22,8 @@ pub(in crate::explain) struct Reading {
     pub(super) flat: String,
     /// Where each line begins in `flat`.
     starts: Vec<usize>,
+    /// Lines of brimful's own were left out.
+    pub(in crate::explain) has_own_lines: bool,
 }
 
 impl Reading {
@@ -42,7 +44,9 @@ impl Reading {
         let indented: Vec<&str> = lines.iter().map(|line| without_launcher(line)).collect();
         let mut reading = Reading::default();
         for (line, is_own) in lines.iter().zip(own_lines(&indented)) {
-            if !is_own {
+            if is_own {
+                reading.has_own_lines = true;
+            } else {
                 reading.push(line);
             }
         }

@@ -79,6 +79,11 @@ impl TextSigns {
         text
     }
 
+    /// Whether brimful itself printed a part of the text.
+    pub(in crate::explain) fn has_own_lines(&self) -> bool {
+        self.reading.has_own_lines
+    }
+
     /// The first sign of a cause.
     pub(in crate::explain) fn of_cause(&self, cause: Cause) -> Option<&Sign> {
         self.signs.iter().find(|sign| sign.cause == cause)

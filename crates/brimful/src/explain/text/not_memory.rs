@@ -310,6 +310,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("ninja: build stopped", Raised, NotMemory, "build_failed"),
     means("collect2: error", Raised, NotMemory, "build_failed"),
     // How it was started.
+    means("No module named", Named, NotMemory, "missing_module"),
     ask("can't open file", no_script),
     means(
         "before the current process has finished its bootstrapping phase",
