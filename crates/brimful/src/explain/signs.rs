@@ -119,6 +119,12 @@ impl<'a> Signs<'a> {
         .min_by_key(|leading| (leading.sign.rank, leading.source == Source::Hook))
     }
 
+    /// Whether the exception that ended a process names this cause: words in a log may be somebody else's, these are not.
+    pub(in crate::explain) fn was_raised(&self, cause: Cause) -> bool {
+        let first = self.exceptions.signs.first();
+        first.is_some_and(|sign| sign.cause == cause && sign.rank <= Rank::Named)
+    }
+
     /// The leading sign, if it is of this cause.
     pub(in crate::explain) fn leading_to(&self, cause: Cause) -> Option<Leading<'_>> {
         self.leading().filter(|leading| leading.sign.cause == cause)

@@ -26,9 +26,9 @@ const STEP_BACK_MS: u64 = 10_000;
 /// Figures of the host that are older say nothing of now.
 const STALE_MS: u64 = 5_000;
 /// A rise seen for a minute carries a claim about the next three; one of less than ten seconds about nothing. Loading,
-/// and caches that fill at first, rise for half a minute and flatten: such a rise carries no further than it was seen.
+/// and caches that fill at first, rise for half a minute and flatten: such a rise carries half as far as it was seen.
 const REACH: f64 = 3.0;
-const REACH_OF_START: f64 = 1.0;
+const REACH_OF_START: f64 = 0.5;
 const LEAST_SPAN_S: f64 = 10.0;
 const STEADY_SPAN_S: f64 = 30.0;
 /// Where steps are not counted, a training has begun after this.

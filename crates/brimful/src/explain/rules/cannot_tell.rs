@@ -76,6 +76,13 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "running it again under `brimful run`, which watches both".into(),
             ],
         ),
+        "aborted" => (
+            "it aborted itself (SIGABRT), and nothing here says why: a failed check, a lost peer, or memory that native code could not have".to_owned(),
+            vec![
+                "the lines before it: native code says what it aborts for".into(),
+                "the same with `python -X faulthandler`, which prints where each thread was".into(),
+            ],
+        ),
         "nccl_hides_it" => (
             "NCCL met an error of CUDA and keeps it to itself; too little memory on the card is one of several reasons".to_owned(),
             vec![

@@ -39,11 +39,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     } else {
         told
     };
-    // Words in a log may be somebody else's; an exception that ended the process, or a request for more than was left, is not.
     let was_left = signs.series.last_host.map(|host| host.headroom);
     let asks_for_more = leading.sign.facts.asked > was_left && was_left.is_some();
     let is_proved = detail != "unknown_words"
-        && (leading.source == Source::Hook || limit.is_some() || asks_for_more);
+        && (signs.was_raised(Cause::HostAllocFailed) || limit.is_some() || asks_for_more);
     let summary = match detail {
         "pinned_memory" => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
         "fork" => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),

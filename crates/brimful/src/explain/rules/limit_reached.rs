@@ -59,7 +59,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     Some(Verdict {
         cause: Cause::FdOrShmLimit,
-        confidence: if leading.source == Source::Hook {
+        confidence: if signs.was_raised(Cause::FdOrShmLimit) {
             Confidence::Proved
         } else {
             Confidence::Likely

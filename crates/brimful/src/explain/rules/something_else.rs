@@ -66,9 +66,9 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         (None, None) => return None,
     };
     // The exception that ended the process, or the signal; words in a log prove nothing.
-    let is_raised = leading
-        .is_some_and(|leading| leading.source == Source::Hook && leading.sign.rank <= Rank::Named);
-    let is_plain = !is_raised && (by_signal.is_none() || signs.signal.is_none());
+    // Who aborts does so for any reason.
+    let is_plain = !signs.was_raised(Cause::NotMemory)
+        && (by_signal.is_none() || matches!(signs.signal, None | Some(6)));
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: if is_plain {

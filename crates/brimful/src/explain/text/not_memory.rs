@@ -294,7 +294,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "Aborted (core dumped)",
         Rank::Aftermath,
-        NotMemory,
+        Ambiguous,
         "aborted",
     ),
     // Warnings that training survives.

@@ -155,7 +155,7 @@ pub(super) fn signs_of_lines(
         } else if says_terminated(line) {
             signs.push(hit.sign(Rank::Raised, NotMemory, "terminated"));
         } else if says_aborted(line) {
-            signs.push(hit.sign(Rank::Aftermath, NotMemory, "aborted"));
+            signs.push(hit.sign(Rank::Aftermath, Ambiguous, "aborted"));
         }
         if let Some((at, name)) = exception(line) {
             let at = hit.at

@@ -100,7 +100,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "Fatal Python error: Aborted",
         Rank::Raised,
-        NotMemory,
+        Ambiguous,
         "aborted",
     ),
     ask("Bus error", bus_error),
@@ -172,8 +172,8 @@ fn sign_of(reading: &Reading, hit: Hit, signal: i32) -> Option<Sign> {
         4 | 8 => hit.sign(Rank::Signaled, NotMemory, "crash"),
         // What launchers send to the others once one has failed.
         1 | 2 | 10 | 12 | 15 | 24 => hit.sign(Rank::Raised, NotMemory, "terminated"),
-        // Whatever called `abort` printed a reason, which outranks this.
-        6 => hit.sign(Rank::Raised, NotMemory, "aborted"),
+        // Whatever called `abort` printed a reason, which outranks this; without it, memory may be the reason too.
+        6 => hit.sign(Rank::Raised, Ambiguous, "aborted"),
         _ => return None,
     })
 }

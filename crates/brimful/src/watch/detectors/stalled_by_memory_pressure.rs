@@ -10,7 +10,8 @@ pub(super) const DETECTOR: Detector = Detector {
     id: "stalled_by_memory_pressure",
     about: "Over up to ten seconds and at least three looks, all tasks waited for memory for 10 % of the time (warning), \
             or some did for 30 % (note): the kernel takes pages away that are needed again at once. systemd-oomd ends \
-            whole groups at 60 % for 30 s.",
+            whole groups at 60 % for 30 s. Not said while more than a quarter of the limit is left: tasks then wait \
+            for page cache, which is no want of memory.",
     check,
 };
 
@@ -32,9 +33,11 @@ fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
     } else {
         return None;
     };
-    let left = state
-        .fresh_headroom()
-        .map(|headroom| format!("; {} left to the limit", size(headroom)));
+    let headroom = state.fresh_headroom();
+    if headroom.is_some_and(|headroom| headroom > state.host.limit() / 4) {
+        return None;
+    }
+    let left = headroom.map(|headroom| format!("; {} left to the limit", size(headroom)));
     Some(Told {
         urgency,
         message: format!(
