@@ -51,7 +51,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "running it again under `brimful run`, which samples /dev/shm".into(),
             ],
         ),
-        "library_setup_failed" => (
+        "library_setup_failed" | "library_allocation" => (
             "a CUDA library could not set itself up: too little memory on the card, or versions that do not match".to_owned(),
             vec![
                 "`nvidia-smi` at that moment: how much of the card is free".into(),

@@ -3,12 +3,13 @@
 use crate::allocator;
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
-use crate::explain::signs::Signs;
+use crate::explain::signs::{Leading, Signs};
 use crate::explain::text::{CudaMessage, Rank};
 use crate::explain::{Cause, Confidence, Evidence, Proof, Remedy, SnapshotReplay, Source, Verdict};
 use crate::machine::TorchVersion;
 use crate::record::{GpuProof, HookLine};
 use crate::units::Bytes;
+use crate::watch::GpuSample;
 
 pub(super) const RULE: Rule = Rule {
     id: "card_full",
@@ -21,6 +22,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// An out-of-memory error this shortly before the end is what ended it.
 const RECENT_MS: u64 = 60_000;
+/// A card with less left has no room for a library's workspace.
+const NEARLY_FULL: f64 = 0.95;
 
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading();
@@ -47,7 +50,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         replay.asked.is_some() && !names_other && !was_killed && !hooked.is_some_and(was_caught)
     });
     if told.is_none() && from_hook.is_none() && from_replay.is_none() {
-        return None;
+        return library_without_room(evidence, leading);
     }
 
     let mut proofs = Vec::new();
@@ -118,6 +121,40 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "running it again under `brimful run`, which keeps the allocator's snapshot".into(),
             ]
         },
+    })
+}
+
+/// A library that was refused, or could not set itself up, on a card that was full at the last sample: the same words
+/// with room left mean something else.
+fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Option<Verdict> {
+    let leading = leading.filter(|leading| {
+        matches!(
+            leading.sign.detail,
+            "library_allocation" | "library_setup_failed"
+        )
+    })?;
+    let last = evidence.end.as_ref().and_then(|end| end.last.as_ref());
+    let sample = last.or(evidence.samples.last())?;
+    let gpu = sample.gpus.iter().max_by(|a, b| {
+        let share = |gpu: &GpuSample| gpu.used.share_of(gpu.total);
+        share(a).total_cmp(&share(b))
+    })?;
+    if gpu.used.share_of(gpu.total) < NEARLY_FULL {
+        return None;
+    }
+    let full = format!(
+        "GPU {}: {} of {} used at the last sample",
+        gpu.index, gpu.used, gpu.total
+    );
+    let cause = Cause::CudaOomExhausted;
+    Some(Verdict {
+        cause,
+        confidence: Confidence::Likely,
+        detail: leading.sign.detail.into(),
+        summary: format!("a CUDA library was likely refused memory: {full}"),
+        evidence: vec![proof(Source::Samples, full), quoted(&leading)],
+        remedies: remedies(evidence, cause, None, None, leading.sign.detail),
+        would_settle: vec!["the same with half the batch: if it works, memory was short".into()],
     })
 }
 

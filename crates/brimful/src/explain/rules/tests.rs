@@ -96,6 +96,42 @@ fn with_oom(asked: u64, allocated: u64, reserved: u64, free: u64) -> Evidence {
 }
 
 #[test]
+fn a_library_that_is_refused_on_a_full_card_is_short_of_its_memory() {
+    let mut evidence = ended(Outcome::Failed { code: 1 });
+    evidence.text =
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+            .into();
+    check(
+        &evidence,
+        Cause::Ambiguous,
+        "library_allocation",
+        "a CUDA library",
+    );
+    let with_used = |gib| Sample {
+        gpus: vec![GpuSample {
+            used: Bytes::from_gib(gib),
+            total: Bytes::from_gib(24),
+            ..GpuSample::default()
+        }],
+        ..Sample::default()
+    };
+    evidence.samples = vec![with_used(23)];
+    check(
+        &evidence,
+        Cause::CudaOomExhausted,
+        "library_allocation",
+        "23 GiB of 24 GiB",
+    );
+    evidence.samples = vec![with_used(8)];
+    check(
+        &evidence,
+        Cause::Ambiguous,
+        "library_allocation",
+        "a CUDA library",
+    );
+}
+
+#[test]
 fn the_hooks_figures_tell_the_kinds_of_a_full_card_apart() {
     check(
         &with_oom(2, 22, 23, 1),

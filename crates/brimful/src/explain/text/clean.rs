@@ -239,6 +239,10 @@ fn without_prefixes(line: &str) -> &str {
 
 fn without_prefix(line: &str) -> &str {
     let line = line.trim_start();
+    // pytest marks the lines of an error.
+    if let Some(rest) = line.strip_prefix("E  ") {
+        return rest.trim_start();
+    }
     if let Some(rest) = line.strip_prefix('[') {
         if let Some((inside, rest)) = rest.split_once(']') {
             let is_rank = ["rank", "default", "worker"].iter().any(|word| {

@@ -181,11 +181,9 @@ pub(super) const PHRASES: &[Phrase] = &[
         "no_figures",
     ),
     // Servers of language models, which budget the card before they begin.
-    means(
+    ask(
         "on startup is less than desired GPU memory utilization",
-        Named,
-        CudaOomOtherProcess,
-        "full_before_the_start",
+        budget_at_start,
     ),
     means(
         "No available memory for the cache blocks",
@@ -223,12 +221,12 @@ pub(super) const PHRASES: &[Phrase] = &[
         CudaOomExhausted,
         "no_figures",
     ),
-    // A library was refused memory on the card, which is seldom anything else; or it could not set itself up: too
-    // little memory, or versions that do not match, in the same words.
+    // A library was refused memory, or could not set itself up: too little of it on the card, or versions that do not
+    // match, in the same words.
     means(
         "CUBLAS_STATUS_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
     means(
@@ -239,8 +237,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "HIPBLAS_STATUS_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
     means(
@@ -251,8 +249,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "CUDNN_STATUS_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
     means(
@@ -269,8 +267,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "CUSOLVER_STATUS_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
     means(
@@ -281,20 +279,15 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "CUSPARSE_STATUS_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
-    means(
-        "CUFFT_ALLOC_FAILED",
-        Signaled,
-        CudaOomExhausted,
-        "library_allocation",
-    ),
+    means("CUFFT_ALLOC_FAILED", Named, Ambiguous, "library_allocation"),
     means(
         "CURAND_STATUS_ALLOCATION_FAILED",
-        Signaled,
-        CudaOomExhausted,
+        Named,
+        Ambiguous,
         "library_allocation",
     ),
     means(
@@ -495,6 +488,24 @@ fn pinned_or_nothing(reading: &Reading, hit: Hit) -> Option<Sign> {
         return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
     }
     Some(hit.sign(Named, Cause::NotMemory, "cuda_error"))
+}
+
+/// `Free memory on device (3.50/39.39 GiB) on startup is less than …`: whether others hold most of it.
+fn budget_at_start(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let before = reading.before(hit.at, 60);
+    let sizes = before.rfind('(').map_or("", |at| &before[at + 1..]);
+    let number = |text: &str| -> Option<f64> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+        text[..end.unwrap_or(text.len())].parse().ok()
+    };
+    let shares = sizes
+        .split_once('/')
+        .and_then(|(free, total)| Some((number(free)?, number(total)?)));
+    let cause = match shares {
+        Some((free, total)) if free >= total / 2.0 => CudaOomExhausted,
+        _ => CudaOomOtherProcess,
+    };
+    Some(hit.sign(Named, cause, "full_before_the_start"))
 }
 
 /// The call is named together with a failure.

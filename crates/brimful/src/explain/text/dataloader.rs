@@ -10,6 +10,7 @@ use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
 
 pub(super) const PHRASES: &[Phrase] = &[
     ask("DataLoader worker (pid", worker),
+    ask("DataLoader worker is killed by signal", worker_without_pid),
     // Paddle.
     ask("DataLoader process (pid", worker),
     means(
@@ -93,6 +94,16 @@ fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
     };
     sign.facts.pids = pids;
     Some(sign)
+}
+
+/// As people shorten it in a title.
+fn worker_without_pid(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let how = reading.after(hit.end, 40).trim_start_matches([':', '.']);
+    Some(match signal_at_start(how) {
+        Some(9) => hit.sign(Rank::Signaled, DataloaderWorkerKilledOom, "worker_killed"),
+        Some(7) => hit.sign(Rank::Named, ShmExhausted, "bus_error"),
+        _ => return None,
+    })
 }
 
 fn pids(after: &str) -> Vec<u32> {

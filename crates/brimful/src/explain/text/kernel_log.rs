@@ -78,6 +78,12 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("result=oom-kill", Killer, HostOomKill, "kernel"),
     means("systemd-oomd killed", Killer, HostOomKill, "systemd_oomd"),
     means(
+        "oomd attempting to kill",
+        Killer,
+        HostOomKill,
+        "systemd_oomd",
+    ),
+    means(
         "due to memory pressure for",
         Killer,
         HostOomKill,

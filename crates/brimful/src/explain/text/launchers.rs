@@ -54,37 +54,37 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "Engine core initialization failed",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
     means(
         "EngineCore encountered an issue",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
     means(
         "Background loop has errored already",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
     means(
         "Engine process failed to start",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
     means(
         "See stack trace (above) for the root cause",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
     means(
         "Engine loop is not running",
-        Raised,
+        Aftermath,
         Ambiguous,
         "failed_elsewhere",
     ),
@@ -214,6 +214,8 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostOomKill,
         "ray_memory_monitor",
     ),
+    // A manager that says that it kills.
+    means("signal_sent=SIGKILL", Named, NotMemory, "terminated"),
     // Compilers that were killed while they built an extension.
     means(
         "Killed signal terminated program",

@@ -32,6 +32,7 @@ use std::sync::LazyLock;
 
 use crate::explain::Cause;
 use crate::explain::text::phrases::Index;
+use crate::explain::text::python::Places;
 
 pub(in crate::explain) use clean::Reading;
 pub(in crate::explain) use cuda_message::CudaMessage;
@@ -54,6 +55,11 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     ])
 });
 
+/// What somebody says who has lost another process: it understands its own line, and none before it.
+fn is_echo(sign: &Sign) -> bool {
+    matches!(sign.detail, "failed_elsewhere" | "worker_vanished")
+}
+
 /// What a text says.
 #[derive(Clone, Debug, Default)]
 pub(in crate::explain) struct TextSigns {
@@ -68,11 +74,14 @@ impl TextSigns {
         let mut signs = INDEX.signs(&reading);
         let claimed: Vec<usize> = signs
             .iter()
-            .filter(|sign| sign.rank <= Rank::Raised)
+            .filter(|sign| sign.rank <= Rank::Raised && !is_echo(sign))
             .map(|sign| sign.at)
             .collect();
         let all: Vec<usize> = signs.iter().map(|sign| sign.at).collect();
-        signs.extend(python::signs_of_lines(&reading, claimed, all));
+        let echoes = signs.iter().filter(|sign| is_echo(sign));
+        let echoes: Vec<usize> = echoes.map(|sign| sign.at).collect();
+        let places = Places::new(claimed, echoes, all);
+        signs.extend(python::signs_of_lines(&reading, &places));
         signs.sort_by_key(|sign| (sign.rank, sign.at));
         let mut text = TextSigns { reading, signs };
         text.blame_workers();

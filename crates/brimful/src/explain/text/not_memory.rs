@@ -208,7 +208,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("ncclSystemError", Raised, NotMemory, "nccl_error"),
     means("ncclInternalError", Raised, NotMemory, "nccl_error"),
     means("ncclInvalidUsage", Raised, NotMemory, "nccl_error"),
-    means("ncclRemoteError", Raised, NotMemory, "nccl_error"),
+    means("ncclRemoteError", Raised, Ambiguous, "failed_elsewhere"),
+    means("CCL_ERROR|", Raised, NotMemory, "nccl_error"),
     means("ncclUnhandledCudaError", Raised, Ambiguous, "nccl_hides_it"),
     means("Connection closed by", Raised, NotMemory, "connection_lost"),
     means(
@@ -309,6 +310,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("nvcc fatal", Raised, NotMemory, "build_failed"),
     means("ninja: build stopped", Raised, NotMemory, "build_failed"),
     means("collect2: error", Raised, NotMemory, "build_failed"),
+    means("write error: wrote", Named, NotMemory, "disk_full"),
     // How it was started.
     means("No module named", Named, NotMemory, "missing_module"),
     ask("can't open file", no_script),
@@ -367,7 +369,8 @@ fn no_script(reading: &Reading, hit: Hit) -> Option<Sign> {
 
 /// `NCCL error in: …, unhandled cuda error` is said by its last words.
 fn nccl_error(reading: &Reading, hit: Hit) -> Option<Sign> {
-    let hides_it = reading.after(hit.end, 160).contains("unhandledcudaerror");
+    let after = reading.after(hit.end, 240);
+    let hides_it = after.contains("unhandledcudaerror") || after.contains("remoteprocessexited");
     (!hides_it).then(|| hit.sign(Raised, NotMemory, "nccl_error"))
 }
 

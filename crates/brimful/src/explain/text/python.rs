@@ -135,15 +135,8 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
 
 /// Signs that stand on lines of their own: exceptions, and a shell's word for a process that was killed.
 ///
-/// `claimed` are the places that other families understood: an exception whose message is known is not any exception.
-/// `all` has also those of what launchers say afterwards.
-pub(super) fn signs_of_lines(
-    reading: &Reading,
-    mut claimed: Vec<usize>,
-    mut all: Vec<usize>,
-) -> Vec<Sign> {
-    claimed.sort_unstable();
-    all.sort_unstable();
+/// An exception whose message another family understood is not any exception.
+pub(super) fn signs_of_lines(reading: &Reading, places: &Places) -> Vec<Sign> {
     let mut signs = Vec::new();
     for (idx, line) in reading.lines.iter().enumerate() {
         let hit = Hit {
@@ -166,8 +159,10 @@ pub(super) fn signs_of_lines(
                     .sum::<usize>();
             let hit = Hit { at, end: at };
             let end_of_message = reading.start_of(idx + 1).saturating_add(MESSAGE_GOES_ON);
-            let next_claimed = claimed.get(claimed.partition_point(|claim| *claim < at));
-            if next_claimed.is_some_and(|claim| *claim < end_of_message) {
+            let end_of_line = reading.start_of(idx + 1);
+            if has_one(&places.claimed, at, end_of_message)
+                || has_one(&places.echoes, at, end_of_line)
+            {
                 continue;
             }
             let short = name.rsplit('.').next().unwrap_or(name);
@@ -180,7 +175,7 @@ pub(super) fn signs_of_lines(
                 signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
             }
         }
-        if reports_error(line) && !is_claimed(&all, reading, idx) {
+        if reports_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
             signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
         }
         if signs.len() > MOST_LINES_WITH_SIGNS {
@@ -190,12 +185,37 @@ pub(super) fn signs_of_lines(
     signs
 }
 
-/// Whether another family understood something of a line.
-fn is_claimed(claimed: &[usize], reading: &Reading, idx: usize) -> bool {
-    let first = claimed.partition_point(|claim| *claim < reading.start_of(idx));
-    claimed
-        .get(first)
-        .is_some_and(|claim| *claim < reading.start_of(idx + 1))
+/// What the other families understood of a text, in order.
+#[derive(Debug)]
+pub(super) struct Places {
+    claimed: Vec<usize>,
+    /// What is said of another process.
+    echoes: Vec<usize>,
+    /// Everything.
+    all: Vec<usize>,
+}
+
+impl Places {
+    pub(super) fn new(
+        mut claimed: Vec<usize>,
+        mut echoes: Vec<usize>,
+        mut all: Vec<usize>,
+    ) -> Places {
+        claimed.sort_unstable();
+        echoes.sort_unstable();
+        all.sort_unstable();
+        Places {
+            claimed,
+            echoes,
+            all,
+        }
+    }
+}
+
+/// Whether one of these places lies there.
+fn has_one(places: &[usize], from: usize, to: usize) -> bool {
+    let first = places.partition_point(|place| *place < from);
+    places.get(first).is_some_and(|place| *place < to)
 }
 
 /// `error: …`, `train.py: error: …`, `fatal: …`, as programs of other languages end.
@@ -215,6 +235,7 @@ fn reports_error(line: &str) -> bool {
     };
     begins(line)
         || line.starts_with("Error in ")
+        || (line.contains("sh: ") && line.ends_with(": not found"))
         || line
             .split_once(": ")
             .is_some_and(|(name, rest)| !name.contains(' ') && name.len() < 60 && begins(rest))

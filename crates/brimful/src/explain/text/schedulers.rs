@@ -34,6 +34,12 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     ask("over memory limit", held_for_memory),
     means(
+        "exceeded a memory resource limit",
+        Killer,
+        HostOomKill,
+        "scheduler_limit",
+    ),
+    means(
         "exceeded memory limit",
         Killer,
         HostOomKill,

@@ -11,6 +11,13 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("unable to write to file <", torch_file),
     ask("unable to resize file <", torch_file),
     ask("unable to allocate shared memory", allocate_shared),
+    ask("unable to stretch file <", stretched),
+    means(
+        "Please check that /dev/shm",
+        Rank::Named,
+        ShmExhausted,
+        "full",
+    ),
     ask("/dev/shm/nccl-", nccl_segment),
     ask("misc/shmutils.cc", nccl_segment),
     ask("Error while creating shared memory segment", nccl_segment),
@@ -95,6 +102,7 @@ const SHARED: &[&str] = &[
     "sem_open",
     "semaphore",
     "ctx.lock()",
+    "memoryfilesystem",
 ];
 
 /// And when it is a disk.
@@ -124,6 +132,18 @@ fn torch_file(reading: &Reading, hit: Hit) -> Option<Sign> {
     Some(hit.sign(Rank::Named, ShmExhausted, "full"))
 }
 
+/// Lua's torch, which maps files of any place.
+fn stretched(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let path = reading.after(hit.end, 20);
+    Some(
+        if path.starts_with("/torch_") || path.starts_with("/dev/shm") {
+            hit.sign(Rank::Named, ShmExhausted, "full")
+        } else {
+            hit.sign(Rank::Named, NotMemory, "disk_full")
+        },
+    )
+}
+
 fn allocate_shared(reading: &Reading, hit: Hit) -> Option<Sign> {
     torch_file(reading, hit)
 }
@@ -133,6 +153,10 @@ fn nccl_segment(reading: &Reading, hit: Hit) -> Option<Sign> {
     let near = reading.around(hit.at, 160, 240);
     if near.contains("toomanyopenfiles") {
         return Some(hit.sign(Rank::Named, FdOrShmLimit, "open_files"));
+    }
+    let is_attached = reading.around(hit.at, 80, 40).contains("attaching");
+    if near.contains("nosuchfile") || (is_attached && !near.contains("nospaceleft")) {
+        return Some(hit.sign(Rank::Raised, NotMemory, "nccl_error"));
     }
     let is_failure = [
         "ncclwarn",
