@@ -112,6 +112,26 @@ impl Meter {
             })
     }
 
+    /// A memory group by its path, in the hierarchy that this process is in.
+    pub fn group_at(&self, path: &str) -> Option<Group> {
+        let is_plain = path.starts_with('/')
+            && path
+                .split('/')
+                .skip(1)
+                .all(|part| !part.is_empty() && part != "." && part != "..");
+        let own = self.own_group();
+        let own = own.known().filter(|_| is_plain)?;
+        let mut root = own.folder.clone();
+        for _ in own.path.split('/').filter(|part| !part.is_empty()) {
+            root.pop();
+        }
+        Some(Group {
+            version: own.version,
+            path: path.to_owned(),
+            folder: root.join(path.trim_start_matches('/')),
+        })
+    }
+
     /// Whether a control group that this process is in, or one above, sets a limit.
     pub fn is_limited_by_group(&self) -> bool {
         let groups = cgroup::memory_groups(&self.files, &self.mounts);

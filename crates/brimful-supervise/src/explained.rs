@@ -4,7 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use brimful::explain::{Verdict, explain, replay_snapshot};
-use brimful::record::{Attempt, EndLine, Record};
+use brimful::record::{Attempt, AttemptLine, EndLine, Record};
+use brimful_probe::{GroupCounts, Meter};
 
 use crate::exit_status::{self, Ended};
 use crate::start::end_line;
@@ -43,6 +44,7 @@ pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
 /// if its keeper saw it.
 pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
     let number = u32::try_from(record.attempts.len()).unwrap_or(u32::MAX);
+    let run_id = record.run.id.clone();
     if let Some(attempt) = record.attempts.last_mut()
         && attempt.end.is_none()
     {
@@ -53,7 +55,22 @@ pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
             .filter(|kept| kept.attempt == number)
             .and_then(|kept| kept.ended)
             .map(|(ended, at_unix_ms)| end_of(attempt, ended, at_unix_ms));
+        if let Some(end) = &mut attempt.end {
+            let counts = counts_left(&attempt.start, &run_id);
+            end.kernel.oom_kills = counts.oom_kills;
+            end.kernel.oom_group_kills = counts.oom_group_kills;
+        }
     }
+}
+
+/// What the kernel has counted in the job's own group, as long as it is there: nobody was left to remove it.
+fn counts_left(start: &AttemptLine, run_id: &str) -> GroupCounts {
+    // A record may come from elsewhere: only a group with the run's own name is looked at.
+    let path = start.cgroup.as_deref();
+    let path = path.filter(|path| !run_id.is_empty() && path.ends_with(run_id));
+    let meter = Meter::live();
+    let group = path.and_then(|path| meter.group_at(path));
+    group.map(|group| meter.counts(&group)).unwrap_or_default()
 }
 
 /// The end that the keeper saw, with what the record knows of the time before.

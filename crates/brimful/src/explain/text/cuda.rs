@@ -176,7 +176,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "failed to allocate compute buffers",
-        Named,
+        Rank::Hinted,
         CudaOomExhausted,
         "no_figures",
     ),

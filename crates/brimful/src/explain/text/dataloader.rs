@@ -11,6 +11,7 @@ use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
 pub(super) const PHRASES: &[Phrase] = &[
     ask("DataLoader worker (pid", worker),
     ask("DataLoader worker is killed by signal", worker_without_pid),
+    ask("DataLoader worker killed by signal", worker_without_pid),
     // Paddle.
     ask("DataLoader process (pid", worker),
     means(

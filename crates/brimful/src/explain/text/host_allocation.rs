@@ -80,7 +80,33 @@ pub(super) const PHRASES: &[Phrase] = &[
         HostAllocFailed,
         "refused",
     ),
+    means(
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed",
+        Named,
+        HostAllocFailed,
+        "refused",
+    ),
+    means(
+        "insufficient memory for the Java Runtime Environment",
+        Named,
+        HostAllocFailed,
+        "refused",
+    ),
+    means(
+        "Native memory allocation (mmap) failed",
+        Named,
+        HostAllocFailed,
+        "refused",
+    ),
+    means(
+        "Native memory allocation (malloc) failed",
+        Named,
+        HostAllocFailed,
+        "refused",
+    ),
     // The kernel's answer.
+    ask("(errno=12)", refused),
+    ask("errno: 12", refused),
     ask("Cannot allocate memory", refused),
     ask("[Errno 12]", refused),
     ask("(os error 12)", refused),

@@ -130,7 +130,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     means(
         "Worker exited prematurely",
-        Raised,
+        Aftermath,
         Ambiguous,
         "worker_vanished",
     ),

@@ -117,6 +117,11 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     }
     let wider = reading.around(hit.at, 160, 160);
     let speaks_of = |words: &[&str]| words.iter().any(|word| wider.contains(word));
+    // Right after the words: "failed to allocate CPU memory".
+    let what = reading.after(hit.end, 16);
+    let is_host = ["cpu", "host", "ram", "systemmemory"]
+        .iter()
+        .any(|word| what.starts_with(word));
     let says_which = speaks_of(DEVICE) || speaks_of(HOST);
     let has_happened = is_raised(reading, hit) || (says_which && is_reported(reading, hit));
     if !has_happened {
@@ -125,7 +130,9 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     // Where whose memory is not said: these words are the card's in this trade, the others the host's.
     let sounds_like_a_card = reading.after(hit.at, 5).starts_with("outof")
         || reading.after(hit.at, 6).starts_with("out-of");
-    let cause = if speaks_of(DEVICE) || (sounds_like_a_card && !speaks_of(HOST)) {
+    let cause = if is_host {
+        HostAllocFailed
+    } else if speaks_of(DEVICE) || (sounds_like_a_card && !speaks_of(HOST)) {
         CudaOomExhausted
     } else {
         HostAllocFailed
@@ -178,11 +185,21 @@ pub(super) fn signs_of_lines(reading: &Reading, places: &Places) -> Vec<Sign> {
         if reports_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
             signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
         }
+        if logs_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
+            signs.push(hit.sign(Rank::Aftermath, NotMemory, "exception"));
+        }
         if signs.len() > MOST_LINES_WITH_SIGNS {
             break;
         }
     }
     signs
+}
+
+/// A line at the level of errors, in a log: what it says is at least not known to be about memory.
+fn logs_error(line: &str) -> bool {
+    ["[ERROR]", "[error]", "[E]", "[FATAL]", "[fatal]"]
+        .iter()
+        .any(|level| line.contains(level))
 }
 
 /// What the other families understood of a text, in order.
@@ -379,7 +396,7 @@ pub(super) fn exception(line: &str) -> Option<(usize, &str)> {
     {
         return None;
     }
-    if let Some(found) = exception_in_small_letters(line) {
+    if let Some(found) = exception_in_small_letters(line).or_else(|| exception_with_dots(line)) {
         return Some(found);
     }
     for ending in ENDINGS {
@@ -407,6 +424,22 @@ pub(super) fn exception(line: &str) -> Option<(usize, &str)> {
         }
     }
     None
+}
+
+/// Any class with its module before a message: `pyarrow.lib.ArrowInvalid: …`, at the beginning of a line only.
+fn exception_with_dots(line: &str) -> Option<(usize, &str)> {
+    let (name, _) = line.split_once(": ")?;
+    let (module, class) = name.rsplit_once('.')?;
+    let is_module = module.len() < 80
+        && module.starts_with(|c: char| c.is_ascii_lowercase())
+        && module
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.');
+    let is_class = class.len() > 3
+        && class.starts_with(|c: char| c.is_ascii_uppercase())
+        && class.bytes().all(|b| b.is_ascii_alphanumeric())
+        && class.bytes().any(|b| b.is_ascii_lowercase());
+    (is_module && is_class && !class.ends_with("Warning")).then_some((0, name))
 }
 
 /// As people retype it: `keyerror: 'x'`, at the beginning of a line only.

@@ -12,6 +12,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("unable to resize file <", torch_file),
     ask("unable to allocate shared memory", allocate_shared),
     ask("unable to stretch file <", stretched),
+    ask("to requested size", region_size),
     means(
         "Please check that /dev/shm",
         Rank::Named,
@@ -132,6 +133,14 @@ fn torch_file(reading: &Reading, hit: Hit) -> Option<Sign> {
     Some(hit.sign(Rank::Named, ShmExhausted, "full"))
 }
 
+/// `Unable to initialize shared memory key '…' to requested size`
+fn region_size(reading: &Reading, hit: Hit) -> Option<Sign> {
+    reading
+        .before(hit.at, 120)
+        .contains("sharedmemory")
+        .then(|| hit.sign(Rank::Named, ShmExhausted, "full"))
+}
+
 /// Lua's torch, which maps files of any place.
 fn stretched(reading: &Reading, hit: Hit) -> Option<Sign> {
     let path = reading.after(hit.end, 20);
@@ -155,7 +164,10 @@ fn nccl_segment(reading: &Reading, hit: Hit) -> Option<Sign> {
         return Some(hit.sign(Rank::Named, FdOrShmLimit, "open_files"));
     }
     let is_attached = reading.around(hit.at, 80, 40).contains("attaching");
-    if near.contains("nosuchfile") || (is_attached && !near.contains("nospaceleft")) {
+    if near.contains("nosuchfile")
+        || near.contains("permissiondenied")
+        || (is_attached && !near.contains("nospaceleft"))
+    {
         return Some(hit.sign(Rank::Raised, NotMemory, "nccl_error"));
     }
     let is_failure = [
