@@ -37,6 +37,11 @@ fn append(path: &Path, message: &str) -> std::io::Result<()> {
     if !metadata.is_file() {
         return Ok(());
     }
+    let message = if metadata.len() > 0 {
+        format!("\n{message}")
+    } else {
+        message.to_owned()
+    };
     let room = MAX_BYTES.saturating_sub(usize::try_from(metadata.len()).unwrap_or(MAX_BYTES));
     let mut end = message.len().min(room);
     while !message.is_char_boundary(end) {
@@ -70,7 +75,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         assert!(append(&path, "x").is_err());
-        std::fs::write(&path, "its own\n").unwrap();
+        std::fs::write(&path, "its own").unwrap();
         append(&path, &text::termination_message(&verdict(), Some("run-7"))).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
