@@ -97,8 +97,9 @@ impl Reading {
     /// Whether the word stands there as one, and not only its letters over several words; or a wrap cuts it.
     pub(super) fn has_word(&self, at: usize, word: &str) -> bool {
         let line = self.line_at(at);
-        let is_wrapped = at + word.len() > self.start_of(line + 1);
-        is_wrapped
+        let is_cut = at + word.len() > self.start_of(line + 1);
+        let is_wrapped = || !self.lines[line][self.place_in_line(line, at)..].contains(' ');
+        (is_cut && is_wrapped())
             || self.lines.get(line).is_some_and(|line| {
                 line.to_ascii_lowercase()
                     .contains(&word.to_ascii_lowercase())

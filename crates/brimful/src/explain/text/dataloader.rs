@@ -10,6 +10,10 @@ use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
 
 pub(super) const PHRASES: &[Phrase] = &[
     ask("DataLoader worker (pid", worker),
+    ask(
+        "DataLoader worker (...) is killed by signal",
+        worker_without_pid,
+    ),
     ask("DataLoader worker is killed by signal", worker_without_pid),
     ask("DataLoader worker killed by signal", worker_without_pid),
     // Paddle.
@@ -84,6 +88,7 @@ fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
             Some(9) => hit.sign(Rank::Signaled, DataloaderWorkerKilledOom, "worker_killed"),
             Some(7) => hit.sign(Rank::Named, ShmExhausted, "bus_error"),
             Some(11) => hit.sign(Rank::Signaled, NotMemory, "segfault"),
+            Some(6) => hit.sign(Rank::Signaled, Ambiguous, "aborted"),
             Some(1 | 2 | 15) => hit.sign(Rank::Signaled, NotMemory, "terminated"),
             Some(_) => hit.sign(Rank::Signaled, NotMemory, "crash"),
             None => hit.sign(Rank::Signaled, Ambiguous, "worker_vanished"),

@@ -76,6 +76,12 @@ pub(super) const PHRASES: &[Phrase] = &[
         "kernel",
     ),
     means("result=oom-kill", Killer, HostOomKill, "kernel"),
+    means(
+        "OOM killer killed some processes in this unit",
+        Killer,
+        HostOomKill,
+        "kernel",
+    ),
     means("systemd-oomd killed", Killer, HostOomKill, "systemd_oomd"),
     means(
         "oomd attempting to kill",

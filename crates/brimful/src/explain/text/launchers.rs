@@ -215,6 +215,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         "ray_memory_monitor",
     ),
     // A manager that says that it kills.
+    means("Hard time limit (", Named, NotMemory, "time_limit"),
     means("signal_sent=SIGKILL", Named, NotMemory, "terminated"),
     // Compilers that were killed while they built an extension.
     means(

@@ -111,7 +111,8 @@ fn mapping(reading: &Reading, hit: Hit) -> Option<Sign> {
         return Some(hit.sign(Rank::Named, Cause::ShmExhausted, "full"));
     }
     let (cause, detail) = match (is_refused, is_count) {
-        (true, true) => (FdOrShmLimit, "mappings"),
+        // Also without its reason, as people shorten it.
+        (_, true) => (FdOrShmLimit, "mappings"),
         (true, false) => (HostAllocFailed, "refused"),
         (false, _) if after.contains("memory:youtriedtommap") => (HostAllocFailed, "refused"),
         (false, _) => return None,

@@ -26,6 +26,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means("device-side assert", Named, NotMemory, "device_assert"),
     ask("Assertion `", device_assertion),
     ask("CUDA error:", other_error),
+    ask("Cuda failure '", named_failure),
+    ask("HIP failure: '", named_failure),
     ask("CUDA error (", other_error),
     ask("HIP error:", other_error),
     ask("cuda runtime error (", other_error),
@@ -116,8 +118,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     means(
         "CUBLAS_STATUS_INTERNAL_ERROR",
         Signaled,
-        NotMemory,
-        "cuda_error",
+        Ambiguous,
+        "library_setup_failed",
     ),
     means(
         "CUBLAS_STATUS_INVALID_VALUE",
@@ -419,6 +421,15 @@ fn other_error(reading: &Reading, hit: Hit) -> Option<Sign> {
         .iter()
         .any(|word| after.contains(word));
     (!speaks_of_memory).then(|| hit.sign(Raised, NotMemory, "cuda_error"))
+}
+
+/// NCCL names the error that it met.
+fn named_failure(reading: &Reading, hit: Hit) -> Option<Sign> {
+    let sign = other_error(reading, hit)?;
+    Some(Sign {
+        rank: Named,
+        ..sign
+    })
 }
 
 /// `Indexing.cu:71: …: block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed.`

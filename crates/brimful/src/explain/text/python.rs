@@ -59,6 +59,10 @@ const HEDGES: &[&str] = &[
     "mayhave",
     "mightcause",
     "causes",
+    "lookslike",
+    "seems",
+    "suspect",
+    "guess",
 ];
 
 const DEVICE: &[&str] = &[
@@ -91,6 +95,7 @@ const HOST: &[&str] = &[
     "mmap",
     "cc1plus",
     "java",
+    "thesystem",
     "pandas",
     "tokenizing",
     "duckdb",
@@ -101,10 +106,6 @@ const HOST: &[&str] = &[
 
 fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     let near = reading.around(hit.at, 90, 90);
-    if HEDGES.iter().any(|hedge| near.contains(hedge)) || reading.after(hit.end, 2).starts_with('?')
-    {
-        return None;
-    }
     let line = &reading.lines[reading.line_at(hit.at)];
     if ["except ", "if ", "elif ", "#", "raise "]
         .iter()
@@ -112,8 +113,20 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     {
         return None;
     }
+    let is_guessed = HEDGES.iter().any(|hedge| near.contains(hedge));
+    if is_guessed || reading.after(hit.end, 2).starts_with('?') {
+        return Some(weak(hit));
+    }
     if reading.after(hit.end, 200).contains("notafailure") {
         return None;
+    }
+    // How somebody reads a kill: `exited with code 137 (out of memory)`.
+    let told = reading.before(hit.at, 40);
+    if ["137", "code-9", "signal9", "sigkill", "killed"]
+        .iter()
+        .any(|word| told.contains(word))
+    {
+        return Some(weak(hit));
     }
     let wider = reading.around(hit.at, 160, 160);
     let speaks_of = |words: &[&str]| words.iter().any(|word| wider.contains(word));

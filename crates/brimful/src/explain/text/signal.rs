@@ -268,7 +268,18 @@ fn bare_name(reading: &Reading, hit: Hit) -> Option<Sign> {
         || after.starts_with("signal")
         || after.starts_with('!')
         || [
-            "by", "(", "{", "dueto", "duetoa", "wassent", "received", "got", ":", "*", "caught",
+            "by",
+            "(",
+            "{",
+            "dueto",
+            "duetoa",
+            "wassent",
+            "received",
+            "receivesa",
+            "got",
+            ":",
+            "*",
+            "caught",
         ]
         .iter()
         .any(|word| before.ends_with(word));
