@@ -170,12 +170,17 @@ impl CudaMessage {
         let Some(total) = self.total else {
             return false;
         };
-        // A message that was cut before it says what this process holds.
-        let is_own_known = self.allocated.is_some() || self.this_process.is_some();
-        if !is_own_known || self.is_unified_memory() {
+        if self.is_unified_memory() {
             return false;
         }
-        self.others().share_of(total) > 0.5
+        // A message that was cut before it says what this process holds: it is one of the listed at most.
+        let is_own_known = self.allocated.is_some() || self.this_process.is_some();
+        let others = match self.processes.iter().map(|(_, held)| *held).max() {
+            _ if is_own_known => self.others(),
+            Some(largest) => self.others().saturating_sub(largest),
+            None => return false,
+        };
+        others.share_of(total) > 0.5
     }
 
     /// AMD's processors with graphics share the host's memory: what is missing there is held by programs, not by
@@ -328,6 +333,19 @@ mod tests {
         check(text, Cause::CudaOomOtherProcess);
         assert_eq!(read(text).processes, [(71, Bytes::from_gib(20))]);
         assert_eq!(read(text).device, Some(2));
+    }
+
+    #[test]
+    fn a_message_that_was_cut_after_its_list_of_processes() {
+        let cut = |held: &str| {
+            format!(
+                "CUDA out of memory. Tried to allocate 30.00 MiB. GPU 2 has a total capacity of 24.00 GiB of which 9.00 MiB \
+                 is free. Process 71 has {held} memory in use. Process 72 has 3.00 GiB memory in use."
+            )
+        };
+        // Whichever of them this process is, others hold most.
+        check(&cut("9.00 GiB"), Cause::CudaOomOtherProcess);
+        check(&cut("20.00 GiB"), Cause::CudaOomExhausted);
     }
 
     #[test]
