@@ -60,7 +60,7 @@ pub(crate) enum CommandError {
         #[source]
         source: io::Error,
     },
-    #[error("there is no file `{}`", path.display())]
+    #[error("file `{}` does not exist", path.display())]
     NoSuchFile { path: PathBuf },
     #[error("`{}` cannot be written", path.display())]
     Write {
@@ -289,7 +289,7 @@ impl CommandError {
             | CommandError::Read { .. }
             | CommandError::Write { .. } => Vec::new(),
             CommandError::NoSuchFile { .. } => vec![
-                "name a log, a snapshot or a run; without a name it is the last run, and `brimful runs` lists them".into(),
+                "pass a log, a snapshot or the id of a run (`brimful runs` lists all); without an argument the last run is explained".into(),
             ],
             CommandError::Output(_) => vec!["look whether the disk behind it is full".into()],
         }

@@ -151,10 +151,10 @@ impl RehearsalError {
                 "the script uses several GPUs: name as many, for example --gpu 2xl4"
             }
             RehearsalError::Died { output, .. } if is_about(output, "no_script") => {
-                "there is no such script: check its path, and the directory you are in"
+                "the script does not exist: check its path and the working directory"
             }
             RehearsalError::Died { output, .. } if is_about(output, "missing_module") => {
-                "the Python of this command lacks that module: name the Python of the environment that has it, or install it there"
+                "this Python does not have the module: use the Python of the environment that has it, or install it there"
             }
             RehearsalError::Died {
                 assumed: Some(_), ..

@@ -62,7 +62,7 @@ pub fn termination_message(verdict: &Verdict, run: Option<&str>) -> String {
     ];
     let remedies = verdict.remedies.iter().take(3);
     lines.extend(remedies.map(|remedy| format!("- {}", remedy.text)));
-    lines.extend(run.map(|run| format!("more by `brimful explain {run}`")));
+    lines.extend(run.map(|run| format!("Run `brimful explain {run}` for details")));
     lines.join("\n") + "\n"
 }
 
@@ -79,7 +79,7 @@ fn in_words(attempt: &ExplainedAttempt) -> String {
         (Some(summary), Some(confidence)) => {
             format!("{summary} ({})", confidence.replace('_', " "))
         }
-        _ => "its end was not seen".to_owned(),
+        _ => "its end was not observed".to_owned(),
     };
     if how.is_empty() {
         end

@@ -104,8 +104,8 @@ pub fn last_word(
     }
     match n_false_alarms {
         0 => {}
-        1 => parts.push("1 alarm did not come true".into()),
-        n => parts.push(format!("{n} alarms did not come true")),
+        1 => parts.push("1 false alarm".into()),
+        n => parts.push(format!("{n} false alarms")),
     }
     format!("{NAME}: {}", parts.join(page.dot()))
 }

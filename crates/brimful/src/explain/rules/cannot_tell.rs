@@ -68,30 +68,30 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             ],
         ),
         "unknown_words" => (
-            "something here speaks of too little memory, and nothing shows that it happened, or whether on the host or on a GPU".to_owned(),
+            "the text mentions low memory, but no error shows that memory ran out, or whether on the host or on a GPU".to_owned(),
             vec![
-                "the lines around it: an exception with sizes tells which memory it was".into(),
+                "the surrounding lines: an exception with sizes shows which memory ran out".into(),
                 "for the GPU: `nvidia-smi` while it runs".into(),
                 "for the host: `dmesg -T | grep -i 'killed process'`, or `oom_kill` in the group's `memory.events`".into(),
                 "running it again under `brimful run`, which watches both".into(),
             ],
         ),
         "aborted" => (
-            "it aborted itself (SIGABRT), and nothing here says why: a failed check, a lost peer, or memory that native code could not have".to_owned(),
+            "the process aborted (SIGABRT) without a visible reason: a failed assertion, a lost peer or a failed native allocation".to_owned(),
             vec![
-                "the lines before it: native code says what it aborts for".into(),
+                "the preceding lines: native code usually prints why it aborts".into(),
                 "the same with `python -X faulthandler`, which prints where each thread was".into(),
             ],
         ),
         "nccl_hides_it" => (
-            "NCCL met an error of CUDA and keeps it to itself; too little memory on the card is one of several reasons".to_owned(),
+            "NCCL reports a CUDA error without its reason; a full GPU is one possible cause".to_owned(),
             vec![
-                "the same with `NCCL_DEBUG=WARN`: it then prints the error of CUDA".into(),
-                "`nvidia-smi` on every node: whether a card is full or held by others".into(),
+                "a run with `NCCL_DEBUG=WARN`, which prints the CUDA error".into(),
+                "`nvidia-smi` on every node: whether a GPU is full or used by another process".into(),
             ],
         ),
         "limit_touched" => (
-            "the step's memory limit was reached at some time, by page cache or by programs; nothing says that a process was killed".to_owned(),
+            "the step reached its memory limit at some point, through page cache or processes; nothing shows that a process was killed".to_owned(),
             vec!["`sacct -j JOB --format=State,ExitCode,MaxRSS`".into()],
         ),
         "failed_elsewhere" => (
@@ -135,10 +135,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
 fn only_own_lines() -> Verdict {
     Verdict {
         detail: "own_lines".into(),
-        summary: "of the training nothing is here that says why it ended; what brimful itself printed is no evidence".into(),
+        summary: "the text contains only brimful's own output, which does not show why the training ended".into(),
         would_settle: vec![
-            "the run's record: `brimful explain RUN`, `brimful runs` lists them".into(),
-            "what the training printed".into(),
+            "the record of the run: `brimful explain RUN` (`brimful runs` lists all runs)".into(),
+            "the output of the training".into(),
         ],
         ..Verdict::cannot_tell()
     }
@@ -146,12 +146,11 @@ fn only_own_lines() -> Verdict {
 
 /// A process that ended by itself was not killed: its own words tell more than the kernel's log.
 fn settles_an_exit(code: i32) -> Vec<String> {
-    let mut settles =
-        vec!["what it printed before its end, on its terminal or in its log".to_owned()];
+    let mut settles = vec!["its output before the exit, on the terminal or in a log".to_owned()];
     match code {
         2 => settles.insert(
             0,
-            "the path of the script and its arguments: Python and argparse end with 2 where one is wrong".to_owned(),
+            "the path of the script and its arguments: Python and argparse exit with 2 if either is wrong".to_owned(),
         ),
         126 => settles.insert(0, "whether the command may be executed (`ls -l`)".to_owned()),
         127 => settles.insert(0, "whether the command exists (`command -v`)".to_owned()),

@@ -151,7 +151,7 @@ fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Op
         cause,
         confidence: Confidence::Likely,
         detail: leading.sign.detail.into(),
-        summary: format!("a CUDA library was likely refused memory: {full}"),
+        summary: format!("a CUDA library probably failed to allocate memory: {full}"),
         evidence: vec![proof(Source::Samples, full), quoted(&leading)],
         remedies: remedies(evidence, cause, None, None, leading.sign.detail),
         would_settle: vec!["the same with half the batch: if it works, memory was short".into()],

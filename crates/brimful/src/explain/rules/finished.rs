@@ -33,12 +33,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         .count();
     if n_alarms > 0 {
         let alarms = match n_alarms {
-            1 => "1 alarm".to_owned(),
-            n => format!("{n} alarms"),
+            1 => "1 false alarm".to_owned(),
+            n => format!("{n} false alarms"),
         };
         proofs.push(proof(
             Source::Samples,
-            format!("{alarms} that memory runs out did not come true"),
+            format!("{alarms}: memory did not run out"),
         ));
     }
     if let Some(kills) = signs.own_kills() {
@@ -114,7 +114,7 @@ mod tests {
             .map(|proof| proof.text.as_str())
             .collect();
         assert!(
-            proofs.contains(&"1 alarm that memory runs out did not come true"),
+            proofs.contains(&"1 false alarm: memory did not run out"),
             "{proofs:?}"
         );
     }

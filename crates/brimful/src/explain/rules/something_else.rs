@@ -116,19 +116,17 @@ fn in_words(detail: &str, quote: &str) -> String {
             "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
         }
         "not_started" => "the command was not found",
-        "no_script" => "there is no such script",
+        "no_script" => "the script does not exist",
         "build_failed" => "an extension could not be built",
         "arguments" => "the script does not accept these arguments",
         "no_main_guard" => "a process was started while the main script was still being imported",
-        "forked_cuda" => "a forked process used CUDA, which its parent had already initialized",
+        "forked_cuda" => "a forked process used CUDA after its parent had initialized it",
         "persistent_workers" => "`persistent_workers` is set, but there are no workers",
         "prefetch_factor" => "`prefetch_factor` is set, but there are no workers",
-        "warning" => {
-            "only a warning about memory is here, which training survives; nothing says that it ended"
-        }
+        "warning" => "the text contains only a warning about memory, not a failure",
         "static_tls" => "a library was loaded too late for its thread data; memory is not short",
         "missing_module" => {
-            return format!("the Python that ran the script lacks a module: {quote}");
+            return format!("a Python module is not installed: {quote}");
         }
         _ => return format!("an error that is not about memory: {quote}"),
     };
@@ -157,7 +155,7 @@ fn remedies(detail: &str) -> Vec<&'static str> {
         "time_limit" | "preempted" => vec![
             "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
         ],
-        "no_script" => vec!["Check the path of the script, and the directory it is started in"],
+        "no_script" => vec!["Check the path of the script and the working directory"],
         "missing_module" => vec![
             "Install it in that Python (`python -m pip install …`), or start the script with the Python of the right environment",
         ],

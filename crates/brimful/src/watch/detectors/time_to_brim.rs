@@ -10,7 +10,7 @@ pub(crate) const DETECTOR: Detector = Detector {
     id: "time_to_brim",
     about: "Host memory rises and reaches its limit within an hour (note), ten minutes (warning), or before a \
             checkpoint could be written (critical). The rate is the robust slope of the peaks of the last minute, half \
-            hour or day, as far as the job itself takes the memory: the rise of a neighbour is not said. A rise is believed \
+            hour or day, as far as the job itself takes the memory: a neighbour's rise raises no alarm. A rise is believed \
             for three times as long as it was seen; before the first step, or seen for less than half a minute, for half \
             as long; a burst at once. A rise through what the job came back from before is not said.",
     check,
