@@ -4,7 +4,7 @@
 mod input;
 
 use brimful_load::ops::DecodeImage;
-use brimful_load::{Encoding, Kind, Op, Out, SampleKey, Scratch, Value};
+use brimful_load::{Encoding, FieldSpec, Op, Out, SampleKey, Scratch, Value};
 use libfuzzer_sys::fuzz_target;
 
 const KEY: SampleKey = SampleKey {
@@ -15,10 +15,10 @@ const KEY: SampleKey = SampleKey {
 
 fuzz_target!(|data: &[u8]| {
     let op = DecodeImage {
-        most_pixels: 1 << 18,
+        max_pixels: 1 << 18,
         ..DecodeImage::default()
     };
-    let promised = op.scratch_bytes(&Kind::Encoded(Encoding::Image)) + 3 * op.most_pixels;
+    let promised = op.scratch_bytes(&FieldSpec::Encoded(Encoding::Image)) + 3 * op.max_pixels;
     let mut file = Value::default();
     file.set_encoded(data.len())
         .own(data.len())

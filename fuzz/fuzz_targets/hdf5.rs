@@ -3,7 +3,7 @@
 
 mod input;
 
-use brimful_load::sources::{Hdf5, Wanted};
+use brimful_load::sources::{DatasetRequest, Hdf5};
 use libfuzzer_sys::fuzz_target;
 
 /// More datasets only repeat what these do.
@@ -16,9 +16,9 @@ fuzz_target!(|data: &[u8]| {
     };
     for (at, one) in listed.iter().take(MOST).enumerate() {
         assert!(!one.to_string().is_empty());
-        let wanted = [Wanted {
+        let wanted = [DatasetRequest {
             axis: at % 2,
-            ..Wanted::new(&one.dataset)
+            ..DatasetRequest::new(&one.dataset)
         }];
         let headroom = input::HEADROOMS[at / 2 % 2];
         input::read(|| Ok(Box::new(Hdf5::open(&path, &wanted, headroom)?)));

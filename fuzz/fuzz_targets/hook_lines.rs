@@ -110,7 +110,7 @@ fn supervised((first, second): (&[u8], &[u8])) {
             *stage = Some(staged());
         }
         let stage = stage.as_mut().expect("it was made");
-        let path = stage.staged.folder.join(format!("events/{PID}.jsonl"));
+        let path = stage.staged.directory.join(format!("events/{PID}.jsonl"));
         let mut file = File::options()
             .create(true)
             .append(true)

@@ -5,7 +5,7 @@ mod input;
 
 use brimful_load::kernels::Occupied;
 use brimful_load::ops::Voxelize;
-use brimful_load::{DType, Encoding, Kind, Op, Out, SampleKey, Scratch, Value};
+use brimful_load::{DType, Encoding, FieldSpec, Op, Out, SampleKey, Scratch, Value};
 use libfuzzer_sys::fuzz_target;
 
 const SIDE: usize = 12;
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
             rotations,
             ..Voxelize::new(SIDE)
         };
-        let promised = op.scratch_bytes(&Kind::Encoded(Encoding::Mesh));
+        let promised = op.scratch_bytes(&FieldSpec::Encoded(Encoding::Mesh));
         let mut slot = vec![0; SIDE * SIDE * SIDE];
         for epoch in 0..2 {
             let key = SampleKey {

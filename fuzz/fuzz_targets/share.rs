@@ -1,14 +1,14 @@
 //! A shared copy of anyone's making: everything that can be reached in it is read or refused, and never a panic.
 #![no_main]
 
-use brimful_load::share::{ArrayNode, Dict, Header, Item, Key, List};
+use brimful_share::{ArrayNode, Dict, Header, Item, Key, List};
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes may lead in circles; longer walks only repeat what shorter ones do.
-const MOST_STEPS: usize = 2000;
+const MAX_STEPS: usize = 2000;
 
 fuzz_target!(|data: &[u8]| {
-    let mut steps = MOST_STEPS;
+    let mut steps = MAX_STEPS;
     if let Ok(header) = Header::read(data) {
         assert_eq!(header.to_bytes()[..48], data[..48], "a header's own bytes");
         if let Ok(item) = header.root.item(data) {

@@ -21,7 +21,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 /// Longer traces only repeat what shorter ones do.
-const MOST_EVENTS: usize = 20_000;
+const MAX_EVENTS: usize = 20_000;
 
 static WHOLE: LazyLock<Value> = LazyLock::new(|| {
     let whole = document::template(document::SNAPSHOT);
@@ -120,7 +120,7 @@ fn check_snapshot(snapshot: &Snapshot, n_bytes: usize) {
 
 /// Plain and with every setting that changes how segments are made, cut or given back; with room and without.
 fn replays(trace: &Trace) {
-    if trace.events.len() > MOST_EVENTS {
+    if trace.events.len() > MAX_EVENTS {
         return;
     }
     let version = TorchVersion::NEWEST_CHECKED;

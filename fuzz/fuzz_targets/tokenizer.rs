@@ -10,7 +10,7 @@ mod input;
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use brimful_load::text::{Tokenizer, Words};
+use brimful_load::text::{Tokenizer, WordCache};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -131,14 +131,14 @@ fn tokenizer(input: &mut Unstructured<'_>) -> Result<Value> {
 
 thread_local! {
     /// It takes megabytes, which are made once.
-    static WORDS: RefCell<Words> = RefCell::default();
+    static WORDS: RefCell<WordCache> = RefCell::default();
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str) {
     WORDS.with_borrow_mut(|words| encode_with(words, tokenizer, text));
 }
 
-fn encode_with(words: &mut Words, tokenizer: &Tokenizer, text: &str) {
+fn encode_with(words: &mut WordCache, tokenizer: &Tokenizer, text: &str) {
     let (mut all, mut first) = (Vec::new(), Vec::new());
     let mut is_encoded = false;
     let peak = input::peak_of(|| {

@@ -51,24 +51,24 @@ class Dataset:
     def __reduce__(self) -> NoReturn:
         """Say why it cannot be pickled or copied."""
         raise InputError(
-            "expected what can be pickled, found a dataset of `brimful.data`, which holds open files",
+            "brimful.data datasets cannot be pickled: they hold open files",
             ["open it in the process that uses it; `Loader` needs no worker processes"],
         )
 
     def _with(self, native: _native.Dataset) -> Dataset:
         if self._functions:
-            raise InputError("expected ops before `map`, found one after it", ["put `map` last"])
+            raise InputError("`map` must be the last op of a dataset", ["move `map` to the end"])
         return Dataset(native)
 
-    def decode(self, field: str, *, most_pixels: int = 16 << 20) -> Dataset:
+    def decode(self, field: str, *, max_pixels: int = 16 << 20) -> Dataset:
         """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3.
 
         Args:
             field: The bytes of image files.
-            most_pixels: Larger images are errors. Each thread of a loader may need 11 bytes for each of them,
+            max_pixels: Larger images are errors. Each thread of a loader may need 11 bytes for each of them,
                 so that its `memory` has to grow along.
         """
-        return self._with(self._native.decode(field, given.whole("most_pixels", most_pixels, least=1)))
+        return self._with(self._native.decode(field, given.whole("max_pixels", max_pixels, least=1)))
 
     def resize(self, field: str, size: int | tuple[int, int], *, filter: str = "bilinear") -> Dataset:  # noqa: A002
         """Resize the last two sides, with antialiasing.
@@ -186,7 +186,7 @@ class Dataset:
         pad_id: int | None = None,
         mask: str | None = None,
         special_tokens: bool = True,
-        most_bytes: int | None = None,
+        max_bytes: int | None = None,
     ) -> Dataset:
         """Turn text into `length` tokens of `int64`: cut at the end, or filled up there.
 
@@ -199,7 +199,7 @@ class Dataset:
             pad_id: What to fill up with; without it the tokenizer's own padding, or 0 where it has none.
             mask: The name of a second field, which is 1 where there are tokens and 0 where it is filled up.
             special_tokens: Put the tokenizer's special tokens around every text.
-            most_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread may take
+            max_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread may take
                 400 times as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
         """
         return self._with(
@@ -209,7 +209,7 @@ class Dataset:
                 length,
                 pad_id=pad_id,
                 special_tokens=special_tokens,
-                most_bytes=most_bytes,
+                max_bytes=max_bytes,
                 mask=mask,
             )
         )

@@ -184,16 +184,16 @@ class Loader:
     def _check_runs(self, running: _native.Epoch) -> None:
         if running is not self._running:
             raise InputError(
-                "expected one loop over a loader at a time, found another one, which has ended this one",
-                ["make a second `Loader` for the inner loop"],
+                "a second loop over this loader was started, which ended this one",
+                ["create a second `Loader` for the inner loop"],
             )
 
     def _pass_over_empty(self) -> None:
         # The mean over no sample is not a number, and would make all weights so.
         if self._step_samples > self.batch_size:
             raise InputError(
-                "expected a sample of this batch that can be read, found that all of them were skipped",
-                ["the other ranks wait for a batch: mend the data, or give `batch_size` more samples"],
+                "every sample of this batch was skipped, because none could be read",
+                ["the other ranks wait for a batch: repair the data, or increase `batch_size`"],
             )
 
     def _begin(self, epoch: int, position: int = 0) -> None:
@@ -232,7 +232,7 @@ class Loader:
         Where all of them were, the next loop is the next epoch.
         """
         if not isinstance(state, Mapping):
-            raise InputError(f"expected what `state_dict` gave, found {type(state).__name__}")
+            raise InputError(f"expected a dict from `state_dict()`, found {type(state).__name__}")
         own = self.state_dict()
         for name in ("version", "samples", "seed", "shuffle"):
             if state.get(name) != own[name]:
@@ -253,10 +253,10 @@ class Loader:
     def __reduce__(self) -> NoReturn:
         """Say why it cannot be pickled or copied."""
         raise InputError(
-            "expected what can be pickled, found a loader of `brimful.data`, with threads and open files",
+            "brimful.data loaders cannot be pickled: they hold threads and open files",
             [
-                "make it in the process that uses it, with its `rank` and `world_size`",
-                "a checkpoint keeps `loader.state_dict()`",
+                "create it in the process that uses it, with its `rank` and `world_size`",
+                "to save its position, store `loader.state_dict()` in the checkpoint",
             ],
         )
 
@@ -308,9 +308,9 @@ class Loader:
 
     def __repr__(self) -> str:
         """Return one line for a prompt."""
-        threads, workbenches, batches, batch = self._native.budget
-        noun = "workbench" if workbenches == 1 else "workbenches"
-        shared = f" with {workbenches} {noun}" if workbenches < threads else ""
+        threads, n_scratch, batches, batch = self._native.budget
+        noun = "scratch buffer" if n_scratch == 1 else "scratch buffers"
+        shared = f" with {n_scratch} {noun}" if n_scratch < threads else ""
         return (
             f"Loader({len(self)} batches of {self.batch_size}, {threads} threads{shared}, "
             f"up to {batches} batches of {_native.size_text(batch)} ahead)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from brimful import _native
 from brimful._documents import PlanDocument
 from brimful._errors import InputError
-from brimful._predict import _phantom, _protection
+from brimful._predict import rehearsal_options
 from brimful._shown import Shown
 
 if TYPE_CHECKING:
@@ -68,29 +68,31 @@ def plan(  # noqa: PLR0913
     scratch: str | int | None = None,
     network: str = "full",
 ) -> Plan:
-    """Find the best settings that fit, by rehearsing the job's command at a few of them.
+    """Find the best settings that fit, by rehearsing the job's command with a few of them.
 
     Args:
-        job: The job file; without it `brimful.toml` of this folder, or `[tool.brimful]` in `pyproject.toml`.
-        mode: A mode of the job, such as "debug".
+        job: The job file; by default `brimful.toml` in the current directory, or `[tool.brimful]` in
+            `pyproject.toml`.
+        mode: A mode of the job, for example "debug".
         as_machine: Plan for a recorded machine instead of this one (see `machine_names`).
-        gpu: Plan for these cards, such as "t4" or "2x a100-40gb"; "none" is on processors.
-        memory: Put this limit in place of the control groups', such as "16GiB" or a number of bytes.
-        overrides: Values to hold, such as {"workers": 2} or {"resolution": [24, 16]}.
-        fresh: Rehearse again what was rehearsed before.
-        steps: Optimizer steps of each rehearsal.
-        beside_driver: Rehearse although this machine has an NVIDIA driver.
-        time_limit: Abort a rehearsal after this many seconds.
-        allow_writes: Rehearse without isolation: the job's writes and deletions reach your files.
-        scratch: Disk space for what the job writes, such as "20GiB"; a tenth of the free space without it.
-        network: "none" to let the job reach only this machine.
+        gpu: Plan for these GPU models, for example "t4" or "2x a100-40gb"; "none" plans for CPUs.
+        memory: Override the cgroup memory limit, for example "16GiB" or a number of bytes.
+        overrides: Values to keep fixed, for example {"workers": 2} or {"resolution": [24, 16]}.
+        fresh: Rehearse again instead of using cached rehearsals.
+        steps: Number of optimizer steps in each rehearsal.
+        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        time_limit: Timeout of each rehearsal in seconds.
+        allow_writes: Disable isolation: the job's writes and deletions reach your files.
+        scratch: Disk space for files that the job writes, for example "20GiB"; by default a tenth of the free
+            space.
+        network: "full", or "none" to allow connections to this machine only.
 
     Returns:
-        A frozen `Plan`; `fits` tells whether anything does. In a notebook it shows itself as a card.
+        A frozen `Plan`; `fits` is whether any settings fit. A notebook shows it as a card.
 
     Raises:
-        InputError: The job file or a name in it is not right, or the command ended before its first step.
-        MachineError: The phantom cannot be used here.
+        InputError: The job file or a name in it is invalid, or the command ended before its first step.
+        MachineError: The phantom GPU cannot be used here.
     """
     watched = sys.stderr is not None and sys.stderr.isatty()
     try:
@@ -102,11 +104,14 @@ def plan(  # noqa: PLR0913
             gpu=gpu,
             memory=None if memory is None else str(memory),
             fresh=fresh,
-            steps=steps,
-            beside_driver=beside_driver,
-            time_limit=time_limit,
-            phantom=_phantom(),
-            protection=_protection(allow_writes=allow_writes, scratch=scratch, network=network),
+            rehearsal=rehearsal_options(
+                steps=steps,
+                time_limit=time_limit,
+                beside_driver=beside_driver,
+                allow_writes=allow_writes,
+                scratch=scratch,
+                network=network,
+            ),
             progress=_tell if watched else None,
         )
     finally:

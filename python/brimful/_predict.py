@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LIBRARY = "libbrimful_phantom.so"
 _REDIRECT = "libbrimful_redirect.so"
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -69,37 +69,45 @@ def predict(  # noqa: PLR0913
     scratch: str | int | None = None,
     network: str = "full",
 ) -> Footprint:
-    """Rehearse a training on a phantom GPU and predict its memory.
+    """Predict the memory of a training script by rehearsing it on a phantom GPU.
 
-    Runs it, unchanged, in a process of its own, on a GPU that is not there: its memory is addresses only, its
-    kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer steps
-    it is stopped. What it writes, deletes and renames goes to a private copy: your files stay as they are.
-    Needs no GPU and no driver, only the CUDA build of torch in this environment; with a build without CUDA
-    the figures are weaker, and `caveats` says so.
+    Runs the unmodified script in its own process for a few optimizer steps. PyTorch's own code decides
+    every allocation, but GPU memory consists only of addresses and kernels do nothing. What the script
+    writes, deletes and renames goes to a private copy, so your files do not change. No GPU and no driver is
+    required, only the CUDA build of torch; a build without CUDA gives less accurate values, and `caveats`
+    says so.
 
     Args:
-        training: A command as a list, such as ["python", "train.py"], or a function without arguments that
-            trains. A function defined in a notebook needs the package cloudpickle.
-        gpu: Cards to answer for, such as "t4,rtx-4090" or "2x a100-40gb" (see `card_names`); "none" for a
-            training on the processors, of which only the host is predicted.
-        steps: Optimizer steps to rehearse.
-        with_: Go on after the steps until the script has done these: "eval", "save".
-        alloc_conf: Settings of the allocator, as in PYTORCH_CUDA_ALLOC_CONF.
-        beside_driver: Rehearse although this machine has an NVIDIA driver.
-        time_limit: Abort after this many seconds.
-        allow_writes: Rehearse without isolation: the training's writes and deletions reach your files.
-        scratch: Disk space for what the training writes, such as "20GiB"; by default a tenth of what is free.
-        network: "none" to let the training reach only this machine.
+        training: A command as a list, for example ["python", "train.py"], or a function without arguments
+            that trains. A function defined in a notebook requires the package cloudpickle.
+        gpu: GPU models to predict for, for example "t4,rtx-4090" or "2x a100-40gb" (see `card_names`); "none"
+            for training on CPUs, where only host memory is predicted.
+        steps: Number of optimizer steps to rehearse.
+        with_: Phases to rehearse after the steps: "eval", "save".
+        alloc_conf: Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.
+        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        time_limit: Timeout in seconds.
+        allow_writes: Disable isolation: the script's writes and deletions reach your files.
+        scratch: Disk space for files that the script writes, for example "20GiB"; by default a tenth of the
+            free space.
+        network: "full", or "none" to allow connections to this machine only.
 
     Returns:
-        A frozen `Footprint`. In a notebook it shows itself as a card.
+        A frozen `Footprint`. A notebook shows it as a card.
 
     Raises:
-        InputError: A name or a setting is not known, or the training ended before its first step.
-        MachineError: The phantom cannot be used here.
+        InputError: A name or a setting is unknown, or the script ended before its first step.
+        MachineError: The phantom GPU cannot be used here.
     """
     _check(steps, with_, time_limit)
-    protection = _protection(allow_writes=allow_writes, scratch=scratch, network=network)
+    rehearsal = rehearsal_options(
+        steps=steps,
+        time_limit=time_limit,
+        beside_driver=beside_driver,
+        allow_writes=allow_writes,
+        scratch=scratch,
+        network=network,
+    )
     if callable(training):
         import tempfile
 
@@ -112,59 +120,49 @@ def predict(  # noqa: PLR0913
         with tempfile.TemporaryDirectory(prefix="brimful-", dir=place) as folder:
             command = _command_for(training, folder)
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
-            return _predict(
-                command, shown, gpu, steps, with_, alloc_conf, beside_driver, time_limit, protection
-            )
+            return _predict(command, shown, gpu, with_, alloc_conf, rehearsal)
     if isinstance(training, (str, bytes)):
         raise InputError(
-            "expected a list such as ['python', 'train.py'], found one text", ["split it into its words"]
+            "the command must be a list of arguments, not a string", ["for example: ['python', 'train.py']"]
         )
     command = [os.fspath(word) for word in training]
-    return _predict(command, command, gpu, steps, with_, alloc_conf, beside_driver, time_limit, protection)
+    return _predict(command, command, gpu, with_, alloc_conf, rehearsal)
 
 
 def _check(steps: int, with_: Sequence[str], time_limit: float) -> None:
-    """Refuse what the rehearsal could only misunderstand."""
+    """Reject arguments that a rehearsal would misunderstand."""
     if "BRIMFUL_REHEARSAL" in os.environ:
         raise InputError(
-            "expected predict() outside of a rehearsal, found a training that calls predict() itself",
-            ['put the call of predict() under `if __name__ == "__main__":`'],
+            "predict() was called inside a rehearsal: the training script calls it itself",
+            ['move the call of predict() under `if __name__ == "__main__":`'],
         )
     unknown = sorted(set(with_) - {"eval", "save"})
     if unknown:
-        raise InputError(f"expected with_ to hold eval and save, found {', '.join(unknown)}", [])
-    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= _MOST_STEPS:
-        raise InputError(f"expected steps to be a whole number from 1 to {_MOST_STEPS}, found {steps!r}", [])
+        raise InputError(f'with_ accepts "eval" and "save", not {", ".join(unknown)}', [])
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= _MAX_STEPS:
+        raise InputError(f"steps must be an integer from 1 to {_MAX_STEPS}, not {steps!r}", [])
     number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
     if not number or not 0 < time_limit < float("inf"):
-        raise InputError(f"expected time_limit to be a number of seconds above 0, found {time_limit!r}", [])
+        raise InputError(f"time_limit must be a positive number of seconds, not {time_limit!r}", [])
 
 
 def _predict(  # noqa: PLR0913, PLR0917
     command: list[str],
     shown: list[str],
     gpu: str | None,
-    steps: int,
     with_: Sequence[str],
     alloc_conf: str | None,
-    beside_driver: bool,  # noqa: FBT001
-    time_limit: float,
-    protection: dict[str, object],
+    rehearsal: dict[str, object],
 ) -> Footprint:
     watched = sys.stderr is not None and sys.stderr.isatty()
-    phantom = _phantom()
     try:
         as_json, as_text, as_html = _native.predict(
             command=command,
             shown=shown,
             gpu=gpu,
-            steps=steps,
             with_=list(with_),
             alloc_conf=alloc_conf,
-            phantom=phantom,
-            beside_driver=beside_driver,
-            time_limit=time_limit,
-            protection=protection,
+            rehearsal=rehearsal,
             progress=_tell if watched else None,
         )
     finally:
@@ -182,24 +180,37 @@ def _tell(line: str) -> None:
 
 
 def _phantom() -> Path:
-    """Find the library that stands in for NVIDIA's."""
+    """Return the path of the phantom GPU."""
     path = _installed(_LIBRARY)
     if path is None:
         raise MachineError(
-            f"expected {_LIBRARY} among the files of the installed package, found none", ["install it again"]
+            f"{_LIBRARY} is missing from the installed package",
+            ["reinstall it: pip install --force-reinstall brimful"],
         )
     return path
 
 
-def _protection(*, allow_writes: bool, scratch: str | int | None, network: str) -> dict[str, object]:
-    """Say how the training is to be kept from the user's files."""
+def rehearsal_options(  # noqa: PLR0913
+    *,
+    steps: int,
+    time_limit: float,
+    beside_driver: bool,
+    allow_writes: bool,
+    scratch: str | int | None,
+    network: str,
+) -> dict[str, object]:
+    """Return how the script is rehearsed and kept from the user's files."""
     program = _installed("brimful")
     if program is None:
         raise MachineError(
-            "expected the program brimful among the files of the installed package, found none",
-            ["install it again"],
+            "the brimful program is missing from the installed package",
+            ["reinstall it: pip install --force-reinstall brimful"],
         )
     return {
+        "steps": steps,
+        "time_limit": time_limit,
+        "beside_driver": bool(beside_driver),
+        "phantom": _phantom(),
         "program": program,
         "redirect_library": _installed(_REDIRECT) or _REDIRECT,
         "allow_writes": bool(allow_writes),
@@ -215,15 +226,15 @@ def _installed(name: str) -> Path | None:
 
     if sys.platform != "linux":
         raise MachineError(
-            f"expected Linux, where the phantom GPU can run, found {sys.platform}",
-            ["run it on Linux: a container, WSL or a machine in the cloud will do, with or without a GPU"],
+            f"the phantom GPU runs only on Linux, not on {sys.platform}",
+            ["use a Linux container, WSL or a cloud machine, with or without a GPU"],
         )
     try:
         files = importlib.metadata.distribution("brimful").files or []
     except importlib.metadata.PackageNotFoundError as error:
         raise MachineError(
-            "expected brimful to be installed, found only its source on the path",
-            ["install it: pip install brimful"],
+            "brimful is not installed; only its source is on the path",
+            ["run `pip install brimful`"],
         ) from error
     for file in files:
         # Completions have the name of the program too.
@@ -265,8 +276,8 @@ def _command_for(training: Callable[[], object], folder: str) -> list[str]:
             function = pickle.dumps(training)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
-                f"expected a function that another process can load, found one that cannot be: {error}",
-                ["install cloudpickle, or put the function into a module"],
+                f"cannot pickle the function for another process: {error}",
+                ["install cloudpickle, or move the function to a module"],
             ) from error
     preparation = spawn.get_preparation_data("brimful-rehearsal")
     preparation.pop("authkey", None)

@@ -75,9 +75,8 @@ def probe(
         >>> brimful.probe("colab-t5")
         Traceback (most recent call last):
             ...
-        brimful._errors.InputError: expected the name of a recorded machine, found `colab-t5`
-        hint: did you mean `colab-t4`?
-        hint: `brimful.machine_names()` names all of them
+        brimful._errors.InputError: unknown machine `colab-t5` (did you mean `colab-t4`?)
+        hint: call `brimful.machine_names()` to list all machines
     """
     as_json, as_text, as_html = _native.probe(
         as_machine=as_machine,

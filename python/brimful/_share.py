@@ -58,8 +58,9 @@ def share(obj: Any, *, where: str | os.PathLike[str] = "memory") -> Any:  # noqa
         >>> brimful.share([{"meta": {1, 2}}])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        brimful._errors.InputError: expected a str, bytes, number, ..., found set at [0]['meta']
-        hint: make it a list, or a dict with None as values if things are looked up in it
+        brimful._errors.InputError: cannot share a value of type set at [0]['meta']
+        hint: convert it to a list, or to a dict with None values to keep lookups
+        hint: supported types are str, bytes, numbers, bool, None, list, tuple, dict, arrays and tensors
     """
     if isinstance(obj, (SharedList, SharedDict, SharedArray)):
         return obj
@@ -73,14 +74,14 @@ def _folder(where: str | os.PathLike[str]) -> str | None:
         if (folder := cache_folder()) is not None:
             return folder
         raise MachineError(
-            "expected a home folder to keep the copy in, found none",
-            ["set XDG_CACHE_HOME to a folder, or name one as `where`"],
+            "no home directory to store the shared copy in",
+            ["set XDG_CACHE_HOME to a directory, or pass one as `where`"],
         )
     if isinstance(where, os.PathLike) or (isinstance(where, str) and "/" in where):
         return os.fspath(where)
     raise InputError(
-        f"expected `where` to be 'memory', 'disk' or a folder, found {where!r}",
-        ["write a folder with a slash, as in './copies', or as a pathlib.Path"],
+        f"expected `where` to be 'memory', 'disk' or a directory, found {where!r}",
+        ["write a directory with a slash, for example './copies', or pass a pathlib.Path"],
     )
 
 

@@ -175,11 +175,11 @@ def test_killed_at_50_random_points_every_sample_is_trained_on_once(numbers: Pat
 
 
 def test_errors_say_what_was_expected_and_where(numbers: Path, tmp_path: Path) -> None:
-    with pytest.raises(brimful.InputError, match="expected at least"):
+    with pytest.raises(brimful.InputError, match="is too small"):
         loader_of(numbers, memory="1KiB", batch_size=1000)
-    with pytest.raises(brimful.MachineError, match="cannot be read"):
+    with pytest.raises(brimful.MachineError, match="failed to read"):
         bd.npy(tmp_path / "nothing.npy")
-    with pytest.raises(brimful.InputError, match='there is no field "depth"; there are number'):
+    with pytest.raises(brimful.InputError, match='no field "depth"; available fields are number'):
         bd.npy({"number": numbers}).resize("depth", 2)
     cut = tmp_path / "cut.npy"
     cut.write_bytes(numbers.read_bytes()[:-100])
@@ -207,7 +207,7 @@ def test_a_forked_process_is_told(numbers: Path) -> None:
         try:
             next(running)
         except brimful.InputError as error:
-            os._exit(0 if "forked" in str(error) else 1)
+            os._exit(0 if "was used in its fork" in str(error) else 1)
         os._exit(2)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
@@ -258,7 +258,7 @@ def test_a_missing_file_is_told_with_the_folder_it_was_looked_for_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(brimful.MachineError, match=f"hint: relative paths begin at {tmp_path}"):
+    with pytest.raises(brimful.MachineError, match=f"hint: relative paths are resolved from {tmp_path}"):
         bd.lines("nowhere.txt")
     with pytest.raises(brimful.MachineError) as caught:
         bd.lines(tmp_path / "nowhere.txt")
@@ -411,7 +411,7 @@ def test_samples_may_be_numbered(numbers: Path) -> None:
     data = bd.npy({"data": numbers}).numbered()[100:].rename("number", "which")
     for batch in bd.Loader(data, batch_size=50, shuffle=True, memory="1MiB"):
         assert batch["which"].tolist() == batch["data"].tolist()
-    with pytest.raises(brimful.InputError, match='already a field "data"'):
+    with pytest.raises(brimful.InputError, match='a field named "data" already exists'):
         bd.npy({"data": numbers}).numbered("data")
 
 

@@ -1,4 +1,4 @@
-"""Every block of Python in docs/guides/data.md runs, in order, as a reader would type it."""
+"""Every block of Python in docs/guides/data.md and the README runs, in order, as a reader would type it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import distributed
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs/guides/data.md"
+DOCUMENTS = [ROOT / "docs/guides/data.md", ROOT / "README.md"]
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -87,7 +87,10 @@ class LanguageModel(torch.nn.Module):
         return {"loss": self.words(tokens).mean()}
 
 
-def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_the_blocks_of_a_document_run(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("h5py", reason="h5py is not installed")
     make_data(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -103,15 +106,15 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     store = f"file://{tmp_path / 'store'}"
     distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     try:
-        text = GUIDE.read_text()
+        text = document.read_text()
         for block in re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
             needed = re.findall(r"^(?:import|from) (pyarrow|transformers)", block[1], re.MULTILINE)
             if not all(map(is_there, needed)):
                 continue
             line = text[: block.start(1)].count("\n")
             before = len(steps)
-            # Its lines in a traceback are those of the guide.
-            exec(compile("\n" * line + block[1], str(GUIDE), "exec"), names)  # noqa: S102
+            # Its lines in a traceback are those of the document.
+            exec(compile("\n" * line + block[1], str(document), "exec"), names)  # noqa: S102
             assert len(steps) > before or "for batch in" not in block[1], line
     finally:
         distributed.destroy_process_group()

@@ -139,14 +139,14 @@ def test_archives_of_images(bucket: Bucket, tmp_path: Path) -> None:
     check(
         [file],
         [bucket.put(file)],
-        lambda paths: bd.tar(paths, "png").decode("png", most_pixels=1 << 16).resize("png", 16),
+        lambda paths: bd.tar(paths, "png").decode("png", max_pixels=1 << 16).resize("png", 16),
     )
     # There is memory for two images of any size to be decoded at once, and for many to be on their way.
     loader = bd.Loader(bd.tar(bucket.put(file), "png").decode("png").resize("png", 16), batch_size=5)
     assert loader.threads >= 32
-    assert "threads with 2 workbenches" in repr(loader)
+    assert "threads with 2 scratch buffers" in repr(loader)
     assert [len(batch["png"]) for batch in loader] == [5, 5]
-    assert "wait for a workbench" in loader.statistics.stages
+    assert "wait for scratch memory" in loader.statistics.stages
     assert loader.held_bytes < 512 << 20
 
 
@@ -197,16 +197,14 @@ def test_an_address_that_is_signed_needs_no_credentials_and_is_not_shown(
     assert "Signature=" not in dataset.reading
     with pytest.raises(brimful.MachineError) as caught:
         bd.npy(url.replace("numbers.npy", "nowhere.npy"))
-    assert "some%20folder/nowhere.npy cannot be read" in str(caught.value)
+    assert "some%20folder/nowhere.npy" in str(caught.value)
     assert "Signature=" not in str(caught.value)
 
 
 def test_what_is_not_there_is_told_with_its_address(bucket: Bucket) -> None:
     bucket.put(FIXTURES / "load/f4.npy")
     for url in ["s3://data/nothing.npy", "s3://nobody/x.npy"]:
-        with pytest.raises(
-            brimful.MachineError, match=f"{url} cannot be read: there is no such object"
-        ) as caught:
+        with pytest.raises(brimful.MachineError, match=f"failed to read {url}: no such object") as caught:
             bd.npy(url)
         assert SECRET not in str(caught.value)
 
@@ -217,14 +215,14 @@ def test_an_object_that_is_replaced_ends_the_epoch_with_an_error(bucket: Bucket,
     loader = bd.Loader(bd.npy(bucket.put(file)), memory="64MiB", threads=1)
     np.save(file, np.ones((8, 200_000), np.uint8))
     bucket.put(file)
-    with pytest.raises(brimful.InputError, match="not what it was when it was opened"):
+    with pytest.raises(brimful.InputError, match="the object changed after it was opened"):
         list(loader)
 
 
 def test_too_little_memory_says_what_is_kept(bucket: Bucket, tmp_path: Path) -> None:
     file = tmp_path / "small.npy"
     np.save(file, np.arange(10))
-    with pytest.raises(brimful.InputError, match="what the dataset keeps"):
+    with pytest.raises(brimful.InputError, match="and the dataset keeps"):
         bd.Loader(bd.npy(bucket.put(file)), memory="1MiB")
 
 

@@ -40,7 +40,7 @@ def test_a_truncated_file_is_an_error(rows: Path, size: int) -> None:
     assert data.reading.startswith("mapped")
     with pytest.raises(brimful.InputError, match="was truncated while it was in use") as raised:
         loop_and_truncate(data, rows, size)
-    assert f"expected {ROWS * 1024 + 128} bytes, found {size}" in str(raised.value)
+    assert f"it had {ROWS * 1024 + 128} bytes and now has {size}" in str(raised.value)
     assert "rows.npy" in str(raised.value)
     assert "rename" in str(raised.value)
 

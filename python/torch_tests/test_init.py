@@ -195,3 +195,109 @@ def test_a_script_that_asks_for_a_gpu_first(tmp_path: Path) -> None:
         """,
     )
     assert '"--workers", "{workers}"' in script.draft()
+
+
+def test_tyro(tmp_path: Path) -> None:
+    pytest.importorskip("tyro")
+    script = Script(
+        tmp_path,
+        """
+        import dataclasses
+        from typing import Literal
+
+        import tyro
+
+        @dataclasses.dataclass
+        class Data:
+            num_workers: int = 4
+            pin_memory: bool = True
+
+        @dataclasses.dataclass
+        class Train:
+            data: Data
+            batch_size: int = 32  # per GPU
+            grad_accum: int = 2
+            precision: Literal["fp32", "bf16"] = "fp32"
+            gradient_checkpointing: bool = False
+
+        tyro.cli(Train)
+        open("reached", "w").close()
+        """,
+    )
+    text = script.draft("--batch-size", "64")
+    assert "effective_batch = 128" in text
+    assert '"--batch-size", "{micro_batch}",\n' in text
+    assert '"--grad-accum", "{accumulation}",\n' in text
+    assert '"--data.num-workers", "{workers}",\n' in text
+    assert '"{pin_memory?|--data.no-pin-memory}"' in text
+    assert '"{activation_checkpointing?--gradient-checkpointing|--no-gradient-checkpointing}"' in text
+    assert '# precision = ["fp32", "bf16"]' in text
+
+
+def test_a_subcommand_of_tyro(tmp_path: Path) -> None:
+    pytest.importorskip("tyro")
+    script = Script(
+        tmp_path,
+        """
+        import tyro
+
+        def train(batch_size: int = 16, grad_accum: int = 1, workers: int = 2):
+            open("reached", "w").close()
+
+        def evaluate(batch_size: int = 1):
+            open("reached", "w").close()
+
+        tyro.extras.subcommand_cli_from_dict({"train": train, "evaluate": evaluate})
+        """,
+    )
+    text = script.draft("train")
+    assert "effective_batch = 16" in text
+    assert '"--workers", "{workers}"' in text
+
+
+@pytest.mark.parametrize(
+    "merge",
+    [
+        "OmegaConf.merge(OmegaConf.load('config.yaml'), OmegaConf.from_cli())",
+        "config = OmegaConf.load('config.yaml'); config.merge_with(OmegaConf.from_cli())",
+        "OmegaConf.load('config.yaml').merge_with_cli()",
+        "OmegaConf.unsafe_merge(OmegaConf.load('config.yaml'), OmegaConf.from_cli(sys.argv[1:]))",
+    ],
+)
+def test_omegaconf(tmp_path: Path, merge: str) -> None:
+    pytest.importorskip("omegaconf")
+    script = Script(
+        tmp_path,
+        f"""
+        import sys
+        from omegaconf import OmegaConf
+
+        OmegaConf.merge({{"a": 1}}, {{"b": 2}})
+        {merge}
+        open("reached", "w").close()
+        """,
+    )
+    (tmp_path / "config.yaml").write_text(
+        "train: {batch_size: 16, accumulate_grad_batches: 2}\ndata: {num_workers: 4, pin_memory: true}\n"
+    )
+    text = script.draft("train.batch_size=32")
+    assert '"train.batch_size={micro_batch}",\n' in text
+    assert '"train.accumulate_grad_batches={accumulation}",\n' in text
+    assert '"data.num_workers={workers}",\n' in text
+    assert "effective_batch = 64" in text
+
+
+def test_overrides_of_omegaconf_without_a_config(tmp_path: Path) -> None:
+    pytest.importorskip("omegaconf")
+    script = Script(
+        tmp_path,
+        """
+        import torch
+        from omegaconf import OmegaConf
+
+        workers = OmegaConf.from_cli().get("num_workers", 8)
+        torch.optim.SGD(torch.nn.Linear(4, 1).parameters())
+        open("reached", "w").close()
+        """,
+    )
+    assert '"num_workers={workers}"' in script.draft("num_workers=4")

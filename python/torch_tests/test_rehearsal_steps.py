@@ -104,6 +104,17 @@ COMPILES_ASIDE = """
         optimizer.zero_grad()
 """
 
+COMPILED = """
+    import torch
+    layers = torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)
+    model = torch.compile(torch.nn.Sequential(*layers).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(50):
+        model(torch.ones(4096, 512, device="cuda")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
 OBJECTS = """
     import torch
     import torch.distributed as dist
@@ -199,6 +210,17 @@ def test_a_compiled_function_beside_the_model_costs_no_names(predict) -> None:  
     found = predict(COMPILES_ASIDE)
     made_by = {use["made_by"] for use in found["largest"]}
     assert any("0 (Linear)" in name or "1 (GELU)" in name for name in made_by), made_by
+
+
+def test_memory_of_compiled_code_has_the_names_of_its_kernels(predict) -> None:  # noqa: ANN001
+    pytest.importorskip("triton")
+    found = predict(COMPILED)
+    assert found["steps"] == 3
+    activations = {use["made_by"]: use["bytes"] for use in found["largest"] if use["kind"] == "activations"}
+    # What GELU reads is made by a matrix product, and what it writes by a fused kernel.
+    assert activations["extern_kernels.addmm (compiled)"] >= 4096 * 2048 * 4
+    fused = [name for name in activations if name.startswith("triton_") and "gelu" in name]
+    assert sum(activations[name] for name in fused) == 4096 * 2048 * 4
 
 
 def test_objects_go_from_rank_to_rank(predict) -> None:  # noqa: ANN001

@@ -134,7 +134,7 @@ def test_the_figures_are_those_of_the_phantom_and_called_weaker(script) -> None:
     ]
     assert ids(weak) == ["fake_tensor_fallback"]
     assert ids(exact) == []
-    assert said.count("is a build without CUDA: the figures are weaker") == 1
+    assert said.count("is a build without CUDA: the prediction is less accurate") == 1
     assert "hint: install the CUDA build" in said
     assert "CUDA" not in nothing
 

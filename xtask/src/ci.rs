@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::pytest::{pytest, pytest_in_two_halves};
 use crate::shell::{cache, cargo, read, root, run};
 use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
-use crate::{differential, faults, fuzz, generate, wheel};
+use crate::{differential, docs, faults, fuzz, generate, wheel};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -23,9 +23,11 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("doc tests", doc_tests),
     ("documentation", documentation),
+    ("documentation site", documentation_site),
     ("fuzz targets", fuzz_targets),
     ("dependency policy", dependency_policy),
     ("python style", python_style),
+    ("workflows", workflows),
     ("generated files", generated_files),
     ("wheel", build_wheel),
     ("wheel alone", wheel_alone),
@@ -145,6 +147,10 @@ fn documentation() -> Result<()> {
     .env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
+fn documentation_site() -> Result<()> {
+    docs::build(&docs::default_directory())
+}
+
 /// Each target for ten seconds, from the same seed: what lands must not depend on luck.
 fn fuzz_targets() -> Result<()> {
     fuzz::fuzz(&fuzz::Options {
@@ -194,6 +200,7 @@ fn python_style() -> Result<()> {
     let folders = [
         "python",
         "benches",
+        "docs",
         "examples",
         "faults",
         "crates/brimful-rehearse/src/hook",
@@ -203,6 +210,30 @@ fn python_style() -> Result<()> {
     run(tools
         .tool("ruff", &["format", "--no-cache", "--check"])
         .args(folders))
+}
+
+/// GitHub's workflows and issue forms: valid by their schemas, and free of known security mistakes.
+///
+/// Both tools bring what they compare with, and ask nobody.
+fn workflows() -> Result<()> {
+    let tools = python_tools()?;
+    let files = |directory: &str| -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(root().join(directory))?;
+        Ok(entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect())
+    };
+    let check = |schema: &str, files: &[PathBuf]| {
+        let arguments = ["--quiet", "--builtin-schema", schema];
+        run(tools.tool("check-jsonschema", &arguments).args(files))
+    };
+    let workflows = files(".github/workflows")?;
+    check("vendor.github-workflows", &workflows)?;
+    check("custom.github-workflows-require-timeout", &workflows)?;
+    let mut forms = files(".github/ISSUE_TEMPLATE")?;
+    forms.retain(|path| !path.ends_with("config.yml"));
+    check("vendor.github-issue-forms", &forms)?;
+    run(&mut tools.tool("zizmor", &["--offline", "--quiet", ".github"]))
 }
 
 fn generated_files() -> Result<()> {
@@ -342,6 +373,7 @@ fn run_faults(rounds: u32) -> Result<()> {
         phantom: Some(root().join(PHANTOM)),
         with: Vec::new(),
         show: false,
+        keep: None,
         bare: false,
         json: false,
     })

@@ -73,7 +73,7 @@ pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
                 label: failure.label,
                 said,
                 is_proved: verdict.confidence == Confidence::Proved,
-                detail: verdict.detail.into_owned(),
+                detail: verdict.detail.id().to_owned(),
                 sublabel: failure.sublabel,
             });
         }

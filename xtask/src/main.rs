@@ -6,12 +6,14 @@
 mod accuracy;
 mod ci;
 mod differential;
+mod docs;
 mod failures;
 mod faults;
 mod fuzz;
 mod generate;
 mod pytest;
 mod shell;
+mod structure;
 mod tools;
 mod wheel;
 
@@ -60,6 +62,18 @@ enum Task {
         /// Where to put it
         #[arg(long, value_name = "DIR", default_value = "dist")]
         out: PathBuf,
+    },
+    /// Build the source distribution
+    Sdist {
+        /// Where to put it
+        #[arg(long, value_name = "DIR", default_value = "dist")]
+        out: PathBuf,
+    },
+    /// Build the documentation site; a broken link is an error
+    Docs {
+        /// Where to put it, if not into the cache
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
     /// Play random traces on PyTorch's own allocator, on the phantom GPU, and compare the model event by event
     Differential {
@@ -115,10 +129,15 @@ enum Task {
         /// Print what brimful says at the end of each
         #[arg(long)]
         show: bool,
+        /// Copy the record of each run into a directory of its name here
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
+    /// Print import cycles, vocabulary collisions and long functions
+    Structure,
     /// Run the fuzz targets of the parsers, each for some seconds
     Fuzz {
         /// Only this target
@@ -163,6 +182,13 @@ fn main() -> anyhow::Result<()> {
             println!("{}", wheel.display());
             Ok(())
         }
+        Task::Docs { out } => {
+            let out = out.unwrap_or_else(docs::default_directory);
+            docs::build(&out)?;
+            println!("{}", out.join("index.html").display());
+            Ok(())
+        }
+        Task::Sdist { out } => wheel::build_source(&out),
         Task::Differential {
             python,
             traces,
@@ -187,6 +213,7 @@ fn main() -> anyhow::Result<()> {
             with,
             bare,
             show,
+            keep,
             json,
         } => faults::run(&faults::Options {
             rounds,
@@ -198,6 +225,7 @@ fn main() -> anyhow::Result<()> {
             with,
             bare,
             show,
+            keep,
             json,
         }),
         Task::Fuzz {
@@ -211,6 +239,7 @@ fn main() -> anyhow::Result<()> {
             seed,
             input,
         }),
+        Task::Structure => structure::print(),
         Task::Generate { check } => generate::all(check),
     }
 }

@@ -17,18 +17,27 @@ pub(crate) struct PythonEnvironment {
     folder: PathBuf,
 }
 
-/// The environment with the pinned tools of `python/requirements-dev.txt`, made once for each list.
+/// The environment with the tools that build and check.
 pub(crate) fn python_tools() -> Result<PythonEnvironment> {
-    let requirements = root().join("python/requirements-dev.txt");
-    let list = fs::read_to_string(&requirements).context("python/requirements-dev.txt")?;
+    pinned_tools("tools", "python/requirements-dev.txt")
+}
+
+/// The environment with the tools that build the documentation site.
+pub(crate) fn docs_tools() -> Result<PythonEnvironment> {
+    pinned_tools("docs-tools", "docs/site/requirements.txt")
+}
+
+/// The environment with the pinned tools of a list, made once for each list.
+fn pinned_tools(name: &str, requirements: &str) -> Result<PythonEnvironment> {
+    let list = fs::read_to_string(root().join(requirements)).context(requirements.to_owned())?;
     let mut hasher = DefaultHasher::new();
     list.hash(&mut hasher);
-    let folder = cache().join(format!("tools-{:016x}", hasher.finish()));
+    let folder = cache().join(format!("{name}-{:016x}", hasher.finish()));
     let done = folder.join("installed");
     let environment = PythonEnvironment { folder };
     if !done.exists() {
         environment.create()?;
-        environment.install(&["-r".as_ref(), requirements.as_os_str()])?;
+        environment.install(&["-r".as_ref(), requirements.as_ref()])?;
         fs::write(done, "")?;
     }
     Ok(environment)

@@ -10,7 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::shell::{cache, program, read, root, run};
 use crate::tools::{PythonEnvironment, python_tools};
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The platform that xtask itself was built for: each wheel is built on a machine of its own architecture.
+const TARGET: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-unknown-linux-gnu"
+} else {
+    "x86_64-unknown-linux-gnu"
+};
 /// The oldest glibc that Rust itself supports; manylinux2014.
 const GLIBC: (u32, u32) = (2, 17);
 const MAX_BYTES: u64 = 12 << 20;
@@ -42,8 +47,11 @@ impl Purpose {
 /// Builds the wheel into `out` and returns its path.
 pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
     ensure!(
-        cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "expected Linux on x86-64 to build the wheel on; other platforms are not built yet"
+        cfg!(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64")
+        )),
+        "cannot build a wheel here: only Linux on x86-64 and aarch64 is supported"
     );
     let tools = python_tools()?;
     // A directory for each of the two: they link by different wrappers around zig, and in one directory each would find
@@ -77,6 +85,18 @@ pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
         "expected a wheel of at most {MAX_BYTES} bytes, found {size}: move what is heavy into an extension of its own"
     );
     Ok(wheel)
+}
+
+/// Builds the source distribution into `out`.
+///
+/// It holds the Python package and the crates. What pip builds from it is the extension alone: the native program and
+/// the preloaded libraries are built by `cargo xtask wheel`.
+pub(crate) fn build_source(out: &Path) -> Result<()> {
+    // maturin looks for the directory although nothing of it goes into a source distribution.
+    fs::create_dir_all(root().join("brimful.data"))?;
+    run(python_tools()?
+        .tool("maturin", &["sdist", "--out"])
+        .arg(out))
 }
 
 fn build_program(

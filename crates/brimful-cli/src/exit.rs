@@ -4,6 +4,8 @@
 
 use std::process::ExitCode;
 
+use brimful::user_error::ErrorKind;
+
 /// How a command ended. The reference page is made from [`ExitStatus::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
@@ -33,6 +35,15 @@ impl ExitStatus {
         ExitStatus::FindingMade,
         ExitStatus::DoesNotFit,
     ];
+
+    /// Whether what was asked about fits.
+    pub(crate) const fn of_fit(fits: bool) -> ExitStatus {
+        if fits {
+            ExitStatus::Success
+        } else {
+            ExitStatus::DoesNotFit
+        }
+    }
 
     pub const fn code(self) -> u8 {
         match self {
@@ -66,6 +77,17 @@ impl ExitStatus {
                 "`brimful predict` or `brimful replay`: the training fits none of the cards asked for."
             }
             ExitStatus::Passed(_) => "`brimful run`: the training's own exit code.",
+        }
+    }
+}
+
+impl From<ErrorKind> for ExitStatus {
+    fn from(kind: ErrorKind) -> ExitStatus {
+        match kind {
+            ErrorKind::Input => ExitStatus::BadInput,
+            ErrorKind::Environment => ExitStatus::MachineRefuses,
+            ErrorKind::Bug => ExitStatus::InternalError,
+            ErrorKind::Outcome => ExitStatus::DoesNotFit,
         }
     }
 }

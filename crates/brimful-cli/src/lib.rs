@@ -14,7 +14,10 @@ pub mod exit;
 
 mod commands;
 mod error;
+mod hints;
+mod interruption;
 mod output;
+mod requests;
 
 use std::ffi::OsString;
 use std::panic;

@@ -11,10 +11,12 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
 use brimful::printable::is_printable;
+use brimful::user_error::UserError;
 use brimful_report::text::Page;
 use clap::ColorChoice;
 
 use crate::error::CommandError;
+use crate::hints;
 
 /// Lines longer than this are hard to read, however wide the terminal.
 const WIDEST: usize = 80;
@@ -139,7 +141,7 @@ pub(crate) fn complain(error: &CommandError) {
     eprintln!("error: {}", harmless(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {}", harmless(&error.to_string()));
+        eprintln!("  caused by: {}", harmless(&error.to_string()));
         cause = error.source();
     }
     let hints = error.hints();
@@ -147,7 +149,7 @@ pub(crate) fn complain(error: &CommandError) {
         eprintln!();
     }
     for hint in hints {
-        eprintln!("hint: {}", harmless(&hint));
+        eprintln!("hint: {}", harmless(&hints::text(&hint)));
     }
 }
 
@@ -165,18 +167,21 @@ pub(crate) fn say(line: &str) {
 
 /// Whether a line at the bottom of the terminal would be shown and not printed.
 pub(crate) fn status_line_makes_sense() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    let dumb = std::env::var_os(brimful::env_vars::TERM)
+        .is_none_or(|term| term == "dumb" || term.is_empty());
     io::stderr().is_terminal() && !dumb
 }
 
 /// Owns up to a bug.
 pub(crate) fn confess(what: &str) {
     eprintln!(
-        "internal error: brimful {} has a bug: {what}",
+        "error: internal error in brimful {}: {what}",
         env!("CARGO_PKG_VERSION")
     );
     eprintln!();
-    eprintln!("hint: please report this line together with the output of `brimful probe --json`");
+    eprintln!(
+        "hint: this is a bug; please report it with this message and the output of `brimful probe --json`"
+    );
 }
 
 /// A closed standard error must not turn a report into a second panic, so the default hook is silenced.
@@ -197,10 +202,14 @@ fn speaks_utf8() -> bool {
     if !io::stdout().is_terminal() {
         return true;
     }
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        .unwrap_or_default()
-        .to_lowercase();
+    let locale = [
+        brimful::env_vars::LC_ALL,
+        brimful::env_vars::LC_CTYPE,
+        brimful::env_vars::LANG,
+    ]
+    .into_iter()
+    .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    .unwrap_or_default()
+    .to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }

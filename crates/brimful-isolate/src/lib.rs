@@ -50,4 +50,4 @@ pub use start::{Isolated, Settings, StartError, start};
 pub use unsupported::{ARGUMENT, Isolated, Settings, StartError, program, start};
 
 /// Where the part inside the command finds what is mounted, to branch off (one process per GPU model).
-pub const ISOLATION_VARIABLE: &str = "BRIMFUL_ISOLATION";
+pub const ISOLATION_VARIABLE: &str = brimful::env_vars::BRIMFUL_ISOLATION;

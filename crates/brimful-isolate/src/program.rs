@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use brimful::env_vars;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
 
@@ -140,7 +141,7 @@ impl Keeper {
         }
         // Where it does not redirect writes, the library lists connections.
         if request.redirect_library.is_file() {
-            variables.push(("LD_PRELOAD".into(), preload(request)));
+            variables.push((env_vars::LD_PRELOAD.into(), preload(request)));
         }
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         if !directory.is_dir() {
@@ -279,7 +280,7 @@ fn preload(request: &Request) -> OsString {
         .environment
         .iter()
         .rev()
-        .find(|(name, _)| name == "LD_PRELOAD")
+        .find(|(name, _)| name == env_vars::LD_PRELOAD)
         .and_then(|(_, value)| value.clone());
     let mut all = own.unwrap_or_default();
     if !all.is_empty() {
@@ -305,7 +306,7 @@ fn prove_redirection(request: &Request, directories: &[PathBuf]) -> Result<(), S
         .args(directories)
         .envs(walls.environment.iter().map(|(name, value)| (name, value)))
         // Without the command's own preloads.
-        .env("LD_PRELOAD", &request.redirect_library)
+        .env(env_vars::LD_PRELOAD, &request.redirect_library)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     put_behind(&mut command, Some(walls));

@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use brimful::env_vars;
 use landlock::{
     ABI, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
@@ -146,17 +147,23 @@ fn environment(request: &Request, mark: u64) -> Vec<(OsString, OsString)> {
         .collect();
     let mut variables = vec![
         (
-            "BRIMFUL_REDIRECT".into(),
+            env_vars::BRIMFUL_REDIRECT.into(),
             request.scratch.clone().into_os_string(),
         ),
         (
-            "BRIMFUL_REDIRECT_PASS".into(),
+            env_vars::BRIMFUL_REDIRECT_PASS.into(),
             join(passed.iter().map(|path| escape(path, b"\\:"))),
         ),
-        ("BRIMFUL_REDIRECT_TOKEN".into(), format!("{mark:x}").into()),
+        (
+            env_vars::BRIMFUL_REDIRECT_TOKEN.into(),
+            format!("{mark:x}").into(),
+        ),
     ];
     if !shared.is_empty() {
-        variables.push(("BRIMFUL_REDIRECT_SHARED".into(), join(shared.into_iter())));
+        variables.push((
+            env_vars::BRIMFUL_REDIRECT_SHARED.into(),
+            join(shared.into_iter()),
+        ));
     }
     variables
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use brimful::env_vars;
 use brimful::units::Bytes;
 
 #[cfg(target_os = "linux")]
@@ -94,10 +95,10 @@ impl Scratch {
                 .map(PathBuf::from)
                 .filter(|path| path.is_absolute())
         };
-        let cache =
-            variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+        let cache = variable(env_vars::XDG_CACHE_HOME)
+            .or_else(|| variable(env_vars::HOME).map(|home| home.join(".cache")));
         [
-            variable("TMPDIR"),
+            variable(env_vars::TMPDIR),
             Some(PathBuf::from("/var/tmp")),
             Some(PathBuf::from("/tmp")),
             cache,

@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use brimful::env_vars;
+
 use crate::request::{Answer, Isolation, Network, Request, SharedDirectory};
 use crate::{ARGUMENT, Scratch};
 
 /// How long a keeper may take to end everything before it is killed itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const PRELOAD: &str = "LD_PRELOAD";
+const PRELOAD: &str = env_vars::LD_PRELOAD;
 
 /// How a command is to be isolated.
 #[derive(Clone, Debug)]

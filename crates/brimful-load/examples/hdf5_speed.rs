@@ -11,13 +11,13 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use brimful_load::sources::{Hdf5, Wanted};
+use brimful_load::sources::{DatasetRequest, Hdf5};
 use brimful_load::{Access, Buffer, Choice, Source, Value};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("expected a file and its datasets")?;
-    let wanted: Vec<Wanted> = arguments.map(|name| Wanted::new(&name)).collect();
+    let wanted: Vec<DatasetRequest> = arguments.map(|name| DatasetRequest::new(&name)).collect();
     for access in [Access::Mapped, Access::Read, Access::Direct] {
         let choice = Choice {
             access,

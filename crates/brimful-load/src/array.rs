@@ -79,21 +79,21 @@ impl fmt::Display for DType {
 
 /// An element type and a shape whose bytes are known to fit into memory's addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct TensorSpec {
     dtype: DType,
     shape: Vec<usize>,
     bytes: usize,
 }
 
-impl Form {
+impl TensorSpec {
     /// Nothing where the bytes of that shape cannot be counted: shapes come out of files.
-    pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> Option<Form> {
+    pub fn new(dtype: DType, shape: impl Into<Vec<usize>>) -> Option<TensorSpec> {
         let shape = shape.into();
         let bytes = shape
             .iter()
             .try_fold(dtype.size(), |bytes, &side| bytes.checked_mul(side))
             .filter(|&bytes| isize::try_from(bytes).is_ok())?;
-        Some(Form {
+        Some(TensorSpec {
             dtype,
             shape,
             bytes,
@@ -117,7 +117,7 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for TensorSpec {
     /// `uint8 3x640x480`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.dtype)?;
@@ -144,24 +144,24 @@ pub enum Encoding {
 
 /// What is known of a field before any sample is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FieldSpec {
     /// The same form in all samples: it can be collated.
-    Array(Form),
+    Array(TensorSpec),
     /// An array whose shape differs from sample to sample.
     Ragged { dtype: DType, rank: usize },
     /// Bytes to be decoded.
     Encoded(Encoding),
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FieldSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Array(form) => form.fmt(f),
-            Kind::Ragged { dtype, rank } => write!(f, "{dtype} of {rank} varying sides"),
-            Kind::Encoded(Encoding::Image) => f.write_str("an image file"),
-            Kind::Encoded(Encoding::Mesh) => f.write_str("a mesh file"),
-            Kind::Encoded(Encoding::Text) => f.write_str("text"),
-            Kind::Encoded(Encoding::Unknown) => f.write_str("bytes"),
+            FieldSpec::Array(form) => form.fmt(f),
+            FieldSpec::Ragged { dtype, rank } => write!(f, "{dtype} of {rank} varying dimensions"),
+            FieldSpec::Encoded(Encoding::Image) => f.write_str("an image file"),
+            FieldSpec::Encoded(Encoding::Mesh) => f.write_str("a mesh file"),
+            FieldSpec::Encoded(Encoding::Text) => f.write_str("text"),
+            FieldSpec::Encoded(Encoding::Unknown) => f.write_str("bytes"),
         }
     }
 }
@@ -170,5 +170,5 @@ impl fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
-    pub kind: Kind,
+    pub spec: FieldSpec,
 }

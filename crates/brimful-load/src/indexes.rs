@@ -32,11 +32,11 @@ const SMALLEST_FILE: u64 = if cfg!(fuzzing) { 1 } else { 64 << 20 };
 const SMALLEST_OBJECT: u64 = 1 << 20;
 
 /// The largest index, before it is compressed.
-const LARGEST: u64 = 512 << 20;
+const MAX_INDEX_BYTES: u64 = 512 << 20;
 
 /// What the folder may hold; beyond it, those go that nobody has used for longest.
-const MOST_BYTES: u64 = 2 << 30;
-const MOST_FILES: usize = 20_000;
+const MAX_BYTES: u64 = 2 << 30;
+const MAX_FILES: usize = 20_000;
 
 /// What a killed process left half written goes after this.
 const OLD: Duration = Duration::from_hours(24);
@@ -59,21 +59,21 @@ impl Indexes {
     }
 
     /// The index of a file as it is now.
-    pub(crate) fn find(&self, kind: &str, reader: &Reader) -> Option<Kept> {
+    pub(crate) fn find(&self, kind: &str, reader: &Reader) -> Option<IndexReader> {
         let version = version_of(kind, reader)?;
         let file = brimful_private::open(&self.path_of(&version)).ok()?;
         // Used last now; where that cannot be noted, it goes a little earlier.
         drop(file.set_modified(SystemTime::now()));
         let decoder = GzDecoder::new(BufReader::new(file));
-        let mut kept = Kept {
-            bytes: BufReader::new(decoder.take(LARGEST)),
+        let mut kept = IndexReader {
+            bytes: BufReader::new(decoder.take(MAX_INDEX_BYTES)),
         };
         let name = kept.name(version.len()).ok()?;
         (name? == version.as_bytes()).then_some(kept)
     }
 
     /// Begins an index for a file as it is now, if it is worth one.
-    pub(crate) fn begin(&self, kind: &str, reader: &Reader) -> Option<Keeping> {
+    pub(crate) fn begin(&self, kind: &str, reader: &Reader) -> Option<IndexWriter> {
         static TIDIED: Once = Once::new();
         static BEGUN: AtomicU64 = AtomicU64::new(0);
         let version = version_of(kind, reader)?;
@@ -81,10 +81,10 @@ impl Indexes {
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
         brimful_private::create_directory(&self.folder).ok()?;
-        TIDIED.call_once(|| self.tidy(MOST_BYTES, MOST_FILES));
+        TIDIED.call_once(|| self.tidy(MAX_BYTES, MAX_FILES));
         let file = brimful_private::create_new(&part).ok()?;
         let encoder = GzEncoder::new(file, Compression::fast());
-        let mut keeping = Keeping {
+        let mut keeping = IndexWriter {
             bytes: Some(BufWriter::new(encoder)),
             n_bytes: 0,
             part,
@@ -106,7 +106,7 @@ impl Indexes {
     }
 
     /// Makes room for more.
-    fn tidy(&self, most_bytes: u64, most_files: usize) {
+    fn tidy(&self, max_bytes: u64, max_files: usize) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;
         };
@@ -130,7 +130,7 @@ impl Indexes {
         let mut bytes: u64 = found.iter().map(|(_, len, _)| len).sum();
         let mut n_files = found.len();
         for (_, len, path) in found {
-            if bytes <= most_bytes && n_files <= most_files {
+            if bytes <= max_bytes && n_files <= max_files {
                 break;
             }
             drop(fs::remove_file(path));
@@ -158,11 +158,11 @@ fn version_of(kind: &str, reader: &Reader) -> Option<String> {
 }
 
 /// An index that is being read. Whatever is wrong with it, it is torn, and the file itself is asked.
-pub(crate) struct Kept {
+pub(crate) struct IndexReader {
     bytes: BufReader<io::Take<GzDecoder<BufReader<File>>>>,
 }
 
-impl Kept {
+impl IndexReader {
     /// A number that an entry begins with; none behind the last entry, when all of it was whole.
     pub(crate) fn entry(&mut self) -> io::Result<Option<u64>> {
         match self.number()? {
@@ -209,14 +209,14 @@ pub(crate) fn torn() -> io::Error {
 }
 
 /// An index that is being written. Where that fails, or it is dropped before its end, there is none.
-pub(crate) struct Keeping {
+pub(crate) struct IndexWriter {
     bytes: Option<BufWriter<GzEncoder<File>>>,
     n_bytes: u64,
     part: PathBuf,
     path: PathBuf,
 }
 
-impl Keeping {
+impl IndexWriter {
     pub(crate) fn entry(&mut self, number: u64) {
         self.number(number.saturating_add(1));
     }
@@ -244,7 +244,7 @@ impl Keeping {
     fn write(&mut self, bytes: &[u8]) {
         self.n_bytes += bytes.len() as u64;
         let written = match &mut self.bytes {
-            Some(_) if self.n_bytes > LARGEST => false,
+            Some(_) if self.n_bytes > MAX_INDEX_BYTES => false,
             Some(writer) => writer.write_all(bytes).is_ok(),
             None => return,
         };
@@ -269,7 +269,7 @@ impl Keeping {
     }
 }
 
-impl Drop for Keeping {
+impl Drop for IndexWriter {
     fn drop(&mut self) {
         // One that was finished has gone from there.
         drop(fs::remove_file(&self.part));
@@ -278,7 +278,7 @@ impl Drop for Keeping {
 
 /// What was written by `write`, for tests of those who read it.
 #[cfg(test)]
-pub(crate) fn written(write: impl FnOnce(&mut Keeping)) -> Kept {
+pub(crate) fn written(write: impl FnOnce(&mut IndexWriter)) -> IndexReader {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large");
     File::create(&path).unwrap().set_len(SMALLEST_FILE).unwrap();

@@ -36,7 +36,7 @@ pub struct Progress {
 
 /// [`Progress`] at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ProgressSnapshot {
     pub n_files: u64,
     pub n_files_done: u64,
     /// Of the files that have been opened so far.
@@ -45,9 +45,9 @@ pub struct Passed {
 }
 
 impl Progress {
-    pub fn passed(&self) -> Passed {
+    pub fn snapshot(&self) -> ProgressSnapshot {
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        Passed {
+        ProgressSnapshot {
             n_files: read(&self.n_files),
             n_files_done: read(&self.n_files_done),
             bytes: Bytes(read(&self.bytes)),
@@ -107,17 +107,17 @@ mod tests {
         first.is_at(40);
         first.is_at(30);
         let second = progress.file(10);
-        let passed = |n_files_done, bytes, bytes_done| Passed {
+        let passed = |n_files_done, bytes, bytes_done| ProgressSnapshot {
             n_files: 3,
             n_files_done,
             bytes: Bytes(bytes),
             bytes_done: Bytes(bytes_done),
         };
-        assert_eq!(progress.passed(), passed(0, 110, 40));
+        assert_eq!(progress.snapshot(), passed(0, 110, 40));
         drop(second);
         first.is_at(1000);
-        assert_eq!(progress.passed(), passed(1, 110, 110));
+        assert_eq!(progress.snapshot(), passed(1, 110, 110));
         drop(first);
-        assert_eq!(progress.passed(), passed(2, 110, 110));
+        assert_eq!(progress.snapshot(), passed(2, 110, 110));
     }
 }

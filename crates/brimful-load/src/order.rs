@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::ops::mixed;
+use crate::random::mixed;
 
 /// A shuffled `0..len`, each position computed on its own.
 ///
@@ -18,7 +18,7 @@ pub struct Permutation {
     len: u64,
     rows: u64,
     columns: u64,
-    keys: [u64; MOST_ROUNDS],
+    keys: [u64; MAX_ROUNDS],
     rounds: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Permutation {
 const ROUNDS: usize = 8;
 
 /// The same for few samples, where each turn mixes less.
-const MOST_ROUNDS: usize = 32;
+const MAX_ROUNDS: usize = 32;
 const FEW: u64 = 1 << 16;
 
 impl Permutation {
@@ -40,7 +40,7 @@ impl Permutation {
             rows,
             columns,
             keys,
-            rounds: if len < FEW { MOST_ROUNDS } else { ROUNDS },
+            rounds: if len < FEW { MAX_ROUNDS } else { ROUNDS },
         }
     }
 

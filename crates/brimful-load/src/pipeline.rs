@@ -6,15 +6,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::array::{Encoding, Field, Form, Kind};
+use crate::array::{Encoding, Field, FieldSpec, TensorSpec};
 use crate::buffer::PAGE;
 use crate::error::{OpError, ReadError};
-use crate::mapping::Guard;
-use crate::ops::{Op, Out, SampleKey, Scratch};
+use crate::ops::{Layout, Op, Out, SampleKey, Scratch};
 use crate::order::Order;
 use crate::source::Source;
 use crate::sources::{Numbered, Part};
 use crate::value::Value;
+use brimful_mapping::Guard;
 
 /// A source and what is done with its fields. Cheap to clone; every change gives a new one.
 #[derive(Clone, Debug)]
@@ -32,19 +32,24 @@ struct Lane {
     field: usize,
     ops: Vec<Arc<dyn Op>>,
     /// What goes into the first op, into the second, …, and what comes out in the end.
-    kinds: Vec<Kind>,
+    specs: Vec<FieldSpec>,
 }
 
 impl Lane {
-    fn kind(&self) -> &Kind {
-        self.kinds.last().expect("a lane begins with a kind")
+    fn spec(&self) -> &FieldSpec {
+        self.specs.last().expect("a lane begins with a spec")
+    }
+
+    fn layout(&self) -> Layout {
+        let layout = Layout::default();
+        self.ops.iter().fold(layout, |layout, op| op.layout(layout))
     }
 }
 
 /// A pipeline cannot be put together.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
-    #[error("there is no field {wanted:?}; there are {}", known.join(", "))]
+    #[error("no field {wanted:?}; available fields are {}", known.join(", "))]
     NoSuchField { wanted: String, known: Vec<String> },
     #[error("field {field:?}")]
     Op {
@@ -52,11 +57,13 @@ pub enum PipelineError {
         #[source]
         cause: OpError,
     },
-    #[error("field {field:?} is {kind}, and a batch can only be made of arrays of one form")]
-    NotOneForm { field: String, kind: Kind },
-    #[error("there is already a field {name:?}")]
+    #[error(
+        "cannot batch field {field:?}: it is {spec}, but every sample must have the same dtype and shape"
+    )]
+    NotBatchable { field: String, spec: FieldSpec },
+    #[error("a field named {name:?} already exists")]
     TakenName { name: String },
-    #[error("no field is left")]
+    #[error("no fields are left")]
     NoField,
 }
 
@@ -85,7 +92,7 @@ pub enum SampleCause {
 
 /// What one thread reads into, kept from sample to sample.
 #[derive(Debug, Default)]
-pub(crate) struct Hands {
+pub(crate) struct ReadScratch {
     values: Vec<Value>,
     /// Nanoseconds of each stage since they were last taken; see [`Pipeline::stages`].
     stage_ns: Vec<u64>,
@@ -94,7 +101,7 @@ pub(crate) struct Hands {
 /// What the ops of one sample need besides, kept from sample to sample. Threads that wait for a store most of their time
 /// share a few.
 #[derive(Debug, Default)]
-pub(crate) struct Workbench {
+pub(crate) struct OpScratch {
     between: [Value; 2],
     scratch: Scratch,
 }
@@ -106,10 +113,10 @@ pub(crate) enum Read {
     /// It is in its slots.
     IntoSlots,
     /// Its ops are to be run, in [`Pipeline::make`].
-    IntoHands,
+    IntoScratch,
 }
 
-impl Hands {
+impl ReadScratch {
     /// Hands over the time of each stage, and begins to count anew.
     pub(crate) fn take_stages(&mut self, mut each: impl FnMut(usize, u64)) {
         for (stage, ns) in self.stage_ns.iter_mut().enumerate() {
@@ -134,7 +141,7 @@ impl Hands {
     }
 }
 
-impl Workbench {
+impl OpScratch {
     pub(crate) fn held_bytes(&self) -> usize {
         held_bytes(&self.between) + self.scratch.held_bytes()
     }
@@ -154,7 +161,7 @@ impl Pipeline {
                 name: field.name.clone(),
                 field: place,
                 ops: Vec::new(),
-                kinds: vec![field.kind.clone()],
+                specs: vec![field.spec.clone()],
             })
             .collect();
         Pipeline {
@@ -174,7 +181,7 @@ impl Pipeline {
             .iter()
             .map(|lane| Field {
                 name: lane.name.clone(),
-                kind: lane.kind().clone(),
+                spec: lane.spec().clone(),
             })
             .collect()
     }
@@ -183,7 +190,7 @@ impl Pipeline {
     pub fn with(
         &self,
         field: &str,
-        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
+        make: impl FnOnce(u64, &FieldSpec) -> Result<Arc<dyn Op>, OpError>,
     ) -> Result<Pipeline, PipelineError> {
         let mut changed = self.clone();
         changed.add(field, self.n_ops, make)?;
@@ -195,11 +202,11 @@ impl Pipeline {
     pub fn with_alike(
         &self,
         fields: &[String],
-        make: impl Fn(&str, u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
+        make: impl Fn(&str, u64, &FieldSpec) -> Result<Arc<dyn Op>, OpError>,
     ) -> Result<Pipeline, PipelineError> {
         let mut changed = self.clone();
         for field in fields {
-            changed.add(field, self.n_ops, |number, kind| make(field, number, kind))?;
+            changed.add(field, self.n_ops, |number, spec| make(field, number, spec))?;
         }
         changed.n_ops += 1;
         Ok(changed)
@@ -209,7 +216,7 @@ impl Pipeline {
         &mut self,
         field: &str,
         number: u64,
-        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError>,
+        make: impl FnOnce(u64, &FieldSpec) -> Result<Arc<dyn Op>, OpError>,
     ) -> Result<(), PipelineError> {
         let at = self.place(field)?;
         let failed = |cause| PipelineError::Op {
@@ -217,9 +224,9 @@ impl Pipeline {
             cause,
         };
         let lane = &mut self.lanes[at];
-        let op = make(number, lane.kind()).map_err(failed)?;
-        let kind = op.kind(lane.kind()).map_err(failed)?;
-        lane.kinds.push(kind);
+        let op = make(number, lane.spec()).map_err(failed)?;
+        let spec = op.output_spec(lane.spec()).map_err(failed)?;
+        lane.specs.push(spec);
         lane.ops.push(op);
         Ok(())
     }
@@ -256,15 +263,14 @@ impl Pipeline {
             name: name.to_owned(),
             field: place,
             ops: Vec::new(),
-            kinds: vec![field.kind.clone()],
+            specs: vec![field.spec.clone()],
         });
         Ok(changed)
     }
 
-    /// The names of the ops of a field, in order.
-    pub fn ops(&self, field: &str) -> Result<Vec<&'static str>, PipelineError> {
-        let lane = &self.lanes[self.place(field)?];
-        Ok(lane.ops.iter().map(|op| op.name()).collect())
+    /// How the images of a field lie in memory after its ops.
+    pub fn layout(&self, field: &str) -> Result<Layout, PipelineError> {
+        Ok(self.lanes[self.place(field)?].layout())
     }
 
     /// Keeps these fields only, in this order.
@@ -309,16 +315,16 @@ impl Pipeline {
     /// The place among the fields of the source of a field that is text still.
     pub(crate) fn text_field(&self, name: &str, op: &'static str) -> Result<usize, PipelineError> {
         let lane = &self.lanes[self.place(name)?];
-        match lane.kind() {
-            Kind::Encoded(Encoding::Text | Encoding::Unknown) if lane.ops.is_empty() => {
+        match lane.spec() {
+            FieldSpec::Encoded(Encoding::Text | Encoding::Unknown) if lane.ops.is_empty() => {
                 Ok(lane.field)
             }
-            kind => Err(PipelineError::Op {
+            spec => Err(PipelineError::Op {
                 field: name.to_owned(),
                 cause: OpError::WrongKind {
                     op,
                     expected: "text".to_owned(),
-                    found: kind.to_string(),
+                    found: spec.to_string(),
                 },
             }),
         }
@@ -335,17 +341,17 @@ impl Pipeline {
     }
 
     /// The form of each field in a batch, without its first side.
-    pub fn forms(&self) -> Result<Vec<Form>, PipelineError> {
+    pub fn forms(&self) -> Result<Vec<TensorSpec>, PipelineError> {
         if self.lanes.is_empty() {
             return Err(PipelineError::NoField);
         }
         self.lanes
             .iter()
-            .map(|lane| match lane.kind() {
-                Kind::Array(form) => Ok(form.clone()),
-                kind => Err(PipelineError::NotOneForm {
+            .map(|lane| match lane.spec() {
+                FieldSpec::Array(form) => Ok(form.clone()),
+                spec => Err(PipelineError::NotBatchable {
                     field: lane.name.clone(),
-                    kind: kind.clone(),
+                    spec: spec.clone(),
                 }),
             })
             .collect()
@@ -373,19 +379,19 @@ impl Pipeline {
 
     /// Bytes that one thread holds at the most of what it has read.
     pub fn bytes_to_read(&self) -> u64 {
-        self.source.largest_sample()
+        self.source.max_sample_bytes()
     }
 
     /// Bytes that the ops of one sample need at the most besides.
     pub fn bytes_to_make(&self) -> u64 {
-        let largest = self.source.largest_sample();
+        let largest = self.source.max_sample_bytes();
         // The two values that take turns between ops, and the scratch of ops of each name.
         let mut between = [0_u64; 2];
         let mut scratch = BTreeMap::<&str, u64>::new();
         for lane in &self.lanes {
             let mut bytes = largest;
-            for (at, (op, kind)) in lane.ops.iter().zip(&lane.kinds).enumerate() {
-                let room = op.room(kind, bytes);
+            for (at, (op, spec)) in lane.ops.iter().zip(&lane.specs).enumerate() {
+                let room = op.reservation(spec, bytes);
                 bytes = room.result;
                 let own = scratch.entry(op.name()).or_default();
                 *own = room.scratch.max(*own);
@@ -407,22 +413,22 @@ impl Pipeline {
         &self,
         key: SampleKey,
         slots: &mut [&mut [u8]],
-        hands: &mut Hands,
+        read_scratch: &mut ReadScratch,
     ) -> Result<Read, SampleError> {
         let source = &*self.source;
         let failed = |error: ReadError| self.failed(key, None, error.into());
-        hands
+        read_scratch
             .values
             .resize_with(source.fields().len(), Value::default);
         if self.is_as_read() {
-            let read = source.read_into(key.index, slots, &mut hands.values);
+            let read = source.read_into(key.index, slots, &mut read_scratch.values);
             return read.map(|()| Read::IntoSlots).map_err(failed);
         }
-        hands.stage_ns.resize(self.n_stages(), 0);
+        read_scratch.stage_ns.resize(self.n_stages(), 0);
         let mut clock = Clock::at_stage(0);
-        let read = source.read(key.index, &mut hands.values);
-        clock.next(&mut hands.stage_ns);
-        read.map(|()| Read::IntoHands).map_err(failed)
+        let read = source.read(key.index, &mut read_scratch.values);
+        clock.next(&mut read_scratch.stage_ns);
+        read.map(|()| Read::IntoScratch).map_err(failed)
     }
 
     /// Makes the sample that was read, in its slots.
@@ -430,12 +436,12 @@ impl Pipeline {
         &self,
         key: SampleKey,
         slots: &mut [&mut [u8]],
-        hands: &mut Hands,
-        workbench: &mut Workbench,
+        read_scratch: &mut ReadScratch,
+        op_scratch: &mut OpScratch,
     ) -> Result<(), SampleError> {
         let mut clock = Clock::at_stage(1);
         for (lane, slot) in self.lanes.iter().zip(slots) {
-            lane.run(key, slot, hands, workbench, &mut clock)
+            lane.run(key, slot, read_scratch, op_scratch, &mut clock)
                 .map_err(|cause| self.failed(key, Some(&lane.name), cause))?;
         }
         Ok(())
@@ -447,17 +453,17 @@ impl Pipeline {
         &self,
         key: SampleKey,
         made: Result<(), SampleError>,
-        hands: &Hands,
+        read_scratch: &ReadScratch,
         guard: &Guard,
     ) -> Result<(), SampleError> {
-        if let Err(error) = hands.check(made.is_err()) {
+        if let Err(error) = read_scratch.check(made.is_err()) {
             let error = ReadError::from(error);
             return Err(self.failed(key, None, error.into()));
         }
         if made.is_ok() && guard.has_faulted() {
             let error = ReadError::Malformed {
                 expected: "all bytes of the file".to_owned(),
-                found: "that it was truncated while it was in use".to_owned(),
+                found: "a file that was truncated while it was in use".to_owned(),
             };
             return Err(self.failed(key, None, error.into()));
         }
@@ -506,15 +512,15 @@ impl Lane {
         &self,
         key: SampleKey,
         slot: &mut [u8],
-        hands: &mut Hands,
-        workbench: &mut Workbench,
+        read_scratch: &mut ReadScratch,
+        op_scratch: &mut OpScratch,
         clock: &mut Clock,
     ) -> Result<(), SampleCause> {
-        let Hands { values, stage_ns } = hands;
-        let Workbench {
+        let ReadScratch { values, stage_ns } = read_scratch;
+        let OpScratch {
             between: [one, other],
             scratch,
-        } = workbench;
+        } = op_scratch;
         let first = &values[self.field];
         let Some((last, before)) = self.ops.split_last() else {
             return copied(first, slot).map_err(SampleCause::from);
@@ -522,11 +528,11 @@ impl Lane {
         // The ops before the last write to two values in turns.
         let (mut from, mut to) = (one, other);
         let mut is_first = true;
-        for (op, kind) in before.iter().zip(&self.kinds[1..]) {
+        for (op, spec) in before.iter().zip(&self.specs[1..]) {
             let input = if is_first { first } else { &*from };
-            let out = match kind {
-                Kind::Array(form) => Out::Form(to, form),
-                Kind::Ragged { .. } | Kind::Encoded(_) => Out::Value(to),
+            let out = match spec {
+                FieldSpec::Array(form) => Out::Spec(to, form),
+                FieldSpec::Ragged { .. } | FieldSpec::Encoded(_) => Out::Value(to),
             };
             op.apply(key, input, out, scratch)?;
             clock.next(stage_ns);
@@ -563,13 +569,13 @@ mod tests {
     use crate::array::DType;
     use crate::kernels::filter::Filter;
     use crate::loader::{Loader, OnError, Settings};
-    use crate::ops::{Cast, DecodeImage, Layout, Resize};
+    use crate::ops::{Cast, DecodeImage, Resize};
     use crate::sources::{Folder, FolderOptions, Npy};
 
     fn resized(pipeline: &Pipeline, field: &str, layout: Layout, size: usize) -> Pipeline {
         pipeline
-            .with(field, |_, kind| {
-                let resize = Resize::new((size, size), Filter::Bilinear, layout, 3, kind)?;
+            .with(field, |_, spec| {
+                let resize = Resize::new((size, size), Filter::Bilinear, layout, 3, spec)?;
                 Ok(Arc::new(resize))
             })
             .unwrap()
@@ -614,16 +620,16 @@ mod tests {
     #[test]
     fn ops_need_the_result_of_each_and_the_scratch_of_each_kind() {
         let pipeline = images();
-        let image = 3 * DecodeImage::default().most_pixels;
+        let image = 3 * DecodeImage::default().max_pixels;
         let scratch: u64 = pipeline.lanes[0]
             .ops
             .iter()
-            .zip(&pipeline.lanes[0].kinds)
-            .map(|(op, kind)| op.scratch_bytes(kind))
+            .zip(&pipeline.lanes[0].specs)
+            .map(|(op, spec)| op.scratch_bytes(spec))
             .sum();
         let resized = (224_u64 * 224 * 3).next_multiple_of(PAGE as u64);
         assert_eq!(pipeline.bytes_to_make(), image + resized + scratch);
-        assert_eq!(pipeline.bytes_to_read(), pipeline.source.largest_sample());
+        assert_eq!(pipeline.bytes_to_read(), pipeline.source.max_sample_bytes());
     }
 
     #[test]
@@ -640,7 +646,7 @@ mod tests {
         fs::write(&path, file).unwrap();
         let source = Npy::open(&[("x".to_owned(), path)], None).unwrap();
         let mut varying = Pipeline::new(Arc::new(source));
-        varying.lanes[0].kinds[0] = Kind::Ragged {
+        varying.lanes[0].specs[0] = FieldSpec::Ragged {
             dtype: DType::U8,
             rank: 3,
         };
@@ -651,19 +657,21 @@ mod tests {
             epoch: 0,
             index: 0,
         };
-        let (mut hands, mut workbench) = (Hands::default(), Workbench::default());
+        let (mut read_scratch, mut op_scratch) = (ReadScratch::default(), OpScratch::default());
         let mut slot = vec![0; 3 * 32 * 32];
-        let read = pipeline.read(key, &mut [&mut slot], &mut hands).unwrap();
-        assert_eq!(read, Read::IntoHands);
+        let read = pipeline
+            .read(key, &mut [&mut slot], &mut read_scratch)
+            .unwrap();
+        assert_eq!(read, Read::IntoScratch);
         let error = pipeline
-            .make(key, &mut [&mut slot], &mut hands, &mut workbench)
+            .make(key, &mut [&mut slot], &mut read_scratch, &mut op_scratch)
             .unwrap_err();
         assert_eq!(
             error.cause.to_string(),
             "resize expected uint8 3x64x64, found uint8 [300, 64, 64]"
         );
         assert!(
-            workbench
+            op_scratch
                 .between
                 .iter()
                 .all(|value| value.bytes().is_empty())

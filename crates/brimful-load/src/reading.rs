@@ -11,11 +11,11 @@ use brimful::units::Bytes;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::buffer::{Buffer, PAGE};
-use crate::error::Truncated;
-use crate::mapping::Mapping;
 use crate::network;
 use crate::remote::{self, Object};
 use crate::value::Piece;
+use brimful_mapping::Mapping;
+use brimful_mapping::Truncated;
 
 /// How bytes come from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ fn not_mapped_on_network<'a>(
 pub struct Reader {
     path: PathBuf,
     len: u64,
-    way: Way,
+    backing: Backing,
     /// None of what is no file.
     stamp: Option<Stamp>,
 }
@@ -159,7 +159,7 @@ impl Stamp {
 }
 
 #[derive(Debug)]
-enum Way {
+enum Backing {
     Mapped(Arc<Mapping>),
     Read(File),
     Direct(File),
@@ -176,28 +176,28 @@ impl Reader {
             return Ok(Reader {
                 path: object.path().to_owned(),
                 len: object.len(),
-                way: Way::Remote(object),
+                backing: Backing::Remote(object),
                 stamp: None,
             });
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let len = metadata.len();
-        let way = match access {
-            Access::Mapped if len > 0 => Way::Mapped(Arc::new(Mapping::of(&file, path)?)),
-            Access::Mapped | Access::Read | Access::Remote => Way::Read(file),
-            Access::Direct if set_direct(&file).is_err() => Way::Read(file),
+        let backing = match access {
+            Access::Mapped if len > 0 => Backing::Mapped(Arc::new(Mapping::of(&file, path)?)),
+            Access::Mapped | Access::Read | Access::Remote => Backing::Read(file),
+            Access::Direct if set_direct(&file).is_err() => Backing::Read(file),
             // Some file systems refuse only the first read.
             Access::Direct if file.read_at(Buffer::zeroed(PAGE).pages_mut(), 0).is_err() => {
                 set_through_cache(&file)?;
-                Way::Read(file)
+                Backing::Read(file)
             }
-            Access::Direct => Way::Direct(file),
+            Access::Direct => Backing::Direct(file),
         };
         Ok(Reader {
             path: path.to_owned(),
             len,
-            way,
+            backing,
             stamp: Some(Stamp::of(&metadata)),
         })
     }
@@ -210,14 +210,14 @@ impl Reader {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let len = metadata.len();
-        let way = match set_direct(&file) {
-            Ok(()) => Way::Direct(file),
-            Err(_) => Way::Read(file),
+        let backing = match set_direct(&file) {
+            Ok(()) => Backing::Direct(file),
+            Err(_) => Backing::Read(file),
         };
         Ok(Reader {
             path: path.to_owned(),
             len,
-            way,
+            backing,
             stamp: Some(Stamp::of(&metadata)),
         })
     }
@@ -227,7 +227,7 @@ impl Reader {
         Reader {
             path: path.to_owned(),
             len: bytes.len() as u64,
-            way: Way::Memory(bytes),
+            backing: Backing::Memory(bytes),
             stamp: None,
         }
     }
@@ -249,7 +249,7 @@ impl Reader {
     /// Words that no other version of the file has. None where a store tells no version, and where the file was changed
     /// less than `settled` ago: it could be changed again at what its clock takes for the same time.
     pub(crate) fn version(&self, settled: Duration) -> Option<String> {
-        if let Way::Remote(object) = &self.way {
+        if let Backing::Remote(object) = &self.backing {
             return object.version();
         }
         let stamp = self.stamp?;
@@ -283,21 +283,21 @@ impl Reader {
 
     /// How it is read in fact.
     pub fn access(&self) -> Access {
-        match self.way {
-            Way::Mapped(_) => Access::Mapped,
-            Way::Read(_) | Way::Memory(_) => Access::Read,
-            Way::Direct(_) => Access::Direct,
-            Way::Remote(_) => Access::Remote,
+        match self.backing {
+            Backing::Mapped(_) => Access::Mapped,
+            Backing::Read(_) | Backing::Memory(_) => Access::Read,
+            Backing::Direct(_) => Access::Direct,
+            Backing::Remote(_) => Access::Remote,
         }
     }
 
     /// Bytes that reading `len` bytes takes of memory at the most.
     pub fn held_for(&self, len: u64) -> u64 {
-        match self.way {
-            Way::Mapped(_) => 0,
-            Way::Read(_) | Way::Memory(_) => len.next_multiple_of(PAGE as u64),
-            Way::Direct(_) => len.saturating_add(2 * PAGE as u64),
-            Way::Remote(_) => len
+        match self.backing {
+            Backing::Mapped(_) => 0,
+            Backing::Read(_) | Backing::Memory(_) => len.next_multiple_of(PAGE as u64),
+            Backing::Direct(_) => len.saturating_add(2 * PAGE as u64),
+            Backing::Remote(_) => len
                 .checked_next_multiple_of(PAGE as u64)
                 .unwrap_or(u64::MAX)
                 .saturating_add(remote::ON_THE_WAY),
@@ -308,8 +308,8 @@ impl Reader {
     /// map: see [`Piece::Mapped`].
     pub fn read(&self, offset: u64, len: usize, piece: &mut Piece) -> io::Result<()> {
         self.check_within(offset, len)?;
-        match &self.way {
-            Way::Mapped(map) => {
+        match &self.backing {
+            Backing::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
                 *piece = Piece::Mapped {
                     map: Arc::clone(map),
@@ -318,15 +318,15 @@ impl Reader {
                 };
                 Ok(())
             }
-            Way::Read(file) => self.read_file(file, piece.own(len), offset),
-            Way::Direct(file) => {
+            Backing::Read(file) => self.read_file(file, piece.own(len), offset),
+            Backing::Direct(file) => {
                 let first = offset - offset % PAGE as u64;
                 let before = usize::try_from(offset - first).map_err(io::Error::other)?;
                 let buffer = piece.own_buffer(before, len, before + len);
                 self.read_pages(file, buffer.pages_mut(), first, before + len)
             }
-            Way::Remote(object) => object.read_to(offset, piece.own(len)),
-            Way::Memory(bytes) => {
+            Backing::Remote(object) => object.read_to(offset, piece.own(len)),
+            Backing::Memory(bytes) => {
                 piece.own(len).copy_from_slice(within(bytes, offset, len)?);
                 Ok(())
             }
@@ -344,17 +344,17 @@ impl Reader {
     ) -> io::Result<T> {
         self.check_within(offset, len)?;
         let short = || io::Error::new(io::ErrorKind::InvalidInput, "too little scratch memory");
-        match &self.way {
-            Way::Mapped(map) => {
+        match &self.backing {
+            Backing::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
                 map.look(start, len, look)
             }
-            Way::Read(file) => {
+            Backing::Read(file) => {
                 let bytes = scratch.get_mut(..len).ok_or_else(short)?;
                 self.read_file(file, bytes, offset)?;
                 Ok(look(bytes))
             }
-            Way::Direct(file) => {
+            Backing::Direct(file) => {
                 let first = offset - offset % PAGE as u64;
                 let before = usize::try_from(offset - first).map_err(io::Error::other)?;
                 let whole = (before + len).next_multiple_of(PAGE);
@@ -362,12 +362,12 @@ impl Reader {
                 self.read_pages(file, pages, first, before + len)?;
                 Ok(look(&pages[before..before + len]))
             }
-            Way::Remote(object) => {
+            Backing::Remote(object) => {
                 let bytes = scratch.get_mut(..len).ok_or_else(short)?;
                 object.read_to(offset, bytes)?;
                 Ok(look(bytes))
             }
-            Way::Memory(bytes) => Ok(look(within(bytes, offset, len)?)),
+            Backing::Memory(bytes) => Ok(look(within(bytes, offset, len)?)),
         }
     }
 
@@ -379,7 +379,7 @@ impl Reader {
         piece: &mut Piece,
         look: impl FnOnce(&[u8]) -> T,
     ) -> io::Result<T> {
-        if let Way::Mapped(_) = self.way {
+        if let Backing::Mapped(_) = self.backing {
             return self.view(offset, len, &mut [], look);
         }
         self.read(offset, len, piece)?;
@@ -390,19 +390,19 @@ impl Reader {
     /// read, which takes whole pages, goes through `spare`.
     pub fn read_to(&self, offset: u64, out: &mut [u8], spare: &mut Piece) -> io::Result<()> {
         self.check_within(offset, out.len())?;
-        match &self.way {
-            Way::Mapped(map) => {
+        match &self.backing {
+            Backing::Mapped(map) => {
                 let start = usize::try_from(offset).map_err(io::Error::other)?;
                 map.look(start, out.len(), |bytes| out.copy_from_slice(bytes))
             }
-            Way::Read(file) => self.read_file(file, out, offset),
-            Way::Direct(_) => {
+            Backing::Read(file) => self.read_file(file, out, offset),
+            Backing::Direct(_) => {
                 self.read(offset, out.len(), spare)?;
                 out.copy_from_slice(spare.bytes());
                 Ok(())
             }
-            Way::Remote(object) => object.read_to(offset, out),
-            Way::Memory(bytes) => {
+            Backing::Remote(object) => object.read_to(offset, out),
+            Backing::Memory(bytes) => {
                 out.copy_from_slice(within(bytes, offset, out.len())?);
                 Ok(())
             }
@@ -411,28 +411,30 @@ impl Reader {
 
     /// Gives up what small reads of an object have brought along, for others to have the room.
     pub(crate) fn forget_windows(&self) {
-        if let Way::Remote(object) = &self.way {
+        if let Backing::Remote(object) = &self.backing {
             object.forget_windows();
         }
     }
 
     /// An error if bytes up to `end` that were read of a map until now may not have been what the file holds.
     pub(crate) fn check(&self, end: u64) -> io::Result<()> {
-        match &self.way {
-            Way::Mapped(map) => map.check(usize::try_from(end).unwrap_or(usize::MAX)),
-            Way::Read(_) | Way::Direct(_) | Way::Remote(_) | Way::Memory(_) => Ok(()),
+        match &self.backing {
+            Backing::Mapped(map) => map.check(usize::try_from(end).unwrap_or(usize::MAX)),
+            Backing::Read(_) | Backing::Direct(_) | Backing::Remote(_) | Backing::Memory(_) => {
+                Ok(())
+            }
         }
     }
 
     /// An error if the file has lost bytes since it was opened, as far as that is known.
     pub(crate) fn check_whole(&self) -> io::Result<()> {
-        match &self.way {
-            Way::Mapped(map) => map.check_all(),
-            Way::Read(file) | Way::Direct(file) => match self.truncated(file) {
+        match &self.backing {
+            Backing::Mapped(map) => map.check_all(),
+            Backing::Read(file) | Backing::Direct(file) => match self.truncated(file) {
                 Some(truncated) => Err(truncated.into()),
                 None => Ok(()),
             },
-            Way::Remote(_) | Way::Memory(_) => Ok(()),
+            Backing::Remote(_) | Backing::Memory(_) => Ok(()),
         }
     }
 

@@ -23,7 +23,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     fn fields(&self) -> &[Field];
 
     /// Bytes that reading one sample takes at the most, all fields and the buffers of a decompression together.
-    fn largest_sample(&self) -> u64;
+    fn max_sample_bytes(&self) -> u64;
 
     /// Bytes that it keeps from sample to sample at the most, whoever reads. The loader counts them in full.
     fn kept_bytes(&self) -> u64 {

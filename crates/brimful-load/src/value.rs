@@ -8,7 +8,7 @@ use bytemuck::AnyBitPattern;
 
 use crate::array::DType;
 use crate::buffer::Buffer;
-use crate::mapping::Mapping;
+use brimful_mapping::Mapping;
 
 /// Bytes of a file: read into memory of ours, or mapped.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub enum Piece {
         start: usize,
         len: usize,
     },
-    /// To be read inside a guard only, and to be believed after `Piece::check`: see [`crate::mapping`].
+    /// To be read inside a guard only, and to be believed after `Piece::check`: see [`brimful_mapping`].
     Mapped {
         map: Arc<Mapping>,
         start: usize,

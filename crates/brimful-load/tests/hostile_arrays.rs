@@ -103,7 +103,7 @@ fn read_some(source: &dyn Source) {
         let mut slots: Vec<&mut [u8]> = slots.iter_mut().map(Vec::as_mut_slice).collect();
         let _ = source.read_into(index, &mut slots, &mut values);
     }
-    let _ = source.largest_sample();
+    let _ = source.max_sample_bytes();
 }
 
 #[test]

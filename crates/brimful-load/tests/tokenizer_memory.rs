@@ -8,7 +8,7 @@ use std::alloc::Layout;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use brimful_load::text::{Tokenizer, Words};
+use brimful_load::text::{Tokenizer, WordCache};
 
 use counting::{Counting, HELD, PEAK};
 
@@ -66,7 +66,7 @@ fn texts_take_no_more_than_is_said() {
     ];
     for name in ["byte_level", "word_piece", "whole_text", "pieces"] {
         let tokenizer = Tokenizer::open(&fixture(name)).expect("a fixture");
-        let mut words = Words::default();
+        let mut words = WordCache::default();
         let mut ids = Vec::with_capacity(8 << 20);
         for part in nasty {
             let text = part.repeat((64 << 10) / part.len());
@@ -107,7 +107,7 @@ fn broken_tokenizers_are_errors() {
                 }
                 std::fs::write(&path, &bytes).expect("written");
                 if let Ok(tokenizer) = Tokenizer::open(&path) {
-                    let (mut ids, mut words) = (Vec::new(), Words::default());
+                    let (mut ids, mut words) = (Vec::new(), WordCache::default());
                     let _ = tokenizer.append("some text 123 ünd more", 100, &mut words, &mut ids);
                 }
             }

@@ -56,6 +56,7 @@ mod config;
 mod cublas;
 mod cudnn;
 mod driver;
+mod env_vars;
 mod generation;
 mod kernels;
 mod launches;

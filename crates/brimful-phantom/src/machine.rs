@@ -78,10 +78,10 @@ pub(crate) fn machine() -> &'static Machine {
         }
         let text = lock(&CONFIGURED)
             .take()
-            .or_else(|| environment("BRIMFUL_PHANTOM_DEVICES"))
+            .or_else(|| environment(crate::env_vars::BRIMFUL_PHANTOM_DEVICES))
             .unwrap_or_else(|| config::DEFAULT.to_owned());
         match config::parse_devices(&text) {
-            Ok(specs) => build(specs, environment("CUDA_VISIBLE_DEVICES").as_deref()),
+            Ok(specs) => build(specs, environment(crate::env_vars::CUDA_VISIBLE_DEVICES).as_deref()),
             Err(reason) => {
                 abi::say(&format!("BRIMFUL_PHANTOM_DEVICES: {reason}"));
                 Machine::default()
@@ -118,11 +118,11 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 
 /// The file that shows a real driver, unless the person wants phantoms beside it.
 fn real_driver() -> Option<String> {
-    if environment("BRIMFUL_PHANTOM_BESIDE_DRIVER").as_deref() == Some("1") {
+    if environment(crate::env_vars::BRIMFUL_PHANTOM_BESIDE_DRIVER).as_deref() == Some("1") {
         return None;
     }
     // The other root is for tests: a machine with a driver cannot be had everywhere.
-    let root = environment("BRIMFUL_PHANTOM_ROOT").unwrap_or_else(|| "/".to_owned());
+    let root = environment(crate::env_vars::BRIMFUL_PHANTOM_ROOT).unwrap_or_else(|| "/".to_owned());
     ["proc/driver/nvidia/version", "dev/nvidiactl"]
         .into_iter()
         .map(|file| Path::new(&root).join(file))

@@ -35,14 +35,14 @@ extern "C" fn at_load() {
 
 /// Puts brimful's hook back where a script has set PYTHONPATH for what it starts, as `PYTHONPATH=. python train.py` does.
 fn keep_hook() {
-    let Some(hook) = machine::environment("BRIMFUL_HOOK") else {
+    let Some(hook) = machine::environment(crate::env_vars::BRIMFUL_HOOK) else {
         return;
     };
-    let path = machine::environment("PYTHONPATH").unwrap_or_default();
+    let path = machine::environment(crate::env_vars::PYTHONPATH).unwrap_or_default();
     if path.split(':').all(|part| part != hook) {
         let with_hook = format!("{hook}:{path}");
         // SAFETY: this runs before `main`, so that no other thread reads the environment.
-        unsafe { std::env::set_var("PYTHONPATH", with_hook.trim_end_matches(':')) };
+        unsafe { std::env::set_var(crate::env_vars::PYTHONPATH, with_hook.trim_end_matches(':')) };
     }
 }
 
@@ -74,7 +74,7 @@ fn take_names(file: &Path) {
     let (Some(directory), Ok(own)) = (file.parent(), file.metadata()) else {
         return;
     };
-    let cudnn = machine::environment("BRIMFUL_PHANTOM_CUDNN").map(PathBuf::from);
+    let cudnn = machine::environment(crate::env_vars::BRIMFUL_PHANTOM_CUDNN).map(PathBuf::from);
     for name in NAMES.lines() {
         if let Some(real) = cudnn.as_deref().and_then(|cudnn| companion(cudnn, name)) {
             open_companion(&real);

@@ -36,7 +36,7 @@ pub(crate) fn check() {
         return;
     }
     let directory = DIRECTORY.get_or_init(|| {
-        machine::environment("BRIMFUL_REHEARSAL")
+        machine::environment(crate::env_vars::BRIMFUL_REHEARSAL)
             .filter(|directory| !directory.is_empty())
             .map(PathBuf::from)
     });

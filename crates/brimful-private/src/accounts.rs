@@ -6,10 +6,13 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use crate::trust::user;
-
 /// The account database of the C library answers within this.
 const MAX_ENTRY: usize = 1 << 20;
+
+/// The user whose files these are.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
 
 /// Whether nobody but this user (and root) is in a group, as far as this machine can know.
 pub(crate) fn is_private_group(gid: u32) -> bool {

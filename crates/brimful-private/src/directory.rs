@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, Mode, OFlags};
 
+use crate::accounts;
 use crate::trust;
 pub use crate::walk::Missing;
 use crate::walk::{Reached, make, tighten, walk};
@@ -28,9 +29,9 @@ pub fn own_directory(path: &Path, entries: &[&str], missing: Missing) -> io::Res
         return Ok(reached.path);
     }
     let is_shared = trust::is_sticky(&reached.stat) && trust::is_writable_by_others(&reached.stat);
-    if is_shared || reached.stat.st_uid != trust::user() {
+    if is_shared || reached.stat.st_uid != accounts::user() {
         trust::check(&reached.path, &reached.stat)?;
-        let part = reached.path.join(format!("uid-{}", trust::user()));
+        let part = reached.path.join(format!("uid-{}", accounts::user()));
         let part = walk(&part, missing)?;
         return owned(part).map(|part| part.path);
     }
@@ -74,7 +75,7 @@ pub fn create_missing_directories(path: &Path) -> io::Result<()> {
 
 /// Makes sure that a directory is ours and that nobody else can enter it.
 fn owned(reached: Reached) -> io::Result<Reached> {
-    if reached.stat.st_uid != trust::user() {
+    if reached.stat.st_uid != accounts::user() {
         let problem = "belongs to another user";
         return Err(trust::refused(&reached.path, &reached.stat, problem).into());
     }
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn every_user_has_a_part_of_a_shared_directory() {
         let (_root, path) = setup(0o1777);
-        let expected = path.join(format!("uid-{}", trust::user()));
+        let expected = path.join(format!("uid-{}", accounts::user()));
         let error = own_directory(&path, ENTRIES, Missing::Fail).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(own(&path).unwrap(), expected);
@@ -214,7 +215,7 @@ mod tests {
             path.join("elsewhere")
         );
         std::os::unix::fs::symlink("/usr", path.join("history")).unwrap();
-        if trust::user() != 0 {
+        if accounts::user() != 0 {
             assert!(create_directory(&path.join("history")).is_err());
         }
     }

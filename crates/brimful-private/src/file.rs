@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::directory::{open_parent, parts};
-use crate::{name, trust};
+use crate::{accounts, name, trust};
 
 /// Exclusive creation fails only where somebody guesses random names.
 const TRIES: u32 = 16;
@@ -129,7 +129,7 @@ pub fn write_new_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn take_over_named(path: &Path) -> io::Result<File> {
     for _ in 0..TRIES {
         match open_regular(path, OFlags::RDWR | OFlags::NOFOLLOW) {
-            Ok((file, stat)) if stat.st_uid == trust::user() && stat.st_nlink == 1 => {
+            Ok((file, stat)) if stat.st_uid == accounts::user() && stat.st_nlink == 1 => {
                 return Ok(file);
             }
             Ok((_, stat)) => {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::Stat;
 
-use crate::accounts::is_private_group;
+use crate::accounts::{is_private_group, user};
 
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -28,11 +28,6 @@ impl From<Untrusted> for io::Error {
     fn from(untrusted: Untrusted) -> io::Error {
         io::Error::new(io::ErrorKind::PermissionDenied, untrusted)
     }
-}
-
-/// The user whose files these are.
-pub(crate) fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 /// Refuses a directory in which somebody else could replace entries of ours.

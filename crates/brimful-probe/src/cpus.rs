@@ -38,7 +38,11 @@ fn cpuset(files: &Files, mounts: &Mounts) -> Fact<Option<u32>> {
         chain
             .groups
             .iter()
-            .flat_map(|group| names.iter().map(|name| format!("{}/{name}", group.folder)))
+            .flat_map(|group| {
+                names
+                    .iter()
+                    .map(|name| format!("{}/{name}", group.directory))
+            })
             .find_map(|path| files.parsed(&path, list_length).known().copied())
             // An empty list is "not set here", never "no processor".
             .filter(|count| *count > 0)
@@ -51,9 +55,9 @@ fn quota(files: &Files, mounts: &Mounts) -> Fact<Option<f64>> {
         let mut tightest: Option<f64> = None;
         for group in &chain.groups {
             let found = match chain.version {
-                CgroupVersion::V1 => v1_quota(files, &group.folder),
+                CgroupVersion::V1 => v1_quota(files, &group.directory),
                 CgroupVersion::V2 => {
-                    files.parsed(&format!("{}/cpu.max", group.folder), v2_cpu_quota)
+                    files.parsed(&format!("{}/cpu.max", group.directory), v2_cpu_quota)
                 }
             };
             match found {
@@ -69,11 +73,11 @@ fn quota(files: &Files, mounts: &Mounts) -> Fact<Option<f64>> {
     })
 }
 
-fn v1_quota(files: &Files, folder: &str) -> Fact<Option<f64>> {
+fn v1_quota(files: &Files, directory: &str) -> Fact<Option<f64>> {
     files
-        .number::<i64>(&format!("{folder}/cpu.cfs_quota_us"))
+        .number::<i64>(&format!("{directory}/cpu.cfs_quota_us"))
         .and_then(|quota| {
-            files.parsed(&format!("{folder}/cpu.cfs_period_us"), |text| {
+            files.parsed(&format!("{directory}/cpu.cfs_period_us"), |text| {
                 v1_cpu_quota(quota, text.trim().parse().ok()?)
             })
         })

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use brimful::fact::{Fact, Gap};
 
 /// No file read here is larger on a healthy machine; a mount table of a busy container host comes closest.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
-/// A root folder below which files are looked up by their absolute names.
+/// A root directory below which files are looked up by their absolute names.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     root: PathBuf,
@@ -31,9 +31,9 @@ impl Files {
         self.locate(path).exists()
     }
 
-    /// The text of a file, at most [`MOST_BYTES`] of it; bytes that are not UTF-8 are replaced.
+    /// The text of a file, at most [`MAX_BYTES`] of it; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self, path: &str) -> Fact<String> {
-        self.text_up_to(path, MOST_BYTES)
+        self.text_up_to(path, MAX_BYTES)
     }
 
     pub(crate) fn text_up_to(&self, path: &str, most_bytes: u64) -> Fact<String> {
@@ -62,7 +62,7 @@ impl Files {
         self.parsed(path, |text| text.trim().parse().ok())
     }
 
-    /// The names in a folder, at most `most` of them, sorted.
+    /// The names in a directory, at most `most` of them, sorted.
     pub(crate) fn names(&self, path: &str, most: usize) -> Fact<Vec<String>> {
         match std::fs::read_dir(self.locate(path)) {
             Ok(entries) => {

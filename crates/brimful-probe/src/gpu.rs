@@ -1,6 +1,7 @@
 //! GPUs: NVIDIA's from the driver's own account, AMD's from the kernel's files.
 
 use brimful::cards;
+use brimful::env_vars;
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{
     DeviceIdentity, DeviceOrder, Gpu, GpuProcess, GpuVendor, Gpus, MigInstance, Platform,
@@ -8,7 +9,7 @@ use brimful::machine::{
 };
 use brimful::units::Bytes;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::files::Files;
 use crate::files::parse::counter;
 use crate::nvml::{NvmlDevice, NvmlSnapshot};
@@ -51,9 +52,9 @@ pub(crate) fn read(
             .as_ref()
             .and_then(|snapshot| snapshot.cuda_version.clone()),
         visible_devices_variable: [
-            "CUDA_VISIBLE_DEVICES",
-            "HIP_VISIBLE_DEVICES",
-            "ROCR_VISIBLE_DEVICES",
+            env_vars::CUDA_VISIBLE_DEVICES,
+            env_vars::HIP_VISIBLE_DEVICES,
+            env_vars::ROCR_VISIBLE_DEVICES,
         ]
         .into_iter()
         .find_map(|name| Some((name.to_owned(), env.get(name)?.clone()))),
@@ -64,11 +65,11 @@ pub(crate) fn read(
 
 fn seen_by_torch(env: &Environment, devices: &[NvmlDevice]) -> TorchDevices {
     let identities: Vec<DeviceIdentity> = devices.iter().map(identity).collect();
-    let order = match env.get("CUDA_DEVICE_ORDER").map(String::as_str) {
+    let order = match env.get(env_vars::CUDA_DEVICE_ORDER).map(String::as_str) {
         Some("PCI_BUS_ID") => DeviceOrder::PciBusId,
         _ => DeviceOrder::FastestFirst,
     };
-    let visible = env.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
+    let visible = env.get(env_vars::CUDA_VISIBLE_DEVICES).map(String::as_str);
     torch_devices(&identities, visible, order)
 }
 
@@ -178,12 +179,12 @@ fn process_name(files: &Files, pid: u32) -> Fact<String> {
         .or_else(|| Fact::unavailable("no such process can be seen from here"))
 }
 
-/// Integrated graphics show 0.5 to 2 GiB of their own; no card for training has so little.
+/// Integrated graphics show 0.5 to 2 GiB of their own; no GPU for training has so little.
 const LEAST_AMD_MEMORY: Bytes = Bytes::from_gib(4);
 
 const KFD_NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-/// AMD cards as the kernel's compute driver lists them, which is the order PyTorch numbers them in.
+/// AMD GPUs as the kernel's compute driver lists them, which is the order PyTorch numbers them in.
 fn amd(files: &Files, env: &Environment) -> Vec<Gpu> {
     let Fact::Known(names) = files.names(KFD_NODES, 256) else {
         return Vec::new();
@@ -191,9 +192,9 @@ fn amd(files: &Files, env: &Environment) -> Vec<Gpu> {
     let mut nodes: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     nodes.sort_unstable();
     let visible = [
-        "HIP_VISIBLE_DEVICES",
-        "CUDA_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
+        env_vars::HIP_VISIBLE_DEVICES,
+        env_vars::CUDA_VISIBLE_DEVICES,
+        env_vars::ROCR_VISIBLE_DEVICES,
     ]
     .into_iter()
     .find_map(|name| env.get(name));
@@ -277,7 +278,7 @@ fn amd_gpu(files: &Files, properties: &str) -> Gpu {
         },
         used: bytes("mem_info_vram_used"),
         reserved: Fact::unavailable(not_here),
-        // ROCm builds report all of the card's memory as the device's total.
+        // ROCm builds report all of the GPU's memory as the device's total.
         torch_memory: total.clone().map(|bytes| TorchMemory {
             bytes,
             origin: TorchMemoryOrigin::Driver,
@@ -320,7 +321,7 @@ mod tests {
         let mib = |mib| Fact::Known(Bytes::from_mib(mib));
         let rtx_4090 = "NVIDIA GeForce RTX 4090";
         check_torch_memory(rtx_4090, mib(24564), Some(("23.52 GiB", "measured")));
-        // With ECC on: less than the driver's total, not the figure of a card without.
+        // With ECC on: less than the driver's total, not the value of a GPU without.
         check_torch_memory(rtx_4090, mib(23028), Some(("22.02 GiB", "estimated")));
         check_torch_memory(rtx_4090, mib(49140), None);
         check_torch_memory("NVIDIA GeForce RTX 5060 Ti", mib(8151), None);

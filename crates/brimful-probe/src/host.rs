@@ -1,4 +1,4 @@
-//! Host memory: `/proc/meminfo`, overcommit, pressure, and the control groups.
+//! Host memory: `/proc/meminfo`, overcommit, pressure, and the cgroups.
 
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{Host, Overcommit, OvercommitMode, Platform, Pressure, Swap};

@@ -1,13 +1,14 @@
 //! What the kernel allows a rehearsal to isolate a script with. Nothing is tried: no namespace is made.
 
+use brimful::env_vars;
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{
     AppArmorProfile, IsolationSupport, KernelVersion, Landlock, ScratchFilesystem, UserNamespaces,
 };
 
-use crate::Environment;
 use crate::cgroup::Mounts;
 use crate::cgroup::parse::{Mount, strip_path_prefix};
+use crate::environment::Environment;
 use crate::files::parse::field;
 use crate::files::{Files, malformed};
 
@@ -174,10 +175,10 @@ fn profile(text: &str) -> AppArmorProfile {
 /// The directory that a rehearsal chooses for scratch: the first usual one that is not in memory.
 fn scratch(files: &Files, env: &Environment, mounts: &[Mount]) -> Fact<ScratchFilesystem> {
     let variable = |name: &str| env.get(name).filter(|path| path.starts_with('/')).cloned();
-    let cache = variable("XDG_CACHE_HOME")
-        .or_else(|| variable("HOME").map(|home| format!("{home}/.cache")));
+    let cache = variable(env_vars::XDG_CACHE_HOME)
+        .or_else(|| variable(env_vars::HOME).map(|home| format!("{home}/.cache")));
     let directories = [
-        variable("TMPDIR").filter(|path| files.exists(path)),
+        variable(env_vars::TMPDIR).filter(|path| files.exists(path)),
         Some("/var/tmp".to_owned()),
         Some("/tmp".to_owned()),
         cache,

@@ -6,10 +6,10 @@ use brimful::machine::{Killer, KillerKind, Platform};
 use crate::files::Files;
 
 /// More processes than this are not looked through: a probe stays cheap on a busy login node.
-const MOST_PROCESSES: usize = 32_768;
+const MAX_PROCESSES: usize = 32_768;
 
 pub(crate) fn read(files: &Files, platform: &Platform) -> Fact<Vec<Killer>> {
-    let found = files.names("/proc", MOST_PROCESSES).map(|names| {
+    let found = files.names("/proc", MAX_PROCESSES).map(|names| {
         names
             .iter()
             .filter_map(|name| name.parse::<u32>().ok())

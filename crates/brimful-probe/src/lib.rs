@@ -1,7 +1,7 @@
 //! Reads what a machine really allows. Changes nothing: no process is started, no file is written,
 //! no CUDA context is made.
 //!
-//! Everything is read below one root folder and one set of environment variables ([`Surroundings`]),
+//! Everything is read below one root directory and one set of environment variables ([`Surroundings`]),
 //! so a recorded tree of another machine is read by the same code as the machine itself.
 //! A hole is not an error: what cannot be read becomes a [`Fact::Missing`] with its reason, and the rest goes on.
 //!
@@ -24,6 +24,7 @@
 
 mod cgroup;
 mod cpus;
+mod environment;
 mod files;
 mod gpu;
 mod host;
@@ -36,88 +37,30 @@ mod process_limits;
 mod processes;
 mod python;
 mod shm;
+mod surroundings;
 
 #[cfg(target_os = "linux")]
 mod linux;
 mod unsupported;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use brimful::allocator;
 use brimful::fact::Fact;
-use brimful::machine::{Landlock, Machine, Subject};
+use brimful::machine::{Machine, Subject};
 
 pub use cgroup::parse as cgroup_parse;
+pub use environment::{Environment, current_environment};
 pub use files::parse as file_parse;
-pub use meter::{Group, GroupCounts, Meter, StallTotals};
+pub use meter::{Cgroup, CgroupCounts, Meter, StallTotals};
 #[cfg(target_os = "linux")]
 pub use nvml::{GpuMeter, GpuUse};
 pub use nvml::{NvmlDevice, NvmlMigInstance, NvmlProcess, NvmlSnapshot, snapshot_of_library};
 pub use processes::{ProcessFacts, ProcessMemory, Processes, descendants};
 pub use python::{PythonHint, parse as python_parse};
 pub use shm::FilesystemSpace;
+pub use surroundings::Surroundings;
 pub use unsupported::PlatformUnsupported;
 
 use files::Files;
-
-/// Environment variables by name.
-pub type Environment = BTreeMap<String, String>;
-
-/// The variables of this process. Taken apart from the rest: in a Python process only the thread that holds Python's
-/// lock may read them safely.
-pub fn current_environment() -> Environment {
-    std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
-        .collect()
-}
-
-/// Everything a probe looks at, handed in: the machine it runs on, or a recorded one.
-#[derive(Clone, Debug)]
-pub struct Surroundings {
-    /// The folder below which `proc`, `sys`, `dev` and the rest are found; `/` for the machine itself.
-    pub root: PathBuf,
-    pub env: Environment,
-    pub shm_space: Fact<FilesystemSpace>,
-    pub nvml: Fact<NvmlSnapshot>,
-    /// What the kernel answers when it is asked for the version of Landlock.
-    pub landlock: Fact<Landlock>,
-    pub python: PythonHint,
-}
-
-impl Surroundings {
-    /// The machine this process runs on.
-    #[cfg(target_os = "linux")]
-    pub fn live(env: Environment, python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
-        Ok(linux::surroundings(env, python))
-    }
-
-    /// The machine this process runs on: not readable on this platform yet.
-    #[cfg(not(target_os = "linux"))]
-    pub fn live(
-        _env: Environment,
-        _python: PythonHint,
-    ) -> Result<Surroundings, PlatformUnsupported> {
-        Err(PlatformUnsupported::here())
-    }
-
-    /// A recorded tree of another machine, with nothing but files and variables.
-    pub fn recorded(root: impl Into<PathBuf>, env: Environment) -> Surroundings {
-        Surroundings {
-            root: root.into(),
-            env,
-            shm_space: Fact::unavailable("the size of /dev/shm was not recorded"),
-            nvml: Fact::unavailable("no answer of the NVIDIA driver was recorded"),
-            landlock: Fact::unavailable("the version of Landlock was not recorded"),
-            python: PythonHint::default(),
-        }
-    }
-}
 
 /// Reads every fact. Takes a few milliseconds and never fails as a whole.
 pub fn probe(surroundings: &Surroundings) -> Machine {

@@ -6,19 +6,24 @@ use brimful::fact::{Fact, Gap};
 use brimful::machine::Landlock;
 use brimful::units::Bytes;
 
+use crate::environment::Environment;
 use crate::nvml;
 use crate::python::PythonHint;
 use crate::shm::FilesystemSpace;
-use crate::{Environment, Surroundings};
+use crate::surroundings::Surroundings;
+use crate::unsupported::PlatformUnsupported;
 
-pub(crate) fn surroundings(env: Environment, python: PythonHint) -> Surroundings {
-    Surroundings {
-        root: "/".into(),
-        env,
-        shm_space: filesystem_space(Path::new("/dev/shm")),
-        nvml: nvml::live(),
-        landlock: Fact::Known(landlock()),
-        python,
+impl Surroundings {
+    /// The machine this process runs on.
+    pub fn live(env: Environment, python: PythonHint) -> Result<Surroundings, PlatformUnsupported> {
+        Ok(Surroundings {
+            root: "/".into(),
+            env,
+            shm_space: filesystem_space(Path::new("/dev/shm")),
+            nvml: nvml::live(),
+            landlock: Fact::Known(landlock()),
+            python,
+        })
     }
 }
 

@@ -22,19 +22,19 @@ pub struct Meter {
     mounts: Mounts,
 }
 
-/// A memory control group, by its files.
+/// A memory cgroup, by its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct Cgroup {
     pub version: CgroupVersion,
     /// Its path as the kernel names it.
     pub path: String,
     /// Where its files lie.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// What the kernel has counted in one group, since the group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupCounts {
+pub struct CgroupCounts {
     /// Processes killed for want of memory.
     pub oom_kills: Option<u64>,
     /// Whole groups killed.
@@ -97,14 +97,14 @@ impl Meter {
     }
 
     /// The memory group that this process is in.
-    pub fn own_group(&self) -> Fact<Group> {
+    pub fn own_group(&self) -> Fact<Cgroup> {
         self.mounts
             .chain("memory")
             .and_then(|chain| match chain.groups.first() {
-                Some(group) => Fact::Known(Group {
+                Some(group) => Fact::Known(Cgroup {
                     version: chain.version,
                     path: group.path.clone(),
-                    folder: self.files.locate(&group.folder),
+                    directory: self.files.locate(&group.directory),
                 }),
                 None => Fact::unavailable(
                     "this process's own group lies outside of what is mounted here",
@@ -113,7 +113,7 @@ impl Meter {
     }
 
     /// A memory group by its path, in the hierarchy that this process is in.
-    pub fn group_at(&self, path: &str) -> Option<Group> {
+    pub fn group_at(&self, path: &str) -> Option<Cgroup> {
         let is_plain = path.starts_with('/')
             && path
                 .split('/')
@@ -121,18 +121,18 @@ impl Meter {
                 .all(|part| !part.is_empty() && part != "." && part != "..");
         let own = self.own_group();
         let own = own.known().filter(|_| is_plain)?;
-        let mut root = own.folder.clone();
+        let mut root = own.directory.clone();
         for _ in own.path.split('/').filter(|part| !part.is_empty()) {
             root.pop();
         }
-        Some(Group {
+        Some(Cgroup {
             version: own.version,
             path: path.to_owned(),
-            folder: root.join(path.trim_start_matches('/')),
+            directory: root.join(path.trim_start_matches('/')),
         })
     }
 
-    /// Whether a control group that this process is in, or one above, sets a limit.
+    /// Whether a cgroup that this process is in, or one above, sets a limit.
     pub fn is_limited_by_group(&self) -> bool {
         let groups = cgroup::memory_groups(&self.files, &self.mounts);
         groups.known().is_some_and(|groups| {
@@ -144,48 +144,48 @@ impl Meter {
     }
 
     /// What a group's memory is made of.
-    pub fn usage(&self, group: &Group) -> Fact<Usage> {
-        let Some(folder) = self.name_of(group) else {
+    pub fn usage(&self, group: &Cgroup) -> Fact<Usage> {
+        let Some(directory) = self.name_of(group) else {
             return Fact::unavailable("the group has no name that can be read");
         };
-        cgroup::usage_of_group(&self.files, group.version, &folder)
+        cgroup::usage_of_group(&self.files, group.version, &directory)
     }
 
     /// What was swapped out of a group, where it is counted.
-    pub fn swapped(&self, group: &Group) -> Option<Bytes> {
-        let folder = self.name_of(group)?;
-        let number = |name: &str| self.files.number::<u64>(&format!("{folder}/{name}"));
+    pub fn swapped(&self, group: &Cgroup) -> Option<Bytes> {
+        let directory = self.name_of(group)?;
+        let number = |name: &str| self.files.number::<u64>(&format!("{directory}/{name}"));
         match group.version {
             CgroupVersion::V2 => number("memory.swap.current").known().copied().map(Bytes),
             CgroupVersion::V1 => {
-                let text = self.files.text(&format!("{folder}/memory.stat"));
+                let text = self.files.text(&format!("{directory}/memory.stat"));
                 counter(text.known()?, "total_swap").map(Bytes)
             }
         }
     }
 
     /// What the kernel has counted in a group.
-    pub fn counts(&self, group: &Group) -> GroupCounts {
-        let Some(folder) = self.name_of(group) else {
-            return GroupCounts::default();
+    pub fn counts(&self, group: &Cgroup) -> CgroupCounts {
+        let Some(directory) = self.name_of(group) else {
+            return CgroupCounts::default();
         };
         let count = |name: &str, line: &str| {
-            let text = self.files.text(&format!("{folder}/{name}"));
+            let text = self.files.text(&format!("{directory}/{name}"));
             counter(text.known()?, line)
         };
         match group.version {
-            CgroupVersion::V2 => GroupCounts {
+            CgroupVersion::V2 => CgroupCounts {
                 oom_kills: count("memory.events", "oom_kill"),
                 oom_group_kills: count("memory.events", "oom_group_kill"),
                 limit_hits: count("memory.events", "max"),
             },
             // Kills have been counted here since Linux 4.13.
-            CgroupVersion::V1 => GroupCounts {
+            CgroupVersion::V1 => CgroupCounts {
                 oom_kills: count("memory.oom_control", "oom_kill"),
                 oom_group_kills: None,
                 limit_hits: self
                     .files
-                    .number(&format!("{folder}/memory.failcnt"))
+                    .number(&format!("{directory}/memory.failcnt"))
                     .known()
                     .copied(),
             },
@@ -198,11 +198,11 @@ impl Meter {
     }
 
     /// How long tasks have waited for memory: those of the group where the kernel keeps that apart, else all.
-    pub fn stall(&self, group: Option<&Group>) -> Option<StallTotals> {
+    pub fn stall(&self, group: Option<&Cgroup>) -> Option<StallTotals> {
         let of_group = group
             .filter(|group| group.version == CgroupVersion::V2)
             .and_then(|group| self.name_of(group))
-            .map(|folder| format!("{folder}/memory.pressure"));
+            .map(|directory| format!("{directory}/memory.pressure"));
         let text = of_group
             .and_then(|path| self.files.text(&path).known().cloned())
             .or_else(|| self.files.text("/proc/pressure/memory").known().cloned())?;
@@ -221,10 +221,10 @@ impl Meter {
         Fact::unavailable("not readable on this platform yet")
     }
 
-    /// A group's folder as a name below this meter's root.
-    fn name_of(&self, group: &Group) -> Option<String> {
+    /// A group's directory as a name below this meter's root.
+    fn name_of(&self, group: &Cgroup) -> Option<String> {
         let root = self.files.locate("/");
-        let below = group.folder.strip_prefix(&root).ok()?;
+        let below = group.directory.strip_prefix(&root).ok()?;
         Some(format!("/{}", below.to_str()?))
     }
 }
@@ -280,12 +280,12 @@ mod tests {
         );
         write("cg/v1/memory.failcnt", "7\n");
         let meter = Meter::below(root.path());
-        let group = |version, name: &str| Group {
+        let group = |version, name: &str| Cgroup {
             version,
             path: format!("/{name}"),
-            folder: root.path().join("cg").join(name),
+            directory: root.path().join("cg").join(name),
         };
-        let counts = |oom_kills, oom_group_kills, limit_hits| GroupCounts {
+        let counts = |oom_kills, oom_group_kills, limit_hits| CgroupCounts {
             oom_kills,
             oom_group_kills,
             limit_hits,
@@ -300,7 +300,7 @@ mod tests {
         );
         assert_eq!(
             meter.counts(&group(CgroupVersion::V2, "gone")),
-            GroupCounts::default()
+            CgroupCounts::default()
         );
     }
 }

@@ -89,7 +89,7 @@ fn load() -> Fact<(Nvml, &'static str)> {
     Fact::unavailable(first_error.unwrap_or_else(|| "no library was tried".into()))
 }
 
-/// The memory of every card, read again and again: the library stays loaded, and only what changes is asked.
+/// The memory of every GPU, read repeatedly: the library stays loaded, and only values that change are queried.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub struct GpuMeter {
@@ -97,7 +97,7 @@ pub struct GpuMeter {
     library: &'static str,
 }
 
-/// What is used of one card, and by whom.
+/// The memory in use on one GPU, and by which processes.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuUse {
@@ -110,12 +110,12 @@ pub struct GpuUse {
 
 #[cfg(target_os = "linux")]
 impl GpuMeter {
-    /// The cards of this machine, or why they cannot be seen.
+    /// The GPUs of this machine, or why they cannot be seen.
     pub fn live() -> Fact<GpuMeter> {
         load().map(|(nvml, library)| GpuMeter { nvml, library })
     }
 
-    /// What is used now. A card that does not answer is left out.
+    /// What is used now. A GPU that does not answer is left out.
     pub fn read(&self) -> Vec<GpuUse> {
         let count = self.nvml.device_count().unwrap_or(0).min(64);
         (0..count)
@@ -187,7 +187,7 @@ fn snapshot(nvml: &Nvml, library: &Path) -> Fact<NvmlSnapshot> {
 }
 
 impl NvmlDevice {
-    /// A card that does not answer.
+    /// A GPU that does not answer.
     pub(crate) fn lost(reason: &str) -> NvmlDevice {
         NvmlDevice {
             name: Fact::unavailable(reason),
@@ -204,7 +204,7 @@ impl NvmlDevice {
     }
 }
 
-/// A card's memory, as far as the driver tells.
+/// A GPU's memory, as far as the driver reports it.
 struct Memory {
     total: u64,
     used: u64,
@@ -299,7 +299,7 @@ fn running_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError>
 fn mig(device: &Device<'_>) -> Fact<Option<Vec<NvmlMigInstance>>> {
     let mode = match device.mig_mode() {
         Ok(mode) => mode,
-        // Cards before Ampere, and consumer cards, have no such mode.
+        // GPUs before Ampere, and consumer GPUs, have no such mode.
         Err(NvmlError::NotSupported) => return Fact::Known(None),
         Err(error) => return Fact::unavailable(reason_of(&error)),
     };

@@ -1,10 +1,11 @@
 //! Recognizes where the process runs, from variables and marker files.
 
+use brimful::env_vars;
 use brimful::fact::{Fact, Gap};
 use brimful::machine::{Layer, Platform, PlatformName, SlurmJob};
 use brimful::units::Bytes;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::files::Files;
 
 /// What gives a platform away.
@@ -17,7 +18,7 @@ enum Mark {
     File(&'static str),
     /// The file holds this word.
     FileHolds(&'static str, &'static str),
-    /// A file system of this kind covers a file below this folder.
+    /// A file system of this kind covers a file below this directory.
     MountOver(&'static str, &'static str),
 }
 
@@ -25,36 +26,36 @@ enum Mark {
 ///
 /// Kaggle's images are built on Colab's and keep its variables, so Kaggle is asked first and hides Colab.
 /// Colab's `COLAB_GPU` is set but empty on a runtime without a GPU. Apptainer's variables alone prove nothing:
-/// people set them outside of containers as an input. lxcfs on a host mounts only `/var/lib/lxcfs`.
+/// people set them outside containers as an input. lxcfs on a host mounts only `/var/lib/lxcfs`.
 const MARKS: &[(PlatformName, &[Mark])] = &[
     (
         PlatformName::Kaggle,
         &[
-            Mark::Variable("KAGGLE_KERNEL_RUN_TYPE"),
-            Mark::Variable("KAGGLE_URL_BASE"),
+            Mark::Variable(env_vars::KAGGLE_KERNEL_RUN_TYPE),
+            Mark::Variable(env_vars::KAGGLE_URL_BASE),
         ],
     ),
     (
         PlatformName::Colab,
         &[
-            Mark::Variable("COLAB_RELEASE_TAG"),
-            Mark::Variable("COLAB_GPU"),
+            Mark::Variable(env_vars::COLAB_RELEASE_TAG),
+            Mark::Variable(env_vars::COLAB_GPU),
         ],
     ),
     (
         PlatformName::SageMaker,
         &[
-            Mark::Variable("SM_CURRENT_INSTANCE_TYPE"),
-            Mark::Variable("TRAINING_JOB_ARN"),
+            Mark::Variable(env_vars::SM_CURRENT_INSTANCE_TYPE),
+            Mark::Variable(env_vars::TRAINING_JOB_ARN),
             Mark::File("/opt/ml/input/config/resourceconfig.json"),
             Mark::File("/opt/ml/metadata/resource-metadata.json"),
         ],
     ),
     (
-        // `SLURM_JOB_ID` alone is no proof: `salloc` sets it in a shell on the login node, outside of the job.
+        // `SLURM_JOB_ID` alone is no proof: `salloc` sets it in a shell on the login node, outside the job.
         PlatformName::Slurm,
         &[
-            Mark::Variable("SLURMD_NODENAME"),
+            Mark::Variable(env_vars::SLURMD_NODENAME),
             Mark::FileHolds("/proc/self/cgroup", "/slurm"),
             Mark::FileHolds("/proc/self/cgroup", "slurmstepd.scope"),
         ],
@@ -62,7 +63,7 @@ const MARKS: &[(PlatformName, &[Mark])] = &[
     (
         PlatformName::Kubernetes,
         &[
-            Mark::Variable("KUBERNETES_SERVICE_HOST"),
+            Mark::Variable(env_vars::KUBERNETES_SERVICE_HOST),
             Mark::File("/var/run/secrets/kubernetes.io"),
         ],
     ),
@@ -70,7 +71,7 @@ const MARKS: &[(PlatformName, &[Mark])] = &[
         PlatformName::Podman,
         &[
             Mark::File("/run/.containerenv"),
-            Mark::VariableIs("container", "podman"),
+            Mark::VariableIs(env_vars::CONTAINER, "podman"),
         ],
     ),
     (
@@ -84,7 +85,7 @@ const MARKS: &[(PlatformName, &[Mark])] = &[
     (
         PlatformName::Lxc,
         &[
-            Mark::VariableIs("container", "lxc"),
+            Mark::VariableIs(env_vars::CONTAINER, "lxc"),
             Mark::MountOver("/proc/", "fuse.lxcfs"),
         ],
     ),
@@ -119,7 +120,7 @@ pub(crate) fn read(files: &Files, env: &Environment) -> Platform {
         layers,
         system: system(files),
         slurm: env
-            .get("SLURM_JOB_ID")
+            .get(env_vars::SLURM_JOB_ID)
             .filter(|_| in_slurm)
             .map(|id| slurm(id, env)),
     }
@@ -137,11 +138,11 @@ fn evidence(files: &Files, env: &Environment, mark: &Mark) -> Option<String> {
             .known()?
             .contains(word)
             .then(|| format!("{path} holds {word:?}")),
-        Mark::MountOver(folder, kind) => {
+        Mark::MountOver(directory, kind) => {
             let mounts = files.text("/proc/self/mountinfo");
             crate::cgroup::parse::mounts(mounts.known()?)
                 .iter()
-                .find(|mount| mount.kind == kind && mount.mount_point.starts_with(folder))
+                .find(|mount| mount.kind == kind && mount.mount_point.starts_with(directory))
                 .map(|mount| format!("{kind} is mounted on {}", mount.mount_point))
         }
     }
@@ -177,21 +178,22 @@ fn slurm(job_id: &str, env: &Environment) -> SlurmJob {
             None => Fact::unavailable(format!("{name} is not set")),
         }
     };
-    let cpus_on_node = number("SLURM_CPUS_ON_NODE");
+    let cpus_on_node = number(env_vars::SLURM_CPUS_ON_NODE);
     // Whole MiB without a unit; 0 asks for the whole node, and never means "no memory".
     let whole_node_or = |mib: u64| (mib > 0).then(|| Bytes::from_mib(mib));
-    let memory_request = number("SLURM_MEM_PER_NODE")
+    let memory_request = number(env_vars::SLURM_MEM_PER_NODE)
         .map(whole_node_or)
         .or_else(|| {
-            number("SLURM_MEM_PER_CPU").and_then(|mib| {
+            number(env_vars::SLURM_MEM_PER_CPU).and_then(|mib| {
                 cpus_on_node
                     .clone()
                     .map(|cpus| whole_node_or(mib.saturating_mul(cpus)))
             })
         })
         .or_else(|| {
-            number("SLURM_MEM_PER_GPU").and_then(|mib| {
-                number("SLURM_GPUS_ON_NODE").map(|gpus| whole_node_or(mib.saturating_mul(gpus)))
+            number(env_vars::SLURM_MEM_PER_GPU).and_then(|mib| {
+                number(env_vars::SLURM_GPUS_ON_NODE)
+                    .map(|gpus| whole_node_or(mib.saturating_mul(gpus)))
             })
         })
         .or_else(|| {

@@ -10,11 +10,11 @@ use crate::files::Files;
 use crate::files::parse::{field, meminfo_bytes};
 
 /// No machine that trains runs more; a hostile tree must not keep us busy.
-const MOST_PROCESSES: usize = 65_536;
+const MAX_PROCESSES: usize = 65_536;
 /// Enough for the arguments that tell what a process is for.
-const MOST_ARGUMENT_BYTES: u64 = 64 << 10;
+const MAX_ARGUMENT_BYTES: u64 = 64 << 10;
 /// Slurm and Kubernetes hand down large environments.
-const MOST_ENVIRONMENT_BYTES: u64 = 512 << 10;
+const MAX_ENVIRONMENT_BYTES: u64 = 512 << 10;
 
 /// Reads processes below one root.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Processes {
 
     /// Every process that can be seen.
     pub fn all(&self) -> Vec<ProcessFacts> {
-        let names = self.files.names("/proc", MOST_PROCESSES);
+        let names = self.files.names("/proc", MAX_PROCESSES);
         names
             .known()
             .into_iter()
@@ -93,7 +93,7 @@ impl Processes {
         meminfo_bytes(text.known()?, "RssAnon").map(Bytes)
     }
 
-    /// Time that a process and its threads have had on a processor, and its resident memory at the most.
+    /// Time that a process and its threads have had on a processor, and its resident memory at most.
     pub fn cost(&self, pid: u32) -> Option<(Duration, Bytes)> {
         let stat = self.files.text_up_to(&format!("/proc/{pid}/stat"), 4096);
         let after_name = stat.known()?.rsplit_once(')')?.1;
@@ -113,7 +113,7 @@ impl Processes {
     pub fn arguments(&self, pid: u32) -> Vec<String> {
         let text = self
             .files
-            .text_up_to(&format!("/proc/{pid}/cmdline"), MOST_ARGUMENT_BYTES);
+            .text_up_to(&format!("/proc/{pid}/cmdline"), MAX_ARGUMENT_BYTES);
         let text = text.known().map_or("", String::as_str);
         text.split('\0')
             .map(str::to_owned)
@@ -125,7 +125,7 @@ impl Processes {
     pub fn variables(&self, pid: u32, names: &[&str]) -> BTreeMap<String, String> {
         let text = self
             .files
-            .text_up_to(&format!("/proc/{pid}/environ"), MOST_ENVIRONMENT_BYTES);
+            .text_up_to(&format!("/proc/{pid}/environ"), MAX_ENVIRONMENT_BYTES);
         let text = text.known().map_or("", String::as_str);
         text.split('\0')
             .filter_map(|entry| entry.split_once('='))

@@ -17,7 +17,7 @@ pub struct FilesystemSpace {
 }
 
 pub(crate) fn read(mounts: &Mounts, space: &Fact<FilesystemSpace>) -> SharedMemory {
-    // The last mount on a folder is the one in force.
+    // The last mount on a directory is the one in force.
     let mount = mounts.mounts.as_ref().map(|mounts| {
         mounts
             .iter()

@@ -1,10 +1,12 @@
-//! What is said on a platform whose facts cannot be read yet.
+//! The error on a platform whose limits cannot be read yet.
+
+use brimful::user_error::{ErrorKind, Hint, UserError};
 
 /// The facts of this platform cannot be read yet.
 ///
 /// Profiles and cards do not need the machine, so `brimful probe --as NAME` works everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected Linux, found {platform}: brimful cannot read this platform's memory limits yet")]
+#[error("brimful cannot read memory limits on {platform} yet, only on Linux")]
 pub struct PlatformUnsupported {
     pub platform: &'static str,
 }
@@ -16,8 +18,25 @@ impl PlatformUnsupported {
             platform: std::env::consts::OS,
         }
     }
+}
 
-    pub fn hint(&self) -> &'static str {
-        "`brimful probe --as NAME` describes a recorded machine on any platform; `brimful probe --list` names them"
+impl UserError for PlatformUnsupported {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Environment
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![Hint::DescribeRecordedMachine]
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl crate::surroundings::Surroundings {
+    /// The machine this process runs on: not readable on this platform yet.
+    pub fn live(
+        _env: crate::environment::Environment,
+        _python: crate::python::PythonHint,
+    ) -> Result<Self, PlatformUnsupported> {
+        Err(PlatformUnsupported::here())
     }
 }

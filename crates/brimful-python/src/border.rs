@@ -1,12 +1,14 @@
 //! The border between Python and Rust: every call that does work goes through [`call`].
 
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use brimful::cards::UnknownCard;
-use brimful::profiles::UnknownProfile;
-use brimful::units::{BadSize, ImplausibleLimit};
-use brimful_probe::PlatformUnsupported;
+use brimful::units::BadSize;
+use brimful::user_error::{ErrorKind, UserError};
+use brimful_workflow::WorkflowError;
 use pyo3::prelude::*;
+
+use crate::hints;
 
 /// What goes wrong, as Python should see it: the kind, the message, and what to do next.
 #[derive(Debug)]
@@ -61,54 +63,45 @@ pub(crate) fn raise(py: Python<'_>, failure: Failure) -> PyErr {
     }
 }
 
-/// The near miss, then where all the names are.
-fn hints(close: &[&str], listed_by: &str) -> Vec<String> {
-    let near = close.first().map(|name| format!("did you mean `{name}`?"));
-    let listed = format!("`brimful.{listed_by}()` names all of them");
-    near.into_iter().chain([listed]).collect()
-}
-
-impl From<UnknownProfile> for Failure {
-    fn from(error: UnknownProfile) -> Failure {
-        Failure::Input {
+impl Failure {
+    pub(crate) fn internal(error: impl Error) -> Failure {
+        Failure::Internal {
             message: error.to_string(),
-            hints: hints(&error.close, "machine_names"),
+        }
+    }
+
+    /// The exception for an error that carries its kind and its hints.
+    fn of(error: &dyn UserError) -> Failure {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            message.push_str(": ");
+            message.push_str(&source.to_string());
+            cause = source.source();
+        }
+        if let Some(output) = error.script_output().map(str::trim_end)
+            && !output.is_empty()
+        {
+            message.push_str("\n\nthe end of the script's output:\n");
+            message.push_str(output);
+        }
+        let hints = error.hints().iter().map(hints::text).collect();
+        match error.kind() {
+            ErrorKind::Input | ErrorKind::Outcome => Failure::Input { message, hints },
+            ErrorKind::Environment => Failure::Machine { message, hints },
+            ErrorKind::Bug => Failure::Internal { message },
         }
     }
 }
 
-impl From<UnknownCard> for Failure {
-    fn from(error: UnknownCard) -> Failure {
-        Failure::Input {
-            message: error.to_string(),
-            hints: hints(&error.close, "card_names"),
-        }
+impl From<WorkflowError> for Failure {
+    fn from(error: WorkflowError) -> Failure {
+        Failure::of(&error)
     }
 }
 
 impl From<BadSize> for Failure {
     fn from(error: BadSize) -> Failure {
-        Failure::Input {
-            message: error.to_string(),
-            hints: Vec::new(),
-        }
-    }
-}
-
-impl From<ImplausibleLimit> for Failure {
-    fn from(error: ImplausibleLimit) -> Failure {
-        Failure::Input {
-            message: error.to_string(),
-            hints: vec!["write the unit, as in \"16GiB\"".into()],
-        }
-    }
-}
-
-impl From<PlatformUnsupported> for Failure {
-    fn from(error: PlatformUnsupported) -> Failure {
-        Failure::Machine {
-            message: error.to_string(),
-            hints: vec![error.hint().into()],
-        }
+        Failure::of(&error)
     }
 }

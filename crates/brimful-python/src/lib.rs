@@ -5,10 +5,12 @@
 
 mod border;
 mod data;
+mod hints;
 mod machine;
 mod plan;
 mod predict;
-mod protection;
+mod progress;
+mod rehearsal;
 mod share;
 
 use pyo3::pymodule;

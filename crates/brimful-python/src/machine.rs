@@ -3,8 +3,9 @@
 use brimful::machine::{Machine, PythonVersion};
 use brimful::units::Bytes;
 use brimful::{cards, profiles};
-use brimful_probe::{Environment, PythonHint, Surroundings, current_environment};
+use brimful_probe::{PythonHint, current_environment};
 use brimful_report::{html, json, text};
+use brimful_workflow::{MachineRequest, describe_machine};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -25,56 +26,34 @@ pub(crate) fn probe(
     version: (u32, u32),
 ) -> PyResult<(String, String, String)> {
     // Read while Python's lock is held: another thread may be setting a variable.
-    let env = current_environment();
+    let environment = current_environment();
     call(py, move || {
         let hint = PythonHint {
             executable,
-            import_folders,
+            import_directories: import_folders,
             version: Some(PythonVersion::new(version.0, version.1)),
             ..PythonHint::default()
         };
-        forms(&described(
-            as_machine.as_deref(),
-            gpu.as_deref(),
-            memory.as_deref(),
-            env,
-            hint,
-        )?)
+        forms(&describe_machine(MachineRequest {
+            as_machine,
+            gpu,
+            memory: memory_size(memory.as_deref())?,
+            environment,
+            python: hint,
+        })?)
     })
 }
 
-/// This machine or a recorded one, with what was put in place of its own.
-pub(crate) fn described(
-    as_machine: Option<&str>,
-    gpu: Option<&str>,
-    memory: Option<&str>,
-    env: Environment,
-    hint: PythonHint,
-) -> Result<Machine, Failure> {
-    let limit = memory.map(str::parse::<Bytes>).transpose()?;
-    let limit = limit.map(Bytes::as_memory_limit).transpose()?;
-    let cards = gpu.map(cards::find_all).transpose()?;
-    let mut machine = match as_machine {
-        Some(name) => profiles::find(name)?.machine(),
-        None => brimful_probe::probe(&Surroundings::live(env, hint)?),
-    };
-    if let Some(cards) = cards {
-        machine = machine.with_cards(&cards);
-    }
-    if let Some(limit) = limit {
-        machine = machine.with_memory(limit);
-    }
-    Ok(machine)
+/// A size as people write it, if there is one.
+pub(crate) fn memory_size(text: Option<&str>) -> Result<Option<Bytes>, Failure> {
+    Ok(text.map(str::parse).transpose()?)
 }
 
 fn forms(machine: &Machine) -> Result<(String, String, String), Failure> {
-    let internal = |error: &dyn std::error::Error| Failure::Internal {
-        message: error.to_string(),
-    };
     Ok((
-        json::to_text(&json::ProbeDocument::of(machine)).map_err(|error| internal(&error))?,
+        json::to_text(&json::ProbeDocument::of(machine)).map_err(Failure::internal)?,
         text::probe(machine, &text::Page::plain(80)),
-        html::probe(machine).map_err(|error| internal(&error))?,
+        html::probe(machine).map_err(Failure::internal)?,
     ))
 }
 

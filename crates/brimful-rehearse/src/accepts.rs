@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use brimful::job::Value;
 use brimful::job::draft::Accepts;
+use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
 
+use crate::error::not_isolated;
 use crate::protection::Protection;
-use crate::run::tail;
+use crate::results::tail;
 use crate::stage::{Stage, has_driver};
 use crate::trackers;
 
@@ -74,26 +76,34 @@ pub enum AcceptsError {
     Interrupted,
 }
 
-impl AcceptsError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
+impl UserError for AcceptsError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            AcceptsError::Start { .. } => {
-                "write the command as you would start it, after `--`: `brimful init -- python train.py`"
-            }
-            AcceptsError::Folder(_) => "look whether the temporary folder (TMPDIR) can be written",
-            AcceptsError::NotIsolated { .. } => {
-                "allow user namespaces or Landlock (docs/guides/predict.md says how), or start it with --allow-writes: the script then writes for real"
-            }
-            AcceptsError::ScratchFull(_) => "give it more with --scratch SIZE",
-            AcceptsError::TimeLimit { .. } => "give it more time: --time-limit SECONDS",
-            AcceptsError::Died { .. } => "the end of its own output tells why",
-            AcceptsError::Interrupted => "nothing was left running",
+            AcceptsError::Folder(_)
+            | AcceptsError::NotIsolated { .. }
+            | AcceptsError::ScratchFull(_) => ErrorKind::Environment,
+            AcceptsError::Start { .. }
+            | AcceptsError::TimeLimit { .. }
+            | AcceptsError::Died { .. }
+            | AcceptsError::Interrupted => ErrorKind::Input,
         }
     }
 
-    /// The end of the script's own output, where it may tell more.
-    pub fn output(&self) -> Option<&str> {
+    fn hints(&self) -> Vec<Hint> {
+        vec![match self {
+            AcceptsError::Start { .. } => Hint::WriteCommand,
+            AcceptsError::Folder(_) => {
+                Hint::text("check that the temporary directory (TMPDIR) is writable")
+            }
+            AcceptsError::NotIsolated { reasons } => return not_isolated(reasons),
+            AcceptsError::ScratchFull(_) => Hint::RaiseScratch,
+            AcceptsError::TimeLimit { .. } => Hint::RaiseTimeLimit,
+            AcceptsError::Died { .. } => Hint::text("see the end of its output for the reason"),
+            AcceptsError::Interrupted => Hint::text("nothing was left running"),
+        }]
+    }
+
+    fn script_output(&self) -> Option<&str> {
         match self {
             AcceptsError::TimeLimit { output, .. } | AcceptsError::Died { output, .. } => {
                 Some(output)

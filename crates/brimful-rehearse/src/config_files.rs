@@ -6,24 +6,25 @@ use std::path::{Path, PathBuf};
 use brimful::job::{
     ConfigError, ConfigFile, Job, MAX_CONFIG_BYTES, Rendered, config_keys, with_values,
 };
+use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_private::TempDir;
 
 /// A config file that cannot be read or copied.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFileError {
-    #[error("the config file `{path}` cannot be read")]
+    #[error("failed to read the config file `{path}`")]
     Read {
         path: String,
         #[source]
         source: io::Error,
     },
-    #[error("the config file `{path}` cannot be used")]
+    #[error("invalid config file `{path}`")]
     Config {
         path: String,
         #[source]
         source: ConfigError,
     },
-    #[error("no copy of the config file `{path}` can be written to the temporary directory")]
+    #[error("failed to copy the config file `{path}` to the temporary directory")]
     Copy {
         path: String,
         #[source]
@@ -31,18 +32,24 @@ pub enum ConfigFileError {
     },
 }
 
-impl ConfigFileError {
-    /// What to do next.
-    pub fn hint(&self) -> String {
+impl UserError for ConfigFileError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            ConfigFileError::Read { .. } => {
-                "start brimful in the directory that the path in [config] is relative to".into()
-            }
-            ConfigFileError::Config { source, .. } => source.hint(),
-            ConfigFileError::Copy { .. } => {
-                "check that the temporary directory (TMPDIR) exists and has free space".into()
-            }
+            ConfigFileError::Read { .. } | ConfigFileError::Config { .. } => ErrorKind::Input,
+            ConfigFileError::Copy { .. } => ErrorKind::Environment,
         }
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![match self {
+            ConfigFileError::Read { .. } => Hint::text(
+                "start brimful in the directory that the path in [config] is relative to",
+            ),
+            ConfigFileError::Config { source, .. } => Hint::text(source.hint()),
+            ConfigFileError::Copy { .. } => {
+                Hint::text("check that the temporary directory (TMPDIR) exists and has free space")
+            }
+        }]
     }
 }
 
@@ -224,7 +231,7 @@ mod tests {
         // A key that is missing is reported before anything is started.
         fs::write(path, "worker: 4\n").unwrap();
         let error = ConfigFiles::open(&job).unwrap_err();
-        assert_eq!(error.hint(), "did you mean `worker`?");
+        assert_eq!(error.hints(), [Hint::text("did you mean `worker`?")]);
         fs::write(path, "a: [").unwrap();
         let (found, errors) = named_in(&[path.into()]);
         assert_eq!((found.len(), errors.len()), (0, 1));

@@ -44,7 +44,7 @@ fn found(program: &OsStr) -> Option<PathBuf> {
     if path.components().count() > 1 {
         return std::path::absolute(path).ok().filter(|path| path.is_file());
     }
-    let folders = std::env::var_os("PATH")?;
+    let folders = std::env::var_os(brimful::env_vars::PATH)?;
     std::env::split_paths(&folders)
         .map(|folder| folder.join(path))
         .find(|path| path.is_file())
@@ -79,7 +79,9 @@ fn package_folders(interpreter: &Path) -> Vec<PathBuf> {
         prefixes.extend(program.parent().and_then(Path::parent).map(Path::to_owned));
     }
     prefixes.push("/usr/local".into());
-    prefixes.extend(std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local")));
+    prefixes.extend(
+        std::env::var_os(brimful::env_vars::HOME).map(|home| PathBuf::from(home).join(".local")),
+    );
     let mut folders = Vec::new();
     for prefix in prefixes {
         for library in ["lib", "lib64"] {

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brimful::explain::{Evidence, explain};
+use brimful::explain::{Detail, Evidence, explain};
+use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::snapshot::SnapshotError;
 use brimful_isolate::{Isolation, ScratchFull};
 
@@ -31,7 +32,7 @@ pub enum RehearsalError {
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
     #[error(
-        "{made} of {steps} steps were made within {} seconds{}",
+        "the rehearsal timed out after {} seconds with {made} of {steps} steps completed{}",
         limit.as_secs(),
         doing.as_ref().map(|place| format!("; the script was at {place}")).unwrap_or_default()
     )]
@@ -41,6 +42,19 @@ pub enum RehearsalError {
         steps: u32,
         /// Where it was at the end, if it had made no step.
         doing: Option<String>,
+        output: String,
+    },
+    #[error(
+        "the script stopped making progress: it has waited{} for {} seconds, with {made} of {steps} steps completed",
+        place.as_ref().map(|place| format!(" at {place}")).unwrap_or_default(),
+        waited.as_secs()
+    )]
+    Stalled {
+        /// For how long none of its processes computed, read or wrote anything.
+        waited: Duration,
+        made: u32,
+        steps: u32,
+        place: Option<String>,
         output: String,
     },
     #[error("the rehearsal was interrupted {progress}")]
@@ -78,7 +92,7 @@ pub enum RehearsalError {
         assumed: Option<String>,
         output: String,
     },
-    #[error("the script ended without importing torch in a Python that can be watched")]
+    #[error("the script exited before brimful saw it import torch")]
     NoTorch { output: String },
     #[error(
         "torch {torch} is a build without CUDA; expected a script that runs on tensors without values, found {found}"
@@ -119,81 +133,105 @@ impl RehearsalError {
         })
     }
 
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
+    /// Advice that names no option, so that it reads the same everywhere.
+    fn advice(&self) -> &'static str {
         match self {
-            RehearsalError::Start { .. } => {
-                "write the command as you would start it, after `--`: `brimful predict -- python train.py`"
-            }
-            RehearsalError::TimeLimit {
-                made: 0,
-                doing: Some(_),
-                ..
-            } => {
-                "if that line takes long before the first step, give it less to do (fewer examples, a smaller cache) or more time (--time-limit SECONDS); if it waits for something, a rehearsal cannot give it"
-            }
-            RehearsalError::TimeLimit { made: 0, .. } => {
-                "give it more time (--time-limit SECONDS), or shorten what comes before the first step"
-            }
-            RehearsalError::TimeLimit { .. } => {
-                "give it more time (--time-limit SECONDS), or ask for fewer steps"
+            RehearsalError::Stalled { .. } => {
+                "a rehearsal runs alone, so what another process, a server or a person provides never arrives; skip the wait when the environment variable BRIMFUL_REHEARSAL is set"
             }
             RehearsalError::Interrupted { .. } => "nothing was left running",
             RehearsalError::Unhooked { .. } => {
-                "import torch in the usual way, in a Python that reads PYTHONPATH (no -I, -E or -S)"
+                "import torch in the usual way, and start Python without -I, -E and -S, which ignore PYTHONPATH"
             }
             RehearsalError::Input { .. } => {
-                "pass the answer as an option or an environment variable: nobody answers in a rehearsal"
+                "pass the answer as an option or an environment variable; a rehearsal cannot answer prompts"
             }
-            RehearsalError::Output { .. } => "name a file in a folder that can be written",
-            RehearsalError::Phantom { .. } => "it comes with the wheel: install brimful again",
-            RehearsalError::Died { output, .. } if wants_more_gpus(output) => {
-                "the script uses several GPUs: name as many, for example --gpu 2xl4"
+            RehearsalError::Output { .. } => "name a file in a writable directory",
+            RehearsalError::Phantom { .. } => "reinstall brimful; the library comes with the wheel",
+            RehearsalError::Died { output, .. } if is_about(output, Detail::NoScript) => {
+                "check the path of the script and the working directory"
             }
-            RehearsalError::Died { output, .. } if is_about(output, "no_script") => {
-                "the script does not exist: check its path and the working directory"
-            }
-            RehearsalError::Died { output, .. } if is_about(output, "missing_module") => {
-                "this Python does not have the module: use the Python of the environment that has it, or install it there"
+            RehearsalError::Died { output, .. } if is_about(output, Detail::MissingModule) => {
+                "this Python does not have the module: use the environment that has it, or install it there"
             }
             RehearsalError::Died {
                 assumed: Some(_), ..
             } => {
-                "a rehearsal assumes such values. If the script failed on one, skip that check where the environment variable BRIMFUL_REHEARSAL is set"
+                "a rehearsal assumes such values; if the script failed on one, skip that check when the environment variable BRIMFUL_REHEARSAL is set"
             }
             RehearsalError::Died { .. } => {
-                "the end of its own output says why; it must run as far as its first steps"
+                "see the end of its output for the reason; a rehearsal needs the script to reach its first steps"
             }
             RehearsalError::NoTorch { .. } => {
-                "the script must import torch, and Python must read PYTHONPATH (no -I, -E or -S)"
+                "check that the script imports torch, and that Python is not started with -I, -E or -S, which ignore PYTHONPATH"
             }
             RehearsalError::NoCuda { .. } => {
-                "install the CUDA build of torch (the default on Linux): it needs no GPU and no driver here"
+                "install the CUDA build of torch (the default on Linux); it needs no GPU and no driver"
             }
             RehearsalError::GpuUnused { .. } => {
-                "the script must put its model on `cuda`, as it would on a machine with a card"
+                "the script must move its model to `cuda`, as it would on a machine with a GPU"
             }
-            RehearsalError::NotIsolated { .. } => {
-                "allow user namespaces or Landlock (docs/guides/predict.md says how), or rehearse with --allow-writes: the script then writes for real"
-            }
-            RehearsalError::NotRestored(_) => "copy it back by hand before you go on training",
-            RehearsalError::Guard(_) => {
-                "rehearse without --allow-writes, or give more with --scratch SIZE"
-            }
-            RehearsalError::ScratchFull(_) => {
-                "give it more with --scratch SIZE, or have the script write less in its first steps"
-            }
-            RehearsalError::Stage(_) => "look whether the temporary folder (TMPDIR) can be written",
+            RehearsalError::NotRestored(_) => "copy it back by hand before you continue training",
+            RehearsalError::Stage(_) => "check that the temporary directory (TMPDIR) is writable",
             RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
-                "please report this together with the version of torch"
+                "this is a bug; please report it with the version of torch"
             }
+            RehearsalError::Start { .. }
+            | RehearsalError::TimeLimit { .. }
+            | RehearsalError::NotIsolated { .. }
+            | RehearsalError::Guard(_)
+            | RehearsalError::ScratchFull(_) => "",
+        }
+    }
+}
+
+impl UserError for RehearsalError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            RehearsalError::Stage(_)
+            | RehearsalError::NotIsolated { .. }
+            | RehearsalError::ScratchFull(_)
+            | RehearsalError::Guard(_)
+            | RehearsalError::NotRestored(_)
+            | RehearsalError::Unhooked { .. }
+            | RehearsalError::Phantom { .. }
+            | RehearsalError::Output { .. } => ErrorKind::Environment,
+            RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => ErrorKind::Bug,
+            RehearsalError::Start { .. }
+            | RehearsalError::TimeLimit { .. }
+            | RehearsalError::Stalled { .. }
+            | RehearsalError::Interrupted { .. }
+            | RehearsalError::Input { .. }
+            | RehearsalError::Died { .. }
+            | RehearsalError::NoTorch { .. }
+            | RehearsalError::NoCuda { .. }
+            | RehearsalError::GpuUnused { .. } => ErrorKind::Input,
         }
     }
 
-    /// The end of the script's own output, where it may tell more.
-    pub fn output(&self) -> Option<&str> {
+    fn hints(&self) -> Vec<Hint> {
+        let hint = match self {
+            RehearsalError::Start { .. } => Hint::WriteCommand,
+            RehearsalError::TimeLimit {
+                made: 0,
+                doing: Some(_),
+                ..
+            } => Hint::RaiseTimeLimitOrDoLess,
+            RehearsalError::TimeLimit { made: 0, .. } => Hint::RaiseTimeLimit,
+            RehearsalError::TimeLimit { .. } => Hint::RaiseTimeLimitOrLowerSteps,
+            RehearsalError::Died { output, .. } if wants_more_gpus(output) => Hint::NameMoreGpus,
+            RehearsalError::NotIsolated { reasons } => return not_isolated(reasons),
+            RehearsalError::Guard(_) => Hint::IsolateOrRaiseScratch,
+            RehearsalError::ScratchFull(_) => Hint::RaiseScratchOrWriteLess,
+            _ => Hint::text(self.advice()),
+        };
+        vec![hint]
+    }
+
+    fn script_output(&self) -> Option<&str> {
         match self {
             RehearsalError::TimeLimit { output, .. }
+            | RehearsalError::Stalled { output, .. }
             | RehearsalError::Unhooked { output, .. }
             | RehearsalError::Input { output, .. }
             | RehearsalError::Died { output, .. }
@@ -205,8 +243,16 @@ impl RehearsalError {
     }
 }
 
+/// Why each isolation is not available, and how to make one available.
+pub(crate) fn not_isolated(reasons: &[(Isolation, String)]) -> Vec<Hint> {
+    let tried = reasons
+        .iter()
+        .map(|(isolation, reason)| Hint::text(format!("{isolation} is not available: {reason}")));
+    tried.chain([Hint::AllowIsolation]).collect()
+}
+
 /// Whether the end of the output is explained by this detail of a verdict.
-fn is_about(output: &str, detail: &str) -> bool {
+fn is_about(output: &str, detail: Detail) -> bool {
     let evidence = Evidence {
         text: output.to_owned(),
         ..Evidence::default()
@@ -244,14 +290,14 @@ mod tests {
             "You requested gpu: [0, 1]\n But your machine only has: [0]",
             None,
         );
-        assert!(error.hint().contains("--gpu 2xl4"));
-        assert!(!died("ValueError: 3", None).hint().contains("--gpu"));
+        assert_eq!(error.hints(), [Hint::NameMoreGpus]);
+        assert_ne!(died("ValueError: 3", None).hints(), [Hint::NameMoreGpus]);
     }
 
     #[test]
     fn a_script_that_may_have_failed_on_a_value_is_told_where_it_read_one() {
         let error = died("AssertionError", Some("train.py:41"));
         assert!(error.to_string().contains("train.py:41"), "{error}");
-        assert!(error.hint().contains("BRIMFUL_REHEARSAL"));
+        assert!(format!("{:?}", error.hints()).contains("BRIMFUL_REHEARSAL"));
     }
 }

@@ -10,8 +10,7 @@ use crate::host::HostReport;
 /// One process that used the GPU. Unknown fields are ignored; the hook and this file travel together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// `steps`: stopped after the asked steps; `end`: the script ended by itself.
-    pub reason: String,
+    pub reason: EndReason,
     /// Which of the asked cards; nothing for a script with several processes, which runs on the first one only.
     pub variant: Option<usize>,
     /// 0: on a card of its real size; later ones have more room.
@@ -23,7 +22,7 @@ pub struct Facts {
     /// Allocations and frees so far, kind, text.
     pub marks: Vec<(u64, String, String)>,
     /// Address, kind, name: at the mark `tensors`.
-    pub tensors: Vec<(u64, String, String)>,
+    pub tensors: Vec<(u64, TensorKind, String)>,
     pub steps: u32,
     pub evaluated: u32,
     pub saved: u32,
@@ -51,6 +50,33 @@ pub struct Facts {
     /// Python files of the script itself.
     #[serde(default)]
     pub sources: Vec<PathBuf>,
+}
+
+/// Why the hook wrote its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The requested steps were made.
+    Steps,
+    /// The script ended by itself.
+    End,
+    /// One that this release does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// What a tensor is for, as the hook found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorKind {
+    Weight,
+    Buffer,
+    Gradient,
+    /// State of an optimizer.
+    State,
+    /// One that this release does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// What the phantom saw.

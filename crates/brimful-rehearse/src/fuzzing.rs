@@ -10,9 +10,10 @@ use brimful::predict::host::HostFacts;
 use crate::accepts::{self, Written};
 use crate::connections::{self, Connection};
 use crate::error::RehearsalError;
+use crate::events::{Event, Progress, ProgressFile};
 use crate::planning::{Cache, Kept, Key};
 use crate::reports::{self, LastStep};
-use crate::run::{self, Event, Progress, ProgressFile, Rehearsed};
+use crate::results::{self, Rehearsed};
 
 /// The lines of progress, read as often as the supervisor of a rehearsal would.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub fn reported(events: &[Event]) -> (LastStep, Vec<String>) {
 
 /// `PID.json` and `PID.snapshot` of every process.
 pub fn results(directory: &Path, on_cpus: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
-    run::read_results(directory, on_cpus)
+    results::read_results(directory, on_cpus)
 }
 
 /// The file `connections`.

@@ -127,7 +127,7 @@ pub fn host_facts(report: &HostReport) -> Option<HostFacts> {
         workers: loader.workers,
         prefetch: loader.prefetch,
         micro_batch: loader.micro_batch,
-        start_method: start_method(&loader.start_method),
+        start_method: StartMethod::from_name(&loader.start_method).unwrap_or_default(),
         pin_memory: loader.pin_memory,
         persistent_workers: loader.persistent,
         ranks: report.ranks.max(1),
@@ -149,14 +149,6 @@ pub fn host_facts(report: &HostReport) -> Option<HostFacts> {
         largest_parameter: Bytes(report.largest_tensor),
         evaluation: evaluation(&report.others),
     })
-}
-
-fn start_method(name: &str) -> StartMethod {
-    match name {
-        "forkserver" => StartMethod::Forkserver,
-        "spawn" => StartMethod::Spawn,
-        _ => StartMethod::Fork,
-    }
 }
 
 fn dataset(loader: &LoaderReport) -> DatasetFacts {

@@ -4,35 +4,37 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use brimful::job::{self, JobError, JobFile, LARGEST_FILE};
+use brimful::user_error::{ErrorKind, Hint, UserError};
 
 /// A job file that cannot be read or followed.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
-    #[error("`{}` cannot be read", path.display())]
+    #[error("failed to read `{}`", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("`{}` is not a job file that can be followed", path.display())]
+    #[error("invalid job file `{}`", path.display())]
     Job {
         path: PathBuf,
         #[source]
         source: JobError,
     },
-    #[error("expected a job in `{}`, found no [tool.brimful]", path.display())]
+    #[error("`{}` has no [tool.brimful]", path.display())]
     NoJobInProject { path: PathBuf },
 }
 
-impl JobFileError {
-    /// What to do next.
-    pub fn hints(&self) -> Vec<String> {
+impl UserError for JobFileError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Input
+    }
+
+    fn hints(&self) -> Vec<Hint> {
         match self {
             JobFileError::Read { .. } => Vec::new(),
-            JobFileError::Job { source, .. } => source.hints(),
-            JobFileError::NoJobInProject { .. } => {
-                vec!["write one with `brimful init -- python train.py`".into()]
-            }
+            JobFileError::Job { source, .. } => UserError::hints(source),
+            JobFileError::NoJobInProject { .. } => vec![Hint::CreateJobFile],
         }
     }
 }

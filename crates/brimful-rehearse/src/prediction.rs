@@ -9,15 +9,19 @@ use brimful::cards::{self, Card, UnknownCard};
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 use brimful::predict::{Footprint, Target, context, footprint};
+use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::settings::{Settings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 
 use crate::error::RehearsalError;
+use crate::events::Progress;
 use crate::host::{host_facts, pace};
 use crate::protection::Protection;
 use crate::reports::LastStep;
-use crate::run::{Asked, Progress, Rehearsed, rehearse};
+use crate::request::RehearsalRequest;
+use crate::results::Rehearsed;
+use crate::run::rehearse;
 use crate::side_effects::SideEffects;
 use crate::stage::has_driver;
 use crate::workload::{phantom_devices, workload};
@@ -74,19 +78,17 @@ pub struct FailedCard {
 pub enum PredictionError {
     #[error(transparent)]
     UnknownCard(#[from] UnknownCard),
-    #[error("{name} is not an NVIDIA card: the phantom stands in for those only")]
+    #[error("{name} is not an NVIDIA GPU; the phantom GPU emulates only those")]
     NotNvidia { name: &'static str },
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("this machine has an NVIDIA driver; the phantom takes its place only when asked")]
+    #[error("this machine has an NVIDIA driver, which the phantom GPU does not replace by default")]
     BesideDriver,
     #[error(transparent)]
     Rehearsal(#[from] RehearsalError),
-    #[error("the rehearsal brought no figures")]
+    #[error("the rehearsal measured nothing")]
     NoFigures,
-    #[error(
-        "{count} cards in one machine are more than the phantom has; expected at most {MOST_CARDS}"
-    )]
+    #[error("{count} GPUs are too many; the phantom emulates at most {MOST_CARDS} in one machine")]
     TooMany { count: usize },
 }
 
@@ -95,6 +97,38 @@ impl PredictionError {
     pub fn interrupted(&self) -> Option<LastStep> {
         match self {
             PredictionError::Rehearsal(RehearsalError::Interrupted { progress }) => Some(*progress),
+            _ => None,
+        }
+    }
+}
+
+impl UserError for PredictionError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            PredictionError::Rehearsal(error) => error.kind(),
+            PredictionError::BesideDriver => ErrorKind::Environment,
+            PredictionError::NoFigures => ErrorKind::Bug,
+            PredictionError::UnknownCard(_)
+            | PredictionError::NotNvidia { .. }
+            | PredictionError::Settings(_)
+            | PredictionError::TooMany { .. } => ErrorKind::Input,
+        }
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        match self {
+            PredictionError::Rehearsal(error) => error.hints(),
+            PredictionError::UnknownCard(error) => error.hints(),
+            PredictionError::NotNvidia { .. } => vec![Hint::ListGpus],
+            PredictionError::BesideDriver => vec![Hint::UseBesideDriver],
+            PredictionError::TooMany { .. } => vec![Hint::NameFewerGpus],
+            PredictionError::Settings(_) | PredictionError::NoFigures => Vec::new(),
+        }
+    }
+
+    fn script_output(&self) -> Option<&str> {
+        match self {
+            PredictionError::Rehearsal(error) => error.script_output(),
             _ => None,
         }
     }
@@ -133,7 +167,7 @@ pub fn predict(
     if has_driver() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
     }
-    let first = rehearse(&asked(question, &wanted), &mut look)?;
+    let first = rehearse(&rehearsal_request(question, &wanted), &mut look)?;
     let mut side_effects = first.side_effects;
     let mut variants = first.variants;
     // Where the script has several processes it may have run on the first card only.
@@ -147,7 +181,7 @@ pub fn predict(
             variants[at] = if let Some(twin) = twin {
                 variants[twin].clone()
             } else {
-                let mut next = rehearse(&asked(question, &wanted[at..=at]), &mut look)?;
+                let mut next = rehearse(&rehearsal_request(question, &wanted[at..=at]), &mut look)?;
                 side_effects = side_effects.and(next.side_effects);
                 next.variants.swap_remove(0)
             };
@@ -182,12 +216,12 @@ fn on_processors(
     look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
     start: Instant,
 ) -> Result<Prediction, PredictionError> {
-    let asked = Asked {
+    let request = RehearsalRequest {
         processors: true,
         variants: vec![Vec::new()],
-        ..asked(question, &[])
+        ..rehearsal_request(question, &[])
     };
-    let rehearsal = rehearse(&asked, look)?;
+    let rehearsal = rehearse(&request, look)?;
     let side_effects = rehearsal.side_effects;
     let processes = rehearsal.variants.into_iter().flat_map(|v| v.processes);
     // The launcher of several processes has no loader of its own.
@@ -253,8 +287,8 @@ fn same_kernels(a: &Wanted, b: &Wanted) -> bool {
     a.count == b.count && a.card.compute_capability == b.card.compute_capability
 }
 
-fn asked(question: &Question, wanted: &[Wanted]) -> Asked {
-    Asked {
+fn rehearsal_request(question: &Question, wanted: &[Wanted]) -> RehearsalRequest {
+    RehearsalRequest {
         command: question.command.clone(),
         phantom: question.phantom.clone(),
         processors: false,

@@ -18,8 +18,8 @@ const OOM_SCORE_ADJ: i32 = 800;
 
 /// Where libraries keep what they download, by variable and by the default below the home directory.
 const DOWNLOADS: [(&str, &str); 2] = [
-    ("HF_HOME", ".cache/huggingface"),
-    ("TORCH_HOME", ".cache/torch"),
+    (brimful::env_vars::HF_HOME, ".cache/huggingface"),
+    (brimful::env_vars::TORCH_HOME, ".cache/torch"),
 ];
 
 /// More directories than any command line names.
@@ -61,7 +61,7 @@ impl Protection {
             brimful_private::copy_new(&request.redirect_library, &library)?;
         }
         request.redirect_library = library;
-        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = std::env::var_os(brimful::env_vars::HOME).map(PathBuf::from);
         let shared = DOWNLOADS
             .iter()
             .filter_map(|(variable, default)| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use brimful::units::Bytes;
 
-use crate::run::Event;
+use crate::events::Event;
 
 /// Of what a script leaves undone; it may come from many processes.
 const MAX_SUPPRESSED: usize = 100;

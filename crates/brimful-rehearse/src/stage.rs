@@ -69,6 +69,10 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_imports.py",
         include_str!("hook/brimful_imports.py"),
     ),
+    (
+        "brimful_inductor.py",
+        include_str!("hook/brimful_inductor.py"),
+    ),
     ("brimful_input.py", include_str!("hook/brimful_input.py")),
     ("brimful_ledger.py", include_str!("hook/brimful_ledger.py")),
     (
@@ -169,7 +173,9 @@ impl Stage {
     pub fn apply(&self, command: &mut Command) {
         let libraries = self.libraries();
         let mut preload = libraries.join(LIBRARY).into_os_string();
-        if let Some(own) = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty()) {
+        if let Some(own) =
+            std::env::var_os(brimful::env_vars::LD_PRELOAD).filter(|own| !own.is_empty())
+        {
             preload.push(":");
             preload.push(own);
         }
@@ -218,7 +224,10 @@ impl Stage {
     fn put_python(&self, command: &mut Command) {
         let hook = self.folder.path().join("hook");
         command
-            .env("PYTHONPATH", before(hook.as_os_str(), "PYTHONPATH"))
+            .env(
+                "PYTHONPATH",
+                before(hook.as_os_str(), brimful::env_vars::PYTHONPATH),
+            )
             // For the phantom, which puts the hook back where a script sets PYTHONPATH itself.
             .env("BRIMFUL_HOOK", &hook);
     }

@@ -58,7 +58,7 @@ pub(crate) fn turn_off(command: &mut Command, directory: &Path) {
         command.env_remove(name);
     }
     let store = directory.join("mlflow");
-    if let Some(server) = std::env::var_os("MLFLOW_TRACKING_URI") {
+    if let Some(server) = std::env::var_os(brimful::env_vars::MLFLOW_TRACKING_URI) {
         command.env("BRIMFUL_MLFLOW_URI", server);
     }
     command

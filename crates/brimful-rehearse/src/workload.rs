@@ -5,7 +5,7 @@ use brimful::predict::{Kind, NamedTensor, Occurrences, Workload};
 use brimful::units::Bytes;
 
 use crate::Rehearsed;
-use crate::facts::Facts;
+use crate::facts::{EndReason, Facts, TensorKind};
 
 /// The workload of one process; `steps` is what was asked for.
 pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
@@ -33,7 +33,7 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         reserved_rises: count(facts, "reserved_rises") > 0,
         caught_ooms: facts.ooms,
         evaluated: facts.evaluated > 0,
-        ended_early: facts.reason == "end" && facts.steps < steps,
+        ended_early: facts.reason == EndReason::End && facts.steps < steps,
         compiled: facts.compiled,
         cudnn_benchmark: facts.cudnn_benchmark && uses_cudnn,
         unknown_shapes: occurrences(facts, "value-dependent-shape"),
@@ -62,12 +62,12 @@ fn texts(facts: &Facts, caveat: &str) -> Vec<String> {
     found.map(|(_, text)| text.clone()).into_iter().collect()
 }
 
-fn named((address, kind, name): &(u64, String, String)) -> Option<NamedTensor> {
-    let kind = match kind.as_str() {
-        "weight" | "buffer" => Kind::Weights,
-        "gradient" => Kind::Gradients,
-        "state" => Kind::OptimizerState,
-        _ => return None,
+fn named((address, kind, name): &(u64, TensorKind, String)) -> Option<NamedTensor> {
+    let kind = match kind {
+        TensorKind::Weight | TensorKind::Buffer => Kind::Weights,
+        TensorKind::Gradient => Kind::Gradients,
+        TensorKind::State => Kind::OptimizerState,
+        TensorKind::Other => return None,
     };
     Some(NamedTensor {
         address: *address,

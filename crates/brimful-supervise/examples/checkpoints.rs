@@ -10,9 +10,9 @@ use brimful_supervise::checkpoints::{Criteria, choose};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().unwrap_or_else(|| ".".into()));
+    let directory = PathBuf::from(arguments.next().unwrap_or_else(|| ".".into()));
     let patterns: Vec<String> = arguments.collect();
-    let found = choose(&folder, &patterns, &Criteria::now());
+    let found = choose(&directory, &patterns, &Criteria::now());
     for (path, why) in &found.refused {
         println!("refused  {}: {why}", path.display());
     }

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         command: rest.clone(),
         brimful_version: env!("CARGO_PKG_VERSION").into(),
         state: Some(StateDir {
-            folder: PathBuf::from(first),
+            directory: PathBuf::from(first),
         }),
         rules: WatchRules {
             on_pressure: OnPressure::Warn,
@@ -132,7 +132,7 @@ impl Ladder for Scripts {
         }
     }
 
-    fn most_attempts(&self) -> Option<u32> {
+    fn max_attempts(&self) -> Option<u32> {
         Some(self.n_scripts)
     }
 }

@@ -1,12 +1,9 @@
-//! Holding a job together: its own control group where the system allows it, else the tree of its processes.
+//! Holding a job together: its own cgroup where the system allows it, else the tree of its processes.
 //!
 //! A group of its own makes the kernel count for the job alone (use, kills), and lets nothing escape.
 //! No limit is set on it: those of the groups above hold as before.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "control groups are files of the kernel"
-)]
+#![expect(clippy::disallowed_methods, reason = "cgroups are files of the kernel")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use brimful::fact::Fact;
 use brimful::machine::CgroupVersion;
-use brimful_probe::{Group, Meter, ProcessFacts, Processes, descendants};
+use brimful_probe::{Cgroup, Meter, ProcessFacts, Processes, descendants};
 use rustix::process::{Pid, Signal};
 
 use crate::send::send_to;
@@ -23,14 +20,14 @@ use crate::send::send_to;
 /// How the job is held together.
 #[derive(Debug)]
 pub(crate) struct Containment {
-    group: Option<OwnGroup>,
+    group: Option<OwnCgroup>,
     /// Processes of ours that are not of the job: brimful itself, and who keeps the streams open.
     not_the_job: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct OwnGroup {
-    group: Group,
+struct OwnCgroup {
+    group: Cgroup,
     /// The memory controller counts in it.
     counts_memory: bool,
     /// Where brimful itself was moved to, out of the way of the controller.
@@ -41,7 +38,7 @@ struct OwnGroup {
 
 /// Why the job has no group of its own.
 #[derive(Debug)]
-pub(crate) struct NoGroup(pub(crate) String);
+pub(crate) struct NoCgroup(pub(crate) String);
 
 const PREFIX: &str = "brimful-";
 
@@ -55,21 +52,21 @@ impl Containment {
     }
 
     /// A group below the one that this process is in, or why there is none.
-    pub(crate) fn group(meter: &Meter, id: &str) -> Result<Containment, NoGroup> {
+    pub(crate) fn group(meter: &Meter, id: &str) -> Result<Containment, NoCgroup> {
         let own = match meter.own_group() {
             Fact::Known(own) => own,
-            Fact::Missing(gap) => return Err(NoGroup(gap.to_string())),
+            Fact::Missing(gap) => return Err(NoCgroup(gap.to_string())),
         };
-        sweep(&own.folder);
+        sweep(&own.directory);
         let made = match own.version {
             CgroupVersion::V1 => make_v1(&own, id),
             CgroupVersion::V2 => make_v2(&own, id),
         };
         Ok(Containment {
             group: Some(made.map_err(|error| {
-                NoGroup(format!(
+                NoCgroup(format!(
                     "{} takes no new group: {error}",
-                    own.folder.display()
+                    own.directory.display()
                 ))
             })?),
             not_the_job: vec![std::process::id()],
@@ -77,13 +74,13 @@ impl Containment {
     }
 
     /// Takes over a group that systemd made for the job, in place of what there was.
-    pub(crate) fn move_to_scope(&mut self, group: Group) {
-        let counts_memory = group.folder.join("memory.current").exists();
+    pub(crate) fn move_to_scope(&mut self, group: Cgroup) {
+        let counts_memory = group.directory.join("memory.current").exists();
         let not_the_job = self.not_the_job.clone();
         let before = std::mem::replace(
             self,
             Containment {
-                group: Some(OwnGroup {
+                group: Some(OwnCgroup {
                     group,
                     counts_memory,
                     aside: None,
@@ -111,7 +108,7 @@ impl Containment {
     }
 
     /// The job's own group, if the kernel counts memory in it.
-    pub(crate) fn counting_group(&self) -> Option<&Group> {
+    pub(crate) fn counting_group(&self) -> Option<&Cgroup> {
         self.group
             .as_ref()
             .filter(|own| own.counts_memory)
@@ -123,7 +120,7 @@ impl Containment {
         match &self.group {
             Some(own) => OpenOptions::new()
                 .write(true)
-                .open(own.group.folder.join("cgroup.procs"))
+                .open(own.group.directory.join("cgroup.procs"))
                 .map(Some),
             None => Ok(None),
         }
@@ -154,7 +151,7 @@ impl Containment {
     /// The processes of the job, in the order of their ids.
     pub(crate) fn processes(&self, processes: &Processes) -> Vec<ProcessFacts> {
         let mut found: Vec<ProcessFacts> = match &self.group {
-            Some(own) => members(&own.group.folder)
+            Some(own) => members(&own.group.directory)
                 .into_iter()
                 .filter_map(|pid| processes.one(pid))
                 .collect(),
@@ -211,7 +208,7 @@ impl Containment {
         let at_once = self
             .group
             .as_ref()
-            .is_some_and(|own| fs::write(own.group.folder.join("cgroup.kill"), "1").is_ok());
+            .is_some_and(|own| fs::write(own.group.directory.join("cgroup.kill"), "1").is_ok());
         if !at_once {
             self.signal(processes, Signal::KILL);
         }
@@ -223,10 +220,10 @@ impl Containment {
             return;
         };
         let give_up = Instant::now() + Duration::from_secs(2);
-        while fs::remove_dir(&own.group.folder).is_err() && Instant::now() < give_up {
+        while fs::remove_dir(&own.group.directory).is_err() && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(5));
         }
-        if let (Some(aside), Some(parent)) = (own.aside, own.group.folder.parent()) {
+        if let (Some(aside), Some(parent)) = (own.aside, own.group.directory.parent()) {
             let _ = fs::write(parent.join("cgroup.subtree_control"), "-memory");
             let _ = fs::write(parent.join("cgroup.procs"), std::process::id().to_string());
             let _ = fs::remove_dir(aside);
@@ -234,18 +231,18 @@ impl Containment {
     }
 }
 
-fn members(folder: &Path) -> Vec<u32> {
-    fs::read_to_string(folder.join("cgroup.procs"))
+fn members(directory: &Path) -> Vec<u32> {
+    fs::read_to_string(directory.join("cgroup.procs"))
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok())
         .collect()
 }
 
-fn make_v1(own: &Group, id: &str) -> io::Result<OwnGroup> {
+fn make_v1(own: &Cgroup, id: &str) -> io::Result<OwnCgroup> {
     let group = child_of(own, id);
-    fs::create_dir(&group.folder)?;
-    Ok(OwnGroup {
+    fs::create_dir(&group.directory)?;
+    Ok(OwnCgroup {
         group,
         counts_memory: true,
         aside: None,
@@ -255,39 +252,39 @@ fn make_v1(own: &Group, id: &str) -> io::Result<OwnGroup> {
 
 /// In v2 a group either holds processes or hands controllers on, so memory is counted below only if brimful can step
 /// aside first. Otherwise the group still holds the job together, and memory is counted one level above.
-fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
-    let control = own.folder.join("cgroup.subtree_control");
+fn make_v2(own: &Cgroup, id: &str) -> io::Result<OwnCgroup> {
+    let control = own.directory.join("cgroup.subtree_control");
     let hands_on = |text: &str| text.split_whitespace().any(|name| name == "memory");
     let mut aside = None;
     let mut counts = fs::read_to_string(&control).is_ok_and(|text| hands_on(&text))
         || fs::write(&control, "+memory").is_ok();
-    if !counts && members(&own.folder) == [std::process::id()] {
-        let folder = own
-            .folder
+    if !counts && members(&own.directory) == [std::process::id()] {
+        let directory = own
+            .directory
             .join(format!("{PREFIX}{}-{id}-supervisor", std::process::id()));
-        if fs::create_dir(&folder).is_ok() {
-            let moved = fs::write(folder.join("cgroup.procs"), "0").is_ok();
+        if fs::create_dir(&directory).is_ok() {
+            let moved = fs::write(directory.join("cgroup.procs"), "0").is_ok();
             counts = moved && fs::write(&control, "+memory").is_ok();
             if counts {
-                aside = Some(folder);
+                aside = Some(directory);
             } else {
-                let _ = fs::write(own.folder.join("cgroup.procs"), "0");
-                let _ = fs::remove_dir(&folder);
+                let _ = fs::write(own.directory.join("cgroup.procs"), "0");
+                let _ = fs::remove_dir(&directory);
             }
         }
     }
     let group = child_of(own, id);
-    fs::create_dir(&group.folder)?;
-    let counts_memory = counts && group.folder.join("memory.current").exists();
+    fs::create_dir(&group.directory)?;
+    let counts_memory = counts && group.directory.join("memory.current").exists();
     // A group into which nobody can be put is worse than none.
     let mut door = OpenOptions::new()
         .write(true)
-        .open(group.folder.join("cgroup.procs"))
+        .open(group.directory.join("cgroup.procs"))
         .inspect_err(|_| {
-            let _ = fs::remove_dir(&group.folder);
+            let _ = fs::remove_dir(&group.directory);
         })?;
     door.flush()?;
-    Ok(OwnGroup {
+    Ok(OwnCgroup {
         group,
         counts_memory,
         aside,
@@ -295,23 +292,23 @@ fn make_v2(own: &Group, id: &str) -> io::Result<OwnGroup> {
     })
 }
 
-fn child_of(own: &Group, id: &str) -> Group {
+fn child_of(own: &Cgroup, id: &str) -> Cgroup {
     let name = format!("{PREFIX}{}-{id}", std::process::id());
-    Group {
+    Cgroup {
         version: own.version,
         path: format!("{}/{name}", own.path.trim_end_matches('/')),
-        folder: own.folder.join(name),
+        directory: own.directory.join(name),
     }
 }
 
 /// Removes the groups that a killed brimful left here, once the training that went on in them has ended. Those in use
 /// refuse; those of a living brimful may still be empty, and are let be.
-fn sweep(folder: &Path) {
+fn sweep(directory: &Path) {
     // Without /proc nobody could be told to live.
     if !Path::new("/proc/self").exists() {
         return;
     }
-    let Ok(entries) = fs::read_dir(folder) else {
+    let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     for entry in entries.flatten() {

@@ -1,36 +1,30 @@
-//! The end of a run: nothing left running, the record closed, the verdict.
+//! The end of an attempt: nothing left running, the record closed, the verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use brimful::explain::Verdict;
 use brimful::plan::Observed;
-use brimful::record::{Attempt, EndLine, Line, Outcome, OwnCost, Record, VerdictLine};
+use brimful::record::{
+    Attempt, EndLine, KernelCounts, Line, Outcome, OwnCost, Peaks, Record, VerdictLine,
+};
 use brimful::watch::Sample;
 use brimful_probe::Processes;
 use rustix::process::WaitOptions;
 
-use crate::exit_status::{self, Ended};
 use crate::explained::explain_record;
-use crate::hook::Staged;
 use crate::ladder::AttemptEnd;
-use crate::run::Notice;
+use crate::last_resort;
+use crate::notice::Notice;
+use crate::recorder::end_line;
 use crate::running::Running;
-use crate::signals;
-use crate::start::end_line;
-use crate::streams::Direct;
-use crate::tail;
 
 /// What a process that the training left behind has to end by itself.
 const LEFT_BEHIND_GRACE: Duration = Duration::from_millis(500);
-/// For what is still on its way through the streams once every process has ended.
-const DRAIN: Duration = Duration::from_secs(2);
-/// What shells and launchers end with after Ctrl-C. Where the training has the terminal, brimful does not hear of it.
-const BY_CTRL_C: i32 = 130;
 
 /// An attempt that has ended.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedAttempt {
     pub(crate) end: AttemptEnd,
     pub(crate) last: Option<Sample>,
     /// The user asked for it, whatever it died of then.
@@ -39,174 +33,166 @@ pub(crate) struct Finished {
     pub(crate) all_gone: bool,
 }
 
-impl Running<'_> {
-    /// Ends what is left, closes the record of this attempt, and says how it ended.
-    pub(crate) fn finish(mut self, direct: Vec<Direct>, mut hook: Option<Staged>) -> Finished {
-        self.control.take_back(self.pid());
-        let at_ms = self.sampler.at_ms();
-        // Before anything is cleaned up: the figures at the end.
-        let last_look = catch_unwind(AssertUnwindSafe(|| {
-            self.sampler.kernel_counts(&self.contained)
-        }));
-        let processes = Processes::live();
-        let n_left_behind = self.contained.end(&processes, LEFT_BEHIND_GRACE, || {
-            while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
-        });
-        let all_gone = n_left_behind == 0 || self.contained.processes(&processes).is_empty();
-        if let Some(relay) = &mut self.relay {
-            relay.finish(DRAIN);
-        }
-        if let Some(hook) = &mut hook {
-            self.take_hook_lines(hook);
-            if let Some(line) = hook.error_file(at_ms) {
-                self.recorder.write(&Line::Hook(line));
-            }
-        }
-        if let Some(pending) = self.pending.take() {
-            self.recorder.write(&Line::Sample(pending));
-        }
-        let outputs = self
-            .relay
-            .as_ref()
-            .map_or_else(Vec::new, |relay| relay.tails(at_ms));
-        for output in outputs.into_iter().chain(
-            direct
-                .into_iter()
-                .filter_map(|mut direct| tail::of_file(&mut direct, at_ms)),
-        ) {
-            if !output.tail.is_empty() {
-                self.recorder.write(&Line::Output(output));
-            }
-        }
-        let outcome = self.outcome();
-        let mut end = end_line(at_ms, outcome.clone());
-        end.kernel = last_look.unwrap_or_default();
-        end.peaks = self.peaks.clone();
-        end.last.clone_from(&self.last);
-        end.n_left_behind = n_left_behind;
-        end.orphans = std::mem::take(&mut self.orphans);
-        if let Some((cpu, resident)) = processes.cost(std::process::id()) {
-            end.own_cost = OwnCost {
-                cpu_ms: u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX),
-                resident,
-                n_samples: self.n_samples,
-            };
-        }
-        self.recorder.write(&Line::End(Box::new(end.clone())));
-        if let Some(relay) = &self.relay {
-            relay.remove_tail_files();
-        }
-        if let Some(hook) = hook {
-            hook.remove();
-        }
-        let (verdict, attempt) = self.explained(&end);
-        let n_false_alarms = attempt.n_false_alarms(&verdict);
-        self.recorder.write(&Line::Verdict(VerdictLine {
-            at_ms,
-            verdict: verdict.clone(),
+/// Waits for the end of an attempt and closes its record.
+///
+/// Whatever bug there is in the watch or in the ending, the training is waited for and its exit code kept.
+pub(crate) fn watch_and_finish(mut running: Running<'_>) -> FinishedAttempt {
+    running.watch_until_the_end();
+    let (outcome, exit_code) = (running.control.outcome(), running.control.exit_code());
+    last_resort::ended(exit_code);
+    let number = running.recording.attempt.number;
+    let finished = catch_unwind(AssertUnwindSafe(move || finish(running)));
+    finished.unwrap_or_else(|_| FinishedAttempt {
+        end: AttemptEnd {
+            n_false_alarms: 0,
+            number,
+            settings: None,
+            outcome,
+            verdict: Verdict::cannot_tell(),
+            peaks: Peaks::default(),
+            limit: None,
+            wall_ms: 0,
+            observed: Observed::default(),
+            exit_code,
+        },
+        last: None,
+        by_user: false,
+        all_gone: false,
+    })
+}
+
+/// Ends what is left, closes the record of this attempt, and says how it ended.
+fn finish(mut running: Running<'_>) -> FinishedAttempt {
+    running.control.take_terminal_back();
+    let at_ms = running.watcher.at_ms();
+    // Before anything is cleaned up: the figures at the end.
+    let kernel = last_kernel_counts(&mut running);
+    let processes = Processes::live();
+    let leftovers = end_leftovers(&running, &processes);
+    record_last_lines(&mut running, at_ms);
+    let end = EndLine {
+        kernel,
+        n_left_behind: leftovers.n_found,
+        ..measured_end(&mut running, &processes, at_ms)
+    };
+    running.recording.write(&Line::End(Box::new(end.clone())));
+    running.display.remove_tail_files();
+    running.watcher.remove_hook();
+    let (verdict, attempt) = explained(&running, &end);
+    let n_false_alarms = attempt.n_false_alarms(&verdict);
+    running.recording.write(&Line::Verdict(VerdictLine {
+        at_ms,
+        verdict: verdict.clone(),
+        n_false_alarms,
+    }));
+    let by_user = running.control.is_ended_by_user(&end.outcome);
+    let start = running.recording.attempt.clone();
+    let exit_code = running.control.exit_code();
+    release(running);
+    FinishedAttempt {
+        end: AttemptEnd {
+            number: start.number,
+            settings: start.settings,
+            outcome: end.outcome,
+            verdict,
             n_false_alarms,
-        }));
-        let exit_code = self.exit_code();
-        // Before the cgroups: the keeper is in the one that brimful is in.
-        if let Some(keeper) = self.keeper.take() {
-            keeper.dismiss();
-            if let Some(run) = self.stored {
-                exit_status::remove(&run.folder);
-            }
-        }
-        self.contained.remove();
-        if let Some(problem) = self.recorder.take_problem()
-            && let Some(line) = self.audience.line(&Notice::Gap(&problem))
-        {
-            self.audience.print(&line);
-        }
-        let by_user = self.forwarded.is_some_and(signals::ends)
-            || matches!(outcome, Outcome::StoppedByUser { .. })
-            || matches!(self.ended, Some(Ended::Exited(BY_CTRL_C)));
-        Finished {
-            end: AttemptEnd {
-                number: self.line.number,
-                settings: self.line.settings.clone(),
-                outcome,
-                verdict,
-                n_false_alarms,
-                peaks: end.peaks,
-                limit: self.line.limit,
-                wall_ms: at_ms,
-                observed: Observed::of(&attempt),
-                exit_code,
-            },
-            last: end.last,
-            by_user,
-            all_gone,
-        }
+            peaks: end.peaks,
+            limit: start.limit,
+            wall_ms: at_ms,
+            observed: Observed::of(&attempt),
+            exit_code,
+        },
+        last: end.last,
+        by_user,
+        all_gone: leftovers.all_gone,
     }
+}
 
-    /// From the record where there is one, so that what is said now is what `brimful explain` says later.
-    fn explained(&self, end: &EndLine) -> (Verdict, Attempt) {
-        let record = self
-            .stored
-            .and_then(|run| run.read().ok())
-            .filter(Record::has_end);
-        let folder = self.stored.map(|run| run.folder.as_path());
-        let mut record = record.unwrap_or_else(|| {
-            let outputs = self
-                .relay
-                .as_ref()
-                .map_or_else(Vec::new, |relay| relay.tails(end.at_ms));
-            let mut record = Record::default();
-            record.attempts.push(Attempt {
-                start: self.line.clone(),
-                end: Some(end.clone()),
-                output: outputs,
-                ..Attempt::default()
-            });
-            record
+fn last_kernel_counts(running: &mut Running<'_>) -> KernelCounts {
+    let (watcher, control) = (&mut running.watcher, &running.control);
+    catch_unwind(AssertUnwindSafe(|| {
+        watcher.kernel_counts(&control.contained)
+    }))
+    .unwrap_or_default()
+}
+
+/// Processes that the training left behind.
+struct Leftovers {
+    n_found: u32,
+    all_gone: bool,
+}
+
+fn end_leftovers(running: &Running<'_>, processes: &Processes) -> Leftovers {
+    let contained = &running.control.contained;
+    let n_found = contained.end(processes, LEFT_BEHIND_GRACE, || {
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+    });
+    Leftovers {
+        n_found,
+        all_gone: n_found == 0 || contained.processes(processes).is_empty(),
+    }
+}
+
+/// Records what was still on its way: output, lines of the hook, samples.
+fn record_last_lines(running: &mut Running<'_>, at_ms: u64) {
+    running.display.drain();
+    for line in running.watcher.last_hook_lines(at_ms) {
+        running.recording.write(&Line::Hook(line));
+    }
+    running.recording.flush_samples();
+    let relayed = running.display.tails(at_ms);
+    running.recording.outputs(at_ms, relayed);
+}
+
+fn measured_end(running: &mut Running<'_>, processes: &Processes, at_ms: u64) -> EndLine {
+    let outcome: Outcome = running.control.outcome();
+    let own_cost = processes
+        .cost(std::process::id())
+        .map(|(cpu, resident)| OwnCost {
+            cpu_ms: u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX),
+            resident,
+            n_samples: running.watcher.n_samples,
         });
-        let explained = catch_unwind(AssertUnwindSafe(|| explain_record(&record, folder)));
-        (
-            explained.unwrap_or_else(|_| Verdict::cannot_tell()),
-            record.attempts.pop().unwrap_or_default(),
-        )
+    EndLine {
+        peaks: running.watcher.peaks.clone(),
+        last: running.watcher.last.clone(),
+        orphans: running.control.take_orphans(),
+        own_cost: own_cost.unwrap_or_default(),
+        ..end_line(at_ms, outcome)
     }
+}
 
-    pub(crate) fn outcome(&self) -> Outcome {
-        let signal = match self.ended {
-            Some(Ended::Signaled(signal)) => Some(signal),
-            _ => None,
-        };
-        if let (Some((reason, _)), Some(ended)) = (&self.stopped_by_us, self.ended)
-            && !matches!(ended, Ended::Exited(0))
-        {
-            return Outcome::StoppedByUs {
-                detector: reason.detector.clone(),
-                message: reason.message.clone(),
-                signal,
-            };
-        }
-        match self.ended {
-            Some(Ended::Exited(0)) => Outcome::Finished,
-            _ if signal == Some(signal_hook::consts::SIGINT) => Outcome::StoppedByUser {
-                signal: signal_hook::consts::SIGINT,
-            },
-            // Killed by something else than what was passed on: somebody else was faster.
-            Some(Ended::Signaled(signal)) if self.forwarded != Some(signal) => {
-                Outcome::Killed { signal }
-            }
-            Some(Ended::Exited(code)) if !self.forwarded.is_some_and(signals::ends) => {
-                Outcome::Failed { code }
-            }
-            Some(Ended::Unknown) | None => Ended::Unknown.into(),
-            Some(_) => Outcome::StoppedByUser {
-                signal: self
-                    .forwarded
-                    .or(signal)
-                    .unwrap_or(signal_hook::consts::SIGTERM),
-            },
-        }
+/// From the record where there is one, so that what is said now is what `brimful explain` says later.
+fn explained(running: &Running<'_>, end: &EndLine) -> (Verdict, Attempt) {
+    let recording = &running.recording;
+    let mut record = recording.read_back().unwrap_or_else(|| {
+        let mut record = Record::default();
+        record.attempts.push(Attempt {
+            start: recording.attempt.clone(),
+            end: Some(end.clone()),
+            output: running.display.tails(end.at_ms),
+            ..Attempt::default()
+        });
+        record
+    });
+    let explained = catch_unwind(AssertUnwindSafe(|| {
+        explain_record(&record, recording.directory())
+    }));
+    (
+        explained.unwrap_or_else(|_| Verdict::cannot_tell()),
+        record.attempts.pop().unwrap_or_default(),
+    )
+}
+
+/// Ends the keeper, removes the cgroup, and reports what could not be recorded.
+fn release(mut running: Running<'_>) {
+    // Before the cgroups: the keeper is in the one that brimful is in.
+    if let Some(keeper) = running.control.keeper.take() {
+        keeper.dismiss();
+        running.recording.remove_exit_status();
     }
-
-    pub(crate) fn exit_code(&self) -> u8 {
-        self.ended.unwrap_or(Ended::Unknown).exit_code()
+    running.control.contained.remove();
+    if let Some(problem) = running.recording.take_problem() {
+        running.display.last_notice(&Notice::Gap(&problem));
     }
 }

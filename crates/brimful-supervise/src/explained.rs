@@ -5,17 +5,17 @@ use std::path::Path;
 
 use brimful::explain::{Verdict, explain, replay_snapshot};
 use brimful::record::{Attempt, AttemptLine, EndLine, Record};
-use brimful_probe::{GroupCounts, Meter};
+use brimful_probe::{CgroupCounts, Meter};
 
 use crate::exit_status::{self, Ended};
-use crate::start::end_line;
+use crate::recorder::end_line;
 use crate::tail;
 
 /// More than any snapshot of an allocator that still holds a training.
-const LARGEST_SNAPSHOT: u64 = 2 << 30;
+const MAX_SNAPSHOT: u64 = 2 << 30;
 
-/// Why the last attempt of a run ended. `folder` is where snapshots lie.
-pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
+/// Why the last attempt of a run ended. `directory` is where snapshots lie.
+pub fn explain_record(record: &Record, directory: Option<&Path>) -> Verdict {
     let none = Attempt::default();
     let attempt = record.last_attempt().unwrap_or(&none);
     let mut evidence = attempt.evidence();
@@ -24,13 +24,13 @@ pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
         .iter()
         .rev()
         .find_map(|proof| proof.snapshot.clone());
-    if let (Some(name), Some(folder)) = (snapshot, folder) {
+    if let (Some(name), Some(directory)) = (snapshot, directory) {
         // A record may come from elsewhere: only a plain name beside it is followed.
         let name = Path::new(&name).file_name().unwrap_or_default();
         let candidates = [
-            folder.join(name),
-            folder.join("snapshots").join(name),
-            folder.join("inside").join("snapshots").join(name),
+            directory.join(name),
+            directory.join("snapshots").join(name),
+            directory.join("inside").join("snapshots").join(name),
         ];
         evidence.replay = candidates
             .iter()
@@ -42,16 +42,16 @@ pub fn explain_record(record: &Record, folder: Option<&Path>) -> Verdict {
 
 /// Puts what a killed brimful left beside its record into the record: the ends of the output, and the end of the training
 /// if its keeper saw it.
-pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
+pub(crate) fn add_what_was_left(record: &mut Record, directory: &Path) {
     let number = u32::try_from(record.attempts.len()).unwrap_or(u32::MAX);
     let run_id = record.run.id.clone();
     if let Some(attempt) = record.attempts.last_mut()
         && attempt.end.is_none()
     {
         if attempt.output.is_empty() {
-            attempt.output = tail::left_behind(folder);
+            attempt.output = tail::left_behind(directory);
         }
-        attempt.end = exit_status::read(folder)
+        attempt.end = exit_status::read(directory)
             .filter(|kept| kept.attempt == number)
             .and_then(|kept| kept.ended)
             .map(|(ended, at_unix_ms)| end_of(attempt, ended, at_unix_ms));
@@ -64,7 +64,7 @@ pub(crate) fn add_what_was_left(record: &mut Record, folder: &Path) {
 }
 
 /// What the kernel has counted in the job's own group, as long as it is there: nobody was left to remove it.
-fn counts_left(start: &AttemptLine, run_id: &str) -> GroupCounts {
+fn counts_left(start: &AttemptLine, run_id: &str) -> CgroupCounts {
     // A record may come from elsewhere: only a group with the run's own name is looked at.
     let path = start.cgroup.as_deref();
     let path = path.filter(|path| !run_id.is_empty() && path.ends_with(run_id));
@@ -87,10 +87,10 @@ fn end_of(attempt: &Attempt, ended: Ended, at_unix_ms: u64) -> EndLine {
 
 fn read_bounded(path: &Path) -> Option<Vec<u8>> {
     let file = brimful_private::open_named(path).ok()?;
-    if file.metadata().ok()?.len() > LARGEST_SNAPSHOT {
+    if file.metadata().ok()?.len() > MAX_SNAPSHOT {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST_SNAPSHOT).read_to_end(&mut bytes).ok()?;
+    file.take(MAX_SNAPSHOT).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

@@ -4,10 +4,10 @@
 //! `keeper:emfile;launch:kill` one after the other.
 
 /// The variable that names the faults. A release build does not read it.
-pub const VARIABLE: &str = "BRIMFUL_FAULT";
+pub const VARIABLE: &str = brimful::env_vars::BRIMFUL_FAULT;
 
 /// The variable that names a directory, in which each fault that happens leaves a file of the step's name.
-pub const MARKS: &str = "BRIMFUL_FAULT_MARKS";
+pub const MARKS: &str = brimful::env_vars::BRIMFUL_FAULT_MARKS;
 
 /// Every kind of fault. `noproc` is what reading a missing /proc returns, `readonly` what an unwritable directory does;
 /// `kill` is a SIGKILL, `panic` a bug of ours, `abort` an allocation that fails.
@@ -23,7 +23,7 @@ pub(crate) use injected::inject;
     clippy::unnecessary_wraps,
     reason = "the same signature as in a debug build"
 )]
-pub(crate) fn inject(_step: crate::steps::StartStep) -> std::io::Result<()> {
+pub(crate) fn inject(_step: crate::start_step::StartStep) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -37,7 +37,7 @@ mod injected {
     use rustix::process::{Signal, getpid, kill_process};
 
     use crate::fault::{MARKS, VARIABLE};
-    use crate::steps::StartStep;
+    use crate::start_step::StartStep;
 
     /// Faults whose step was reached, by their places in the variable.
     static REACHED: AtomicU32 = AtomicU32::new(0);

@@ -40,11 +40,11 @@ const VERSION: u64 = 1;
 const FIRST_WORKER: usize = 16;
 
 /// More processes of one job than this do not fit the machines of this world.
-const MOST_FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 /// A change takes the writer some microseconds. A page that is never whole was left behind by a process that died.
 const TRIES: u32 = 4;
-/// Figures beyond this are not bytes of a card: 1 EiB.
-const MOST_BYTES: u64 = 1 << 60;
+/// Figures beyond this are not bytes of a GPU: 1 EiB.
+const MAX_BYTES: u64 = 1 << 60;
 
 /// What one process says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Reading {
     pub workers: Vec<KnownWorker>,
 }
 
-/// Reads every gauge of a run's folder. A page that is being written or is not ours is left out.
+/// Reads every gauge of a run's directory. A page that is being written or is not ours is left out.
 pub fn read_all(gauges: &Path) -> Vec<Gauge> {
     let readings = read_with_workers(gauges).into_iter();
     readings.map(|reading| reading.gauge).collect()
@@ -67,7 +67,7 @@ pub fn read_with_workers(gauges: &Path) -> Vec<Reading> {
     };
     let mut readings: Vec<Reading> = entries
         .flatten()
-        .take(MOST_FILES)
+        .take(MAX_FILES)
         .filter_map(|entry| {
             let name = entry.file_name();
             let pid = pid_of(name.to_str()?.strip_suffix(".gauge")?)?;
@@ -113,15 +113,15 @@ fn read(path: &Path, pid: u32) -> Option<Reading> {
         }
         let page = page.first_chunk().filter(|_| length == SIZE)?;
         match parse(page, pid) {
-            Page::Whole(reading) => return Some(reading),
-            Page::Changing => {}
-            Page::Foreign => return None,
+            MappedGauge::Whole(reading) => return Some(reading),
+            MappedGauge::Changing => {}
+            MappedGauge::Foreign => return None,
         }
     }
     None
 }
 
-enum Page {
+enum MappedGauge {
     Whole(Reading),
     /// Caught in the middle of a change.
     Changing,
@@ -129,18 +129,18 @@ enum Page {
     Foreign,
 }
 
-fn parse(page: &[u8; SIZE], pid: u32) -> Page {
+fn parse(page: &[u8; SIZE], pid: u32) -> MappedGauge {
     let mut words = [0_u64; WORDS];
     for (word, bytes) in words.iter_mut().zip(page.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().expect("chunks of 8"));
     }
     if words[0] != MAGIC || words[1] != VERSION || words[3] != u64::from(pid) {
-        return Page::Foreign;
+        return MappedGauge::Foreign;
     }
     let sequence = words[2];
     let n_workers = usize::try_from(words[14]).unwrap_or(usize::MAX);
     if sequence % 2 == 1 || n_workers > WORDS - FIRST_WORKER {
-        return Page::Changing;
+        return MappedGauge::Changing;
     }
     let workers = &words[FIRST_WORKER..FIRST_WORKER + n_workers];
     let sum = words[6..15]
@@ -148,14 +148,14 @@ fn parse(page: &[u8; SIZE], pid: u32) -> Page {
         .chain(workers)
         .fold(0, |sum: u64, word| sum.wrapping_add(*word));
     if words[5] != sum ^ sequence {
-        return Page::Changing;
+        return MappedGauge::Changing;
     }
-    if words[8..12].iter().any(|bytes| *bytes > MOST_BYTES) {
-        return Page::Foreign;
+    if words[8..12].iter().any(|bytes| *bytes > MAX_BYTES) {
+        return MappedGauge::Foreign;
     }
     let device = words[7].checked_sub(1);
     let Ok(device) = device.map(u32::try_from).transpose() else {
-        return Page::Foreign;
+        return MappedGauge::Foreign;
     };
     let gauge = Gauge {
         pid,
@@ -170,7 +170,7 @@ fn parse(page: &[u8; SIZE], pid: u32) -> Page {
         ooms: words[13],
     };
     let workers = workers.iter().copied().filter_map(worker).collect();
-    Page::Whole(Reading { gauge, workers })
+    MappedGauge::Whole(Reading { gauge, workers })
 }
 
 fn worker(word: u64) -> Option<KnownWorker> {
@@ -213,11 +213,11 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Reads a folder with one file `4711.gauge`.
+    /// Reads a directory with one file `4711.gauge`.
     fn reading(contents: &[u8]) -> Vec<Reading> {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("4711.gauge"), contents).unwrap();
-        read_with_workers(folder.path())
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("4711.gauge"), contents).unwrap();
+        read_with_workers(directory.path())
     }
 
     fn refused(change: impl Fn(&mut [u64; WORDS])) {
@@ -302,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn links_pipes_folders_and_odd_names_are_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+    fn links_pipes_directories_and_odd_names_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         std::fs::write(at("page"), bytes(&words())).unwrap();
         symlink(at("page"), at("4711.gauge")).unwrap();
         std::fs::create_dir(at("4712.gauge")).unwrap();
@@ -319,7 +319,7 @@ mod tests {
         for name in ["+4711.gauge", "04711.gauge", "x.gauge", ".gauge"] {
             std::fs::write(at(name), bytes(&words())).unwrap();
         }
-        assert_eq!(read_all(folder.path()), []);
+        assert_eq!(read_all(directory.path()), []);
         assert_eq!(read_all(&at("missing")), []);
     }
 }

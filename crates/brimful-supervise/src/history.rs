@@ -9,33 +9,32 @@ use std::path::{Path, PathBuf};
 
 use brimful::plan::LearntRun;
 
-use crate::state::StateDir;
+use crate::state::{HISTORY, StateDir};
 
-pub(crate) const FOLDER: &str = "history";
 /// Entries that are kept of one job.
-const MOST_ENTRIES: usize = 200;
+const MAX_ENTRIES: usize = 200;
 /// Shortened when it has a quarter more, so that it is not rewritten each time.
-const SHORTEN_AT: usize = MOST_ENTRIES + MOST_ENTRIES / 4;
+const SHORTEN_AT: usize = MAX_ENTRIES + MAX_ENTRIES / 4;
 /// An entry has some 2 kB.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 impl StateDir {
     /// What was learnt of a job, oldest first. Lines that cannot be read are skipped.
     pub fn history(&self, job_key: &str) -> Vec<LearntRun> {
-        let Ok(folder) = self.existing_directory() else {
+        let Ok(directory) = self.existing_directory() else {
             return Vec::new();
         };
-        let mut learnt = read(&path_of(&folder, job_key));
-        let extra = learnt.len().saturating_sub(MOST_ENTRIES);
+        let mut learnt = read(&path_of(&directory, job_key));
+        let extra = learnt.len().saturating_sub(MAX_ENTRIES);
         learnt.drain(..extra);
         learnt
     }
 
     /// Adds what an attempt taught.
     pub fn remember(&self, job_key: &str, learnt: &LearntRun) -> io::Result<()> {
-        let folder = self.own_directory()?;
-        brimful_private::create_directory(&folder.join(FOLDER))?;
-        let path = path_of(&folder, job_key);
+        let directory = self.own_directory()?;
+        brimful_private::create_directory(&directory.join(HISTORY))?;
+        let path = path_of(&directory, job_key);
         let mut line = serde_json::to_string(learnt)?;
         line.push('\n');
         let mut file = brimful_private::append(&path, true)?;
@@ -45,7 +44,7 @@ impl StateDir {
         }
         file.write_all(line.as_bytes())?;
         let learnt = read(&path);
-        if learnt.len() > SHORTEN_AT || file.metadata()?.len() > MOST_BYTES / 2 {
+        if learnt.len() > SHORTEN_AT || file.metadata()?.len() > MAX_BYTES / 2 {
             shorten(&path, &learnt)?;
         }
         Ok(())
@@ -53,10 +52,10 @@ impl StateDir {
 
     /// Forgets a job; says how many entries there were.
     pub fn forget(&self, job_key: &str) -> usize {
-        let Ok(folder) = self.existing_directory() else {
+        let Ok(directory) = self.existing_directory() else {
             return 0;
         };
-        let path = path_of(&folder, job_key);
+        let path = path_of(&directory, job_key);
         let n_entries = read(&path).len();
         match fs::remove_file(path) {
             Ok(()) => n_entries,
@@ -67,13 +66,15 @@ impl StateDir {
 
 fn path_of(state: &Path, job_key: &str) -> PathBuf {
     let name = format!("{:016x}.jsonl", hash(job_key.as_bytes()));
-    state.join(FOLDER).join(name)
+    state.join(HISTORY).join(name)
 }
 
-/// What tells a job apart from others: the folder it is started in and its command with places for knobs.
-pub fn job_key(folder: &Path, command: &[String]) -> String {
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let mut key = folder.to_string_lossy().into_owned();
+/// What tells a job apart from others: the directory it is started in and its command with places for knobs.
+pub fn job_key(directory: &Path, command: &[String]) -> String {
+    let directory = directory
+        .canonicalize()
+        .unwrap_or_else(|_| directory.to_owned());
+    let mut key = directory.to_string_lossy().into_owned();
     for word in command {
         key.push('\0');
         key.push_str(word);
@@ -93,7 +94,7 @@ fn read(path: &Path) -> Vec<LearntRun> {
     let Ok(file) = brimful_private::open(path) else {
         return Vec::new();
     };
-    if file.take(MOST_BYTES).read_to_end(&mut bytes).is_err() {
+    if file.take(MAX_BYTES).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
     bytes
@@ -116,7 +117,7 @@ fn ends_with_a_line(file: &File) -> io::Result<bool> {
 
 /// Writes the newest entries to a file of its own that takes the place of the old one.
 fn shorten(path: &Path, learnt: &[LearntRun]) -> io::Result<()> {
-    let newest = &learnt[learnt.len().saturating_sub(MOST_ENTRIES)..];
+    let newest = &learnt[learnt.len().saturating_sub(MAX_ENTRIES)..];
     let mut text = String::new();
     for entry in newest {
         text.push_str(&serde_json::to_string(entry)?);
@@ -137,11 +138,11 @@ mod tests {
     use super::*;
 
     fn state() -> (tempfile::TempDir, StateDir) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let state = StateDir {
-            folder: folder.path().join("state"),
+            directory: directory.path().join("state"),
         };
-        (folder, state)
+        (directory, state)
     }
 
     fn learnt(at_unix_ms: u64) -> LearntRun {
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_was_learnt_is_there_again_and_can_be_forgotten() {
-        let (_folder, state) = state();
+        let (_directory, state) = state();
         assert_eq!(state.history("a"), []);
         state.remember("a", &learnt(1)).unwrap();
         state.remember("a", &learnt(2)).unwrap();
@@ -177,9 +178,9 @@ mod tests {
 
     #[test]
     fn torn_lines_are_skipped_and_cost_nothing_else() {
-        let (_folder, state) = state();
+        let (_directory, state) = state();
         state.remember("a", &learnt(1)).unwrap();
-        let path = path_of(&state.folder, "a");
+        let path = path_of(&state.directory, "a");
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
@@ -194,21 +195,21 @@ mod tests {
 
     #[test]
     fn the_history_of_a_job_stays_short() {
-        let (_folder, state) = state();
+        let (_directory, state) = state();
         for at in 0..1000 {
             state.remember("a", &learnt(at)).unwrap();
         }
         let found = state.history("a");
-        assert_eq!(found.len(), MOST_ENTRIES);
+        assert_eq!(found.len(), MAX_ENTRIES);
         assert_eq!(found.last(), Some(&learnt(999)));
-        let bytes = fs::metadata(path_of(&state.folder, "a")).unwrap().len();
+        let bytes = fs::metadata(path_of(&state.directory, "a")).unwrap().len();
         assert!(bytes < 500_000, "{bytes}");
-        let files = fs::read_dir(state.folder.join(FOLDER)).unwrap().count();
+        let files = fs::read_dir(state.directory.join(HISTORY)).unwrap().count();
         assert_eq!(files, 1);
     }
 
     #[test]
-    fn jobs_are_told_apart_by_folder_and_command() {
+    fn jobs_are_told_apart_by_directory_and_command() {
         let command = |words: &[&str]| words.iter().map(|word| (*word).into()).collect::<Vec<_>>();
         let here = Path::new("/");
         let keys = [

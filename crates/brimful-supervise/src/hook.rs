@@ -1,6 +1,6 @@
-//! The Python that notes what happens inside of a training process.
+//! The Python that notes what happens inside a training process.
 //!
-//! A folder of one attempt holds the Python (`hook/`, first on PYTHONPATH), what it wrote (`events/PID.jsonl`, one
+//! A directory of one attempt holds the Python (`hook/`, first on PYTHONPATH), what it wrote (`events/PID.jsonl`, one
 //! [`HookLine`] per line) and the allocator's snapshots of CUDA out-of-memory errors (`snapshots/`). The gauges lie in
 //! memory: see [`Staged::gauges`].
 
@@ -13,40 +13,41 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use brimful::env_vars;
 use brimful::explain::ErrorFile;
 use brimful::record::HookLine;
 use brimful::secrets::mask_text;
 
 use crate::gauge::{open_plain, pid_of};
 
-/// The hook's folder, for the hook. Like those below, of no use to anybody else.
-const INSIDE: &str = "BRIMFUL_INSIDE";
+/// The hook's directory, for the hook. Like those below, of no use to anybody else.
+const INSIDE: &str = env_vars::BRIMFUL_INSIDE;
 /// Where the gauges are.
-const GAUGES: &str = "BRIMFUL_GAUGES";
+const GAUGES: &str = env_vars::BRIMFUL_GAUGES;
 /// The start of the attempt on the monotonic clock.
-const STARTED: &str = "BRIMFUL_STARTED_NS";
+const STARTED: &str = env_vars::BRIMFUL_STARTED_NS;
 /// `1`: have PyTorch record every allocation.
-const TRACE_ALLOCATIONS: &str = "BRIMFUL_TRACE_ALLOCATIONS";
+const TRACE_ALLOCATIONS: &str = env_vars::BRIMFUL_TRACE_ALLOCATIONS;
 
 /// Where torchrun writes what the worker that failed first raised.
-const ERROR_FILE: &str = "TORCHELASTIC_ERROR_FILE";
-const MOST_BYTES_OF_ERROR: u64 = 1 << 20;
+const ERROR_FILE: &str = env_vars::TORCHELASTIC_ERROR_FILE;
+const MAX_BYTES_OF_ERROR: u64 = 1 << 20;
 
-const FOLDER: &str = "inside";
+const DIRECTORY: &str = "inside";
 
 const FILES: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
-    ("brimful_page.py", include_str!("hook/brimful_page.py")),
-    ("brimful_card.py", include_str!("hook/brimful_card.py")),
+    ("brimful_gauge.py", include_str!("hook/brimful_gauge.py")),
+    ("brimful_gpu.py", include_str!("hook/brimful_gpu.py")),
     ("brimful_inside.py", include_str!("hook/brimful_inside.py")),
 ];
 
 /// The hook writes at most 200 lines per process, of a few kilobytes each at most.
-const MOST_BYTES_PER_FILE: u64 = 1 << 20;
-const MOST_BYTES_PER_LINE: usize = 64 << 10;
-const MOST_BYTES_PER_READ: usize = 128 << 10;
-const MOST_BYTES_PER_CALL: usize = 1 << 20;
-const MOST_FILES: usize = 4096;
+const MAX_BYTES_PER_FILE: u64 = 1 << 20;
+const MAX_BYTES_PER_LINE: usize = 64 << 10;
+const MAX_BYTES_PER_READ: usize = 128 << 10;
+const MAX_BYTES_PER_CALL: usize = 1 << 20;
+const MAX_FILES: usize = 4096;
 
 /// In memory: the trainer must not wait for a disk or a network when it stores a figure.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -57,7 +58,7 @@ const LOCK: &str = "lock";
 /// The hook's files, laid out for the processes of one attempt. Removed with [`Staged::remove`].
 #[derive(Debug)]
 pub struct Staged {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     gauges: PathBuf,
     /// The user's own error file of torchelastic, or one beside the hook's lines.
     error_file: PathBuf,
@@ -69,43 +70,43 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Writes the hook's files below `run_folder`. What an earlier attempt left there goes, but for its snapshots.
-    pub fn new(run_folder: &Path) -> io::Result<Staged> {
-        Staged::new_with(run_folder, Path::new(SHARED_MEMORY))
+    /// Writes the hook's files below `run_directory`. What an earlier attempt left there goes, but for its snapshots.
+    pub fn new(run_directory: &Path) -> io::Result<Staged> {
+        Staged::new_with(run_directory, Path::new(SHARED_MEMORY))
     }
 
-    fn new_with(run_folder: &Path, shared_memory: &Path) -> io::Result<Staged> {
-        let folder = brimful_private::create_directory(&run_folder.join(FOLDER))?;
-        clear(&folder);
-        if folder.as_os_str().as_bytes().contains(&b':') {
+    fn new_with(run_directory: &Path, shared_memory: &Path) -> io::Result<Staged> {
+        let directory = brimful_private::create_directory(&run_directory.join(DIRECTORY))?;
+        clear(&directory);
+        if directory.as_os_str().as_bytes().contains(&b':') {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "PYTHONPATH cannot name a folder with a colon in its path",
+                "PYTHONPATH cannot name a directory with a colon in its path",
             ));
         }
-        let folder = brimful_private::create_directory(&folder)?;
-        brimful_private::create_directory(&folder.join("snapshots"))?;
+        let directory = brimful_private::create_directory(&directory)?;
+        brimful_private::create_directory(&directory.join("snapshots"))?;
         // New ones: what was there before is never run or believed.
         // Python would make its cache by the umask.
         for name in ["hook", "hook/__pycache__", "events"] {
-            brimful_private::new_directory(&folder.join(name))?;
+            brimful_private::new_directory(&directory.join(name))?;
         }
         for (name, text) in FILES {
-            brimful_private::write_new(&folder.join("hook").join(name), text.as_bytes())?;
+            brimful_private::write_new(&directory.join("hook").join(name), text.as_bytes())?;
         }
         remove_left_behind(shared_memory);
         let (gauges, lock) = if let Ok((gauges, lock)) = gauges_in_memory(shared_memory) {
             (gauges, Some(lock))
         } else {
-            let gauges = folder.join("gauges");
+            let gauges = directory.join("gauges");
             brimful_private::new_directory(&gauges)?;
             (gauges, None)
         };
         let own = std::env::var_os(ERROR_FILE).filter(|own| !own.is_empty());
         Ok(Staged {
-            error_file: own.map_or_else(|| folder.join("events/error.json"), PathBuf::from),
+            error_file: own.map_or_else(|| directory.join("events/error.json"), PathBuf::from),
             made_at: SystemTime::now(),
-            folder,
+            directory,
             gauges,
             lock,
             read: BTreeMap::new(),
@@ -120,15 +121,15 @@ impl Staged {
         started_monotonic_ns: u64,
         trace_allocations: bool,
     ) -> Vec<(OsString, OsString)> {
-        let mut path = self.folder.join("hook").into_os_string();
+        let mut path = self.directory.join("hook").into_os_string();
         if let Some(own) = python_path.filter(|own| !own.is_empty()) {
             path.push(":");
             path.push(own);
         }
         let trace_allocations = if trace_allocations { "1" } else { "0" };
         vec![
-            ("PYTHONPATH".into(), path),
-            (INSIDE.into(), self.folder.clone().into()),
+            (env_vars::PYTHONPATH.into(), path),
+            (INSIDE.into(), self.directory.clone().into()),
             (GAUGES.into(), self.gauges.clone().into()),
             (STARTED.into(), started_monotonic_ns.to_string().into()),
             (TRACE_ALLOCATIONS.into(), trace_allocations.into()),
@@ -144,9 +145,7 @@ impl Staged {
             return None;
         }
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES_OF_ERROR)
-            .read_to_end(&mut bytes)
-            .ok()?;
+        file.take(MAX_BYTES_OF_ERROR).read_to_end(&mut bytes).ok()?;
         let error = ErrorFile::parse(&bytes)?;
         Some(HookLine::Exception {
             at_ms,
@@ -157,14 +156,14 @@ impl Staged {
     }
 
     /// What the hooks have noticed since the last call, oldest first. Bounded per call: what is left comes with the
-    /// next one. Snapshots are named relative to the run's folder.
+    /// next one. Snapshots are named relative to the run's directory.
     pub fn new_lines(&mut self) -> Vec<HookLine> {
         let mut lines = Vec::new();
-        let mut budget = MOST_BYTES_PER_CALL;
+        let mut budget = MAX_BYTES_PER_CALL;
         for pid in self.writers() {
-            let path = self.folder.join("events").join(format!("{pid}.jsonl"));
+            let path = self.directory.join("events").join(format!("{pid}.jsonl"));
             let so_far = self.read.get(&pid).copied().unwrap_or(0);
-            let Some(bytes) = read_lines(&path, so_far, budget.min(MOST_BYTES_PER_READ)) else {
+            let Some(bytes) = read_lines(&path, so_far, budget.min(MAX_BYTES_PER_READ)) else {
                 continue;
             };
             budget -= bytes.len();
@@ -181,12 +180,12 @@ impl Staged {
 
     /// Processes that have written lines.
     fn writers(&self) -> Vec<u32> {
-        let Ok(entries) = std::fs::read_dir(self.folder.join("events")) else {
+        let Ok(entries) = std::fs::read_dir(self.directory.join("events")) else {
             return Vec::new();
         };
         let mut pids: Vec<u32> = entries
             .flatten()
-            .take(MOST_FILES)
+            .take(MAX_FILES)
             .filter_map(|entry| pid_of(entry.file_name().to_str()?.strip_suffix(".jsonl")?))
             .collect();
         // Those that had their turn come last when a call is too small for all.
@@ -195,14 +194,14 @@ impl Staged {
     }
 
     /// Where the gauges are: in `/dev/shm` where that can be, since a page of a file on a disk or a network may have to
-    /// wait for it, and on a full one may even end the process that touches it; else in the folder.
+    /// wait for it, and on a full one may even end the process that touches it; else in the directory.
     pub fn gauges(&self) -> PathBuf {
         self.gauges.clone()
     }
 
     /// Removes everything but the snapshots.
     pub fn remove(self) {
-        clear(&self.folder);
+        clear(&self.directory);
     }
 }
 
@@ -216,22 +215,22 @@ impl Drop for Staged {
 }
 
 /// Removes the hook's files of an attempt, and what is empty then.
-fn clear(folder: &Path) {
+fn clear(directory: &Path) {
     for name in ["hook", "events", "gauges"] {
-        let _ = std::fs::remove_dir_all(folder.join(name));
+        let _ = std::fs::remove_dir_all(directory.join(name));
     }
-    let _ = std::fs::remove_dir(folder.join("snapshots"));
-    let _ = std::fs::remove_dir(folder);
+    let _ = std::fs::remove_dir(directory.join("snapshots"));
+    let _ = std::fs::remove_dir(directory);
 }
 
-/// A new folder in shared memory and the lock that says whose it is.
+/// A new directory in shared memory and the lock that says whose it is.
 fn gauges_in_memory(shared_memory: &Path) -> io::Result<(PathBuf, File)> {
-    let folder = brimful_private::temporary_directory(&[shared_memory], GAUGES_PREFIX)?;
-    let unready = folder.path().join("lock.new");
+    let directory = brimful_private::temporary_directory(&[shared_memory], GAUGES_PREFIX)?;
+    let unready = directory.path().join("lock.new");
     let lock = brimful_private::create_new(&unready)?;
     lock.lock()?;
-    std::fs::rename(unready, folder.path().join(LOCK))?;
-    Ok((folder.keep(), lock))
+    std::fs::rename(unready, directory.path().join(LOCK))?;
+    Ok((directory.keep(), lock))
 }
 
 /// Removes gauges whose supervisor was killed: nobody holds their lock. Process ids would not tell, since containers
@@ -241,7 +240,7 @@ fn remove_left_behind(shared_memory: &Path) {
         return;
     };
     let user = rustix::process::geteuid().as_raw();
-    for entry in entries.flatten().take(MOST_FILES) {
+    for entry in entries.flatten().take(MAX_FILES) {
         let name = entry.file_name();
         let is_gauges = name
             .to_str()
@@ -263,7 +262,7 @@ fn remove_left_behind(shared_memory: &Path) {
 /// The whole lines from `start` on, at most `most` bytes. A line that is not finished waits; one that is longer than
 /// any of ours is skipped.
 fn read_lines(path: &Path, start: u64, most: usize) -> Option<Vec<u8>> {
-    if start >= MOST_BYTES_PER_FILE || most == 0 {
+    if start >= MAX_BYTES_PER_FILE || most == 0 {
         return None;
     }
     let mut file = open_plain(path)?;
@@ -272,7 +271,7 @@ fn read_lines(path: &Path, start: u64, most: usize) -> Option<Vec<u8>> {
     file.take(most as u64).read_to_end(&mut bytes).ok()?;
     match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(end) => bytes.truncate(end + 1),
-        None if bytes.len() >= MOST_BYTES_PER_LINE => {}
+        None if bytes.len() >= MAX_BYTES_PER_LINE => {}
         None => return None,
     }
     Some(bytes)
@@ -280,7 +279,7 @@ fn read_lines(path: &Path, start: u64, most: usize) -> Option<Vec<u8>> {
 
 /// One line of process `pid`. What cannot be ours is nothing.
 fn parse(line: &[u8], pid: u32) -> Option<HookLine> {
-    if line.is_empty() || line.len() > MOST_BYTES_PER_LINE {
+    if line.is_empty() || line.len() > MAX_BYTES_PER_LINE {
         return None;
     }
     let mut line: HookLine = serde_json::from_slice(line).ok()?;
@@ -298,7 +297,7 @@ fn parse(line: &[u8], pid: u32) -> Option<HookLine> {
             .snapshot
             .take()
             .filter(|name| is_snapshot(name, pid))
-            .map(|name| format!("{FOLDER}/{name}"));
+            .map(|name| format!("{DIRECTORY}/{name}"));
     }
     (written_by == pid).then_some(line)
 }
@@ -337,7 +336,7 @@ mod tests {
     impl Setup {
         fn write(&self, name: &str, text: &str) {
             use std::io::Write;
-            let path = self.staged.folder.join("events").join(name);
+            let path = self.staged.directory.join("events").join(name);
             let mut file = File::options()
                 .create(true)
                 .append(true)
@@ -370,7 +369,7 @@ mod tests {
             let found = all.into_iter().find(|(key, _)| key == name);
             found.unwrap().1.into_string().unwrap()
         };
-        let hook = staged.folder.join("hook").display().to_string();
+        let hook = staged.directory.join("hook").display().to_string();
         assert_eq!(variable(None, "PYTHONPATH"), hook);
         assert_eq!(variable(Some(""), "PYTHONPATH"), hook);
         assert_eq!(variable(Some("a:b"), "PYTHONPATH"), format!("{hook}:a:b"));
@@ -427,7 +426,7 @@ mod tests {
         setup.write("7.jsonl", &torch(7, 5));
         setup.write("x.jsonl", &torch(7, 6));
         setup.write("07.jsonl", &torch(7, 6));
-        let events = setup.staged.folder.join("events");
+        let events = setup.staged.directory.join("events");
         std::fs::write(setup.root.path().join("secret"), torch(9, 7)).unwrap();
         symlink(setup.root.path().join("secret"), events.join("9.jsonl")).unwrap();
         std::fs::create_dir(events.join("10.jsonl")).unwrap();
@@ -449,12 +448,12 @@ mod tests {
             calls += 1;
             of_7 += times(&lines).iter().filter(|at| **at == 1).count();
             of_8 += times(&lines).iter().filter(|at| **at == 2).count();
-            let most = MOST_BYTES_PER_CALL / torch(7, 1).len();
+            let most = MAX_BYTES_PER_CALL / torch(7, 1).len();
             assert!(lines.len() <= most);
         }
         assert_eq!(of_8, 1, "a line that is too long is skipped");
         assert!(calls >= 8);
-        let megabyte = usize::try_from(MOST_BYTES_PER_FILE).unwrap() / torch(7, 1).len();
+        let megabyte = usize::try_from(MAX_BYTES_PER_FILE).unwrap() / torch(7, 1).len();
         assert!((megabyte..megabyte + 2500).contains(&of_7));
     }
 
@@ -485,14 +484,14 @@ mod tests {
     #[test]
     fn the_snapshots_stay_and_the_rest_goes() {
         let setup = setup();
-        let folder = setup.staged.folder.clone();
-        let snapshot = folder.join("snapshots/oom-7-1.pickle");
+        let directory = setup.staged.directory.clone();
+        let snapshot = directory.join("snapshots/oom-7-1.pickle");
         std::fs::write(&snapshot, "").unwrap();
         assert_eq!(setup.in_memory(), 1);
         let Setup { root, staged } = setup;
         staged.remove();
         assert!(snapshot.is_file());
-        assert_eq!(folder.read_dir().unwrap().count(), 1);
+        assert_eq!(directory.read_dir().unwrap().count(), 1);
         assert_eq!(root.path().join("shm").read_dir().unwrap().count(), 0);
 
         let shm = root.path().join("shm");
@@ -501,7 +500,7 @@ mod tests {
         std::fs::remove_file(&snapshot).unwrap();
         again.remove();
         assert!(
-            !folder.exists(),
+            !directory.exists(),
             "nothing is left where there is no snapshot"
         );
     }
@@ -524,10 +523,10 @@ mod tests {
     }
 
     #[test]
-    fn without_shared_memory_the_gauges_lie_in_the_folder() {
+    fn without_shared_memory_the_gauges_lie_in_the_directory() {
         let root = tempfile::tempdir().unwrap();
         let staged = Staged::new_with(root.path(), &root.path().join("missing")).unwrap();
-        assert_eq!(staged.gauges(), staged.folder.join("gauges"));
+        assert_eq!(staged.gauges(), staged.directory.join("gauges"));
         assert!(staged.gauges().is_dir());
     }
 }

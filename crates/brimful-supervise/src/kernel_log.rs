@@ -5,9 +5,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Lines kept; one kill prints a few dozen, most of them about the machine.
-const MOST_LINES: usize = 40;
+const MAX_LINES: usize = 40;
 /// Records read at the end of a run; a noisy driver must not keep us busy.
-const MOST_READ: usize = 20_000;
+const MAX_READ: usize = 20_000;
 
 /// The kernel's log from now on.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl KernelLog {
     pub(crate) fn about_memory(&mut self) -> Vec<String> {
         let mut found = Vec::new();
         let mut buffer = vec![0; 8192];
-        for _ in 0..MOST_READ {
+        for _ in 0..MAX_READ {
             match self.file.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n_read) => {
@@ -44,7 +44,7 @@ impl KernelLog {
                 Err(_) => break,
             }
         }
-        let extra = found.len().saturating_sub(MOST_LINES);
+        let extra = found.len().saturating_sub(MAX_LINES);
         found.drain(..extra);
         found
     }

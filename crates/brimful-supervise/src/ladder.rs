@@ -61,7 +61,7 @@ pub trait Ladder {
     fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt>;
 
     /// The most attempts that there can be, where that is known.
-    fn most_attempts(&self) -> Option<u32> {
+    fn max_attempts(&self) -> Option<u32> {
         None
     }
 }

@@ -17,6 +17,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
+use brimful::env_vars;
 use libc::{c_char, c_int};
 use rustix::process::{Pid, WaitOptions};
 
@@ -180,7 +181,7 @@ fn environment(variables: &[(OsString, OsString)]) -> Vec<CString> {
 }
 
 fn programs(program: &OsStr) -> Vec<CString> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let path = std::env::var_os(env_vars::PATH).unwrap_or_else(|| DEFAULT_PATH.into());
     let candidates: Vec<OsString> = if program.as_bytes().contains(&b'/') {
         vec![program.to_owned()]
     } else {

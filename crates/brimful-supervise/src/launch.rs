@@ -13,11 +13,12 @@ use crate::exit_status;
 use crate::fault;
 use crate::keeper::{Gated, Keeper, Order};
 use crate::last_resort;
-use crate::run::RunSettings;
+use crate::settings::RunSettings;
+use crate::start_step::StartStep;
 use crate::state::StoredRun;
-use crate::steps::{StartStep, step};
+use crate::steps::step;
 use crate::streams::Streams;
-use crate::terminal::{Control, Offer};
+use crate::terminal::{Offer, TerminalControl};
 
 /// Why an attempt was not started.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(crate) struct Launching<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) variables: &'a [(OsString, OsString)],
     pub(crate) streams: &'a Streams,
-    pub(crate) control: &'a Control,
+    pub(crate) control: &'a TerminalControl,
     pub(crate) has_scope: bool,
     pub(crate) number: u32,
 }
@@ -52,7 +53,7 @@ impl Launching<'_> {
             Err(error) => error,
         };
         if let Some(run) = self.stored {
-            exit_status::remove(&run.folder);
+            exit_status::remove(&run.directory);
         }
         if is_about_command(&error) {
             return Err(NotStarted::Command(error));
@@ -75,13 +76,13 @@ impl Launching<'_> {
         let order = Order {
             command: self.command,
             group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
-            directory: self.stored.map(|run| run.folder.clone()),
+            directory: self.stored.map(|run| run.directory.clone()),
             attempt: self.number,
         };
         let gated = step(StartStep::Keeper, || {
             let stdio = self.streams.for_process()?;
-            let ways = &self.streams.ways;
-            Keeper::start(program, ways, stdio, self.variables, &order)
+            let routes = &self.streams.routes;
+            Keeper::start(program, routes, stdio, self.variables, &order)
         })
         .map_err(not_about_command)?;
         let pid = gated.training;
@@ -198,7 +199,7 @@ struct Launch<'a> {
     stderr: Stdio,
     /// In a process group of its own.
     own_group: bool,
-    /// The control group to join, by its `cgroup.procs`.
+    /// The cgroup to join, by its `cgroup.procs`.
     door: Option<File>,
     /// The terminal to take.
     terminal: Option<Offer>,
@@ -207,7 +208,7 @@ struct Launch<'a> {
 /// Starts it. Its end is reaped by the caller, not through the value that the standard library has for it.
 #[expect(
     unsafe_code,
-    reason = "joining the control group between fork and exec is the only way in which nothing runs outside of it; the \
+    reason = "joining the cgroup between fork and exec is the only route in which nothing runs outside it; the \
               same for the terminal"
 )]
 fn launch(launch: Launch<'_>) -> io::Result<Pid> {
@@ -228,7 +229,7 @@ fn launch(launch: Launch<'_>) -> io::Result<Pid> {
     let (door, terminal) = (launch.door, launch.terminal);
     if door.is_some() || terminal.is_some() {
         // SAFETY: between fork and exec only system calls are made that may be made there: a write to an open
-        // descriptor, and what the terminal needs. A failure leaves the training outside of the group, which the
+        // descriptor, and what the terminal needs. A failure leaves the training outside the group, which the
         // supervisor notices and tells, or without the terminal, which it is then handed from outside.
         unsafe {
             command.pre_exec(move || {

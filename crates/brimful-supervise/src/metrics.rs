@@ -3,20 +3,58 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use brimful::watch::Sample;
 
-/// Writes the figures of a sample to a file, in one step: a reader sees the old ones or the new ones.
-pub(crate) fn write(path: &Path, run: &str, sample: &Sample) -> io::Result<()> {
-    brimful_private::replace_named(path, text(run, sample).as_bytes())
+use crate::start_step::StartStep;
+use crate::steps::step;
+
+/// The node exporter reads its files every few seconds.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The file that holds the figures of the last sample.
+pub(crate) struct MetricsFile<'a> {
+    path: &'a Path,
+    run_id: &'a str,
+    written_at: Option<Instant>,
+}
+
+impl<'a> MetricsFile<'a> {
+    pub(crate) fn new(path: &'a Path, run_id: &'a str) -> MetricsFile<'a> {
+        MetricsFile {
+            path,
+            run_id,
+            written_at: None,
+        }
+    }
+
+    /// Writes the figures of a sample if they are due. Only the first failure is an error: the others are the same.
+    pub(crate) fn update(&mut self, sample: &Sample) -> Result<(), String> {
+        if self.written_at.is_some_and(|at| at.elapsed() < INTERVAL) {
+            return Ok(());
+        }
+        let is_first = self.written_at.replace(Instant::now()).is_none();
+        if !is_first {
+            let _ = self.write(sample);
+            return Ok(());
+        }
+        step(StartStep::Metrics, || self.write(sample))
+            .map_err(|error| format!("{} cannot be written: {error}", self.path.display()))
+    }
+
+    /// In one step: a reader sees the old figures or the new ones.
+    fn write(&self, sample: &Sample) -> io::Result<()> {
+        brimful_private::replace_named(self.path, text(self.run_id, sample).as_bytes())
+    }
 }
 
 fn text(run: &str, sample: &Sample) -> String {
-    let mut page = Page::default();
+    let mut metrics = MetricsText::default();
     let run = escaped(run);
     let of_run = format!("run=\"{run}\"");
-    page.family("brimful_attempt_seconds", "Time since the training began.");
-    page.value(&of_run, sample.at_ms as f64 / 1000.0);
+    metrics.family("brimful_attempt_seconds", "Time since the training began.");
+    metrics.value(&of_run, sample.at_ms as f64 / 1000.0);
     if let Some(host) = &sample.host {
         let figures = [
             (
@@ -36,78 +74,78 @@ fn text(run: &str, sample: &Sample) -> String {
             ),
         ];
         for (name, help, bytes) in figures {
-            page.family(name, help);
-            page.value(&of_run, bytes.get() as f64);
+            metrics.family(name, help);
+            metrics.value(&of_run, bytes.get() as f64);
         }
     }
     if let Some(shm) = &sample.shm {
-        page.family("brimful_shm_used_bytes", "Used of /dev/shm.");
-        page.value(&of_run, shm.used.get() as f64);
-        page.family("brimful_shm_size_bytes", "Size of /dev/shm.");
-        page.value(&of_run, shm.total.get() as f64);
+        metrics.family("brimful_shm_used_bytes", "Used of /dev/shm.");
+        metrics.value(&of_run, shm.used.get() as f64);
+        metrics.family("brimful_shm_size_bytes", "Size of /dev/shm.");
+        metrics.value(&of_run, shm.total.get() as f64);
     }
     if let Some(stall) = &sample.stall {
-        page.family(
+        metrics.family(
             "brimful_memory_stall_ratio",
             "Share of time in which tasks waited for memory.",
         );
-        page.value(
+        metrics.value(
             &format!("{of_run},tasks=\"some\""),
             stall.some_percent / 100.0,
         );
-        page.value(
+        metrics.value(
             &format!("{of_run},tasks=\"all\""),
             stall.full_percent / 100.0,
         );
     }
     if !sample.gpus.is_empty() {
-        page.family(
+        metrics.family(
             "brimful_gpu_memory_used_bytes",
-            "Used of the card, by everybody.",
+            "Memory of the GPU in use, by all processes.",
         );
         for gpu in &sample.gpus {
-            page.value(
+            metrics.value(
                 &format!("{of_run},gpu=\"{}\"", gpu.index),
                 gpu.used.get() as f64,
             );
         }
-        page.family("brimful_gpu_memory_size_bytes", "Memory of the card.");
+        metrics.family("brimful_gpu_memory_size_bytes", "Memory of the GPU.");
         for gpu in &sample.gpus {
-            page.value(
+            metrics.value(
                 &format!("{of_run},gpu=\"{}\"", gpu.index),
                 gpu.total.get() as f64,
             );
         }
     }
     if !sample.gauges.is_empty() {
-        page.counter("brimful_optimizer_steps_total", "Optimizer steps.");
+        metrics.counter("brimful_optimizer_steps_total", "Optimizer steps.");
         for gauge in &sample.gauges {
-            page.value(
+            metrics.value(
                 &format!("{of_run},pid=\"{}\"", gauge.pid),
                 gauge.steps as f64,
             );
         }
-        page.family(
+        metrics.family(
             "brimful_cuda_reserved_bytes",
             "Memory that PyTorch's allocator holds.",
         );
         for gauge in &sample.gauges {
-            page.value(
+            metrics.value(
                 &format!("{of_run},pid=\"{}\"", gauge.pid),
                 gauge.reserved.get() as f64,
             );
         }
     }
-    page.text
+    metrics.text
 }
 
 #[derive(Default)]
-struct Page {
+struct MetricsText {
     text: String,
     name: &'static str,
 }
 
-impl Page {
+impl MetricsText {
     fn family(&mut self, name: &'static str, help: &str) {
         self.head(name, help, "gauge");
     }

@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn the_file_holds_the_last_pressure_that_was_worth_telling() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut pressure = PressureFile::create(folder.path());
-        let told = || std::fs::read_to_string(folder.path().join("pressure")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut pressure = PressureFile::create(directory.path());
+        let told = || std::fs::read_to_string(directory.path().join("pressure")).unwrap();
         for (now, expected) in [
             (0.0, "0000\n"),
             (0.3, "0300\n"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_there_is_no_folder() {
+    fn nothing_is_told_where_there_is_no_directory() {
         let mut pressure = PressureFile::create(Path::new("/nonexistent"));
         pressure.tell(1.0);
     }

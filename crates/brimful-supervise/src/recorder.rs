@@ -4,16 +4,16 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use brimful::record::{Line, Merger};
+use brimful::record::{EndLine, KernelCounts, Line, Merger, Outcome, OwnCost, Peaks};
 use rustix::fs::{FlockOperation, flock};
 
 /// Beyond this the record is shortened. A day-long run stays below 20 MB with room for everything that is not a sample.
 const SHORTEN_AT: u64 = 6 << 20;
 /// Beyond this only what every attempt has once is written: a job may have thousands of processes that report, and
 /// shortening may fail.
-const MOST_BYTES: u64 = 18 << 20;
+const MAX_BYTES: u64 = 18 << 20;
 /// Beyond this the output of further attempts is left out too. A reader stops at 64 MiB.
-const MOST_BYTES_WITH_OUTPUT: u64 = 48 << 20;
+const MAX_BYTES_WITH_OUTPUT: u64 = 48 << 20;
 /// Samples of the last ten minutes stay whole.
 const KEEP_MS: u64 = 600_000;
 
@@ -35,9 +35,9 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// A new record in `folder`.
-    pub(crate) fn create(folder: &Path) -> Recorder {
-        let path = folder.join(FILE_NAME);
+    /// A new record in `directory`.
+    pub(crate) fn create(directory: &Path) -> Recorder {
+        let path = directory.join(FILE_NAME);
         let mut recorder = Recorder {
             path,
             file: None,
@@ -77,8 +77,8 @@ impl Recorder {
         }
         let max_bytes = match line {
             Line::Run(_) | Line::Attempt(_) | Line::End(_) | Line::Verdict(_) => u64::MAX,
-            Line::Output(_) => MOST_BYTES_WITH_OUTPUT,
-            _ => MOST_BYTES,
+            Line::Output(_) => MAX_BYTES_WITH_OUTPUT,
+            _ => MAX_BYTES,
         };
         if self.size >= max_bytes {
             return;
@@ -210,6 +210,20 @@ fn bounded_lines(mut reader: impl BufRead) -> impl Iterator<Item = io::Result<Ve
     })
 }
 
+/// The last line of an attempt of which nothing was measured.
+pub(crate) fn end_line(at_ms: u64, outcome: Outcome) -> EndLine {
+    EndLine {
+        at_ms,
+        outcome,
+        kernel: KernelCounts::default(),
+        peaks: Peaks::default(),
+        last: None,
+        n_left_behind: 0,
+        orphans: Vec::new(),
+        own_cost: OwnCost::default(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use brimful::record::{AttemptLine, Record, RunLine};
@@ -239,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_day_long_run_stays_small_and_keeps_its_peak() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::create(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let mut recorder = Recorder::create(directory.path());
         recorder.write(&Line::Run(RunLine::default()));
         recorder.write(&Line::Attempt(AttemptLine::default()));
         let peak_at = 12_345;
@@ -252,7 +266,7 @@ mod tests {
         }
         assert!(recorder.take_problem().is_none());
         assert!(largest < 20_000_000, "{largest}");
-        let path = folder.path().join(FILE_NAME);
+        let path = directory.path().join(FILE_NAME);
         assert!(is_being_written(&path));
         drop(recorder);
         assert!(!is_being_written(&path));

@@ -4,7 +4,7 @@
 //! alone knows where the output stands.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,15 +15,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 
+use crate::descriptors::write_all;
 use crate::keeper::let_go;
 use crate::status_line::{ROWS, StatusLine};
-use crate::streams::{Way, follow_size};
+use crate::streams::{Route, follow_size};
 use crate::tail::Tail;
 
 /// A pipe holds as much.
 const BUFFER: usize = 64 << 10;
 
-/// What a killed brimful may lose of the end of the output, at the most.
+/// What a killed brimful may lose of the end of the output, at most.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// The thread that hands on, and what others tell it.
@@ -37,7 +38,7 @@ pub(crate) struct Relay {
 #[derive(Debug, Default)]
 struct Shared {
     /// What to hand on from now on.
-    begin: Option<(Vec<Way>, Option<File>)>,
+    begin: Option<(Vec<Route>, Option<File>)>,
     tails: Vec<Tail>,
     status: Option<String>,
     lines: Vec<String>,
@@ -60,8 +61,8 @@ impl Relay {
             .name("relay".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                if let Some((ways, keeper)) = wait_for_ways(&woken, &for_thread) {
-                    hand_on(ways, &woken, &for_thread, keeper.as_ref());
+                if let Some((routes, keeper)) = wait_for_routes(&woken, &for_thread) {
+                    hand_on(routes, &woken, &for_thread, keeper.as_ref());
                 }
             })?;
         Ok(Relay {
@@ -71,15 +72,20 @@ impl Relay {
         })
     }
 
-    /// Hands on what comes from now on. The ends are kept in `tail_folder` too.
-    pub(crate) fn begin(&self, ways: Vec<Way>, tail_folder: Option<&Path>, keeper: Option<File>) {
-        let tails = ways
+    /// Hands on what comes from now on. The ends are kept in `tail_directory` too.
+    pub(crate) fn begin(
+        &self,
+        routes: Vec<Route>,
+        tail_directory: Option<&Path>,
+        keeper: Option<File>,
+    ) {
+        let tails = routes
             .iter()
-            .map(|way| Tail::new(way.stream, tail_folder))
+            .map(|route| Tail::new(route.stream, tail_directory))
             .collect();
         self.tell(|shared| {
             shared.tails = tails;
-            shared.begin = Some((ways, keeper));
+            shared.begin = Some((routes, keeper));
         });
     }
 
@@ -127,7 +133,7 @@ impl Relay {
             .up_rows
     }
 
-    /// Hands on what is still on its way, and ends.
+    /// Hands on what is still in the streams, and ends.
     pub(crate) fn finish(&mut self, within: Duration) {
         self.tell(|shared| shared.finish_by = Some(Instant::now() + within));
         if let Some(thread) = self.thread.take() {
@@ -148,7 +154,7 @@ impl Relay {
 }
 
 /// `None` where there is nothing to hand on.
-fn wait_for_ways(woken: &OwnedFd, shared: &Mutex<Shared>) -> Option<(Vec<Way>, Option<File>)> {
+fn wait_for_routes(woken: &OwnedFd, shared: &Mutex<Shared>) -> Option<(Vec<Route>, Option<File>)> {
     let mut buffer = [0; 64];
     loop {
         let (begin, ends) = {
@@ -163,68 +169,70 @@ fn wait_for_ways(woken: &OwnedFd, shared: &Mutex<Shared>) -> Option<(Vec<Way>, O
     }
 }
 
-fn hand_on(ways: Vec<Way>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Option<&File>) {
-    let mut ways: Vec<Option<Way>> = ways.into_iter().map(Some).collect();
-    // Outlives the way to it: the line is taken down after the training has closed its end.
-    let screen = terminal_of(&ways).and_then(|way| way.destination.try_clone().ok());
+fn hand_on(routes: Vec<Route>, woken: &OwnedFd, shared: &Mutex<Shared>, keeper: Option<&File>) {
+    let mut routes: Vec<Option<Route>> = routes.into_iter().map(Some).collect();
+    // Outlives the route: the line is taken down after the training has closed its end.
+    let screen = terminal_of(&routes).and_then(|route| route.destination.try_clone().ok());
     // Likewise: a last word may come after it.
-    let voice = ways
+    let voice = routes
         .iter()
         .enumerate()
-        .filter_map(|(idx, way)| Some((idx, way.as_ref()?)))
-        .rfind(|(_, way)| way.stream != Stream::Stdout)
-        .and_then(|(idx, way)| {
+        .filter_map(|(idx, route)| Some((idx, route.as_ref()?)))
+        .rfind(|(_, route)| route.stream != Stream::Stdout)
+        .and_then(|(idx, route)| {
             Some(Voice {
                 idx,
-                is_terminal: way.is_terminal,
-                destination: way.destination.try_clone().ok()?,
+                is_terminal: route.is_terminal,
+                destination: route.destination.try_clone().ok()?,
             })
         });
     let mut line = StatusLine::default();
     let mut buffer = vec![0; BUFFER];
     // Whether what was handed on so far ends with a whole line.
-    let mut at_start = vec![true; ways.len()];
+    let mut at_start = vec![true; routes.len()];
     let mut flushed_at = Instant::now();
     loop {
-        let open: Vec<usize> = (0..ways.len()).filter(|idx| ways[*idx].is_some()).collect();
+        let open: Vec<usize> = (0..routes.len())
+            .filter(|idx| routes[*idx].is_some())
+            .collect();
         let finish_by = lock(shared).finish_by;
         if finish_by.is_some_and(|by| open.is_empty() || Instant::now() >= by) {
             break;
         }
         let flushing = lock(shared).tails.iter().any(|tail| !tail.is_on_disk());
-        let ready = wait(&ways, &open, woken, finish_by.is_some() || flushing);
+        let ready = wait(&routes, &open, woken, finish_by.is_some() || flushing);
         if flushing && (ready.is_empty() || flushed_at.elapsed() > FLUSH_EVERY) {
             lock(shared).tails.iter_mut().for_each(Tail::flush);
             flushed_at = Instant::now();
         }
         drain(woken, &mut buffer);
         for idx in ready {
-            let Some(way) = &ways[idx] else { continue };
-            match rustix::io::read(&way.source, &mut buffer) {
-                Ok(0) | Err(Errno::IO) => ways[idx] = None,
+            let Some(route) = &routes[idx] else { continue };
+            match rustix::io::read(&route.source, &mut buffer) {
+                Ok(0) | Err(Errno::IO) => routes[idx] = None,
                 Ok(n_read) => {
                     let bytes = &buffer[..n_read];
-                    if way.is_terminal {
+                    if route.is_terminal {
                         line.follow(bytes);
                     }
                     at_start[idx] = bytes.ends_with(b"\n");
                     lock(shared).tails[idx].push(bytes);
-                    // Where nobody reads any more, the training is told the same way as without us.
-                    if !write_all(&way.destination, bytes) {
-                        ways[idx] = None;
+                    // Where nobody reads any more, the training learns of it as it would without us.
+                    if !write_all(&route.destination, bytes) {
+                        routes[idx] = None;
                         if let Some(keeper) = keeper {
                             let_go(keeper, idx);
                         }
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => ways[idx] = None,
+                Err(_) => routes[idx] = None,
             }
         }
         if line.is_between() {
             say(voice.as_ref(), shared, &at_start);
         }
-        attend(&ways, &mut line, shared);
+        attend(&routes, &mut line, shared);
     }
     say(voice.as_ref(), shared, &at_start);
     if let Some(screen) = screen {
@@ -237,12 +245,12 @@ fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ways that have something to read, once there is something to do.
-fn wait(ways: &[Option<Way>], open: &[usize], woken: &OwnedFd, not_long: bool) -> Vec<usize> {
+/// The routes that have something to read, once there is something to do.
+fn wait(routes: &[Option<Route>], open: &[usize], woken: &OwnedFd, not_long: bool) -> Vec<usize> {
     let mut waiting: Vec<PollFd<'_>> = open
         .iter()
-        .filter_map(|idx| ways[*idx].as_ref())
-        .map(|way| PollFd::new(&way.source, PollFlags::IN))
+        .filter_map(|idx| routes[*idx].as_ref())
+        .map(|route| PollFd::new(&route.source, PollFlags::IN))
         .collect();
     waiting.push(PollFd::new(woken, PollFlags::IN));
     let soon = Timespec {
@@ -263,13 +271,13 @@ fn drain(woken: &OwnedFd, buffer: &mut [u8]) {
     while rustix::io::read(woken, &mut *buffer).is_ok_and(|n_read| n_read > 0) {}
 }
 
-fn terminal_of(ways: &[Option<Way>]) -> Option<&Way> {
-    ways.iter().flatten().rfind(|way| way.is_terminal)
+fn terminal_of(routes: &[Option<Route>]) -> Option<&Route> {
+    routes.iter().flatten().rfind(|route| route.is_terminal)
 }
 
 /// Where brimful's own lines go: to standard error, beside those of the training.
 struct Voice {
-    /// The way that the training's lines take there.
+    /// The route that the training's lines take there.
     idx: usize,
     is_terminal: bool,
     destination: OwnedFd,
@@ -293,8 +301,8 @@ fn say(voice: Option<&Voice>, shared: &Mutex<Shared>, at_start: &[bool]) {
 }
 
 /// Does what others asked for: a new text, a new size, no line.
-fn attend(ways: &[Option<Way>], line: &mut StatusLine, shared: &Mutex<Shared>) {
-    let Some(way) = terminal_of(ways) else {
+fn attend(routes: &[Option<Route>], line: &mut StatusLine, shared: &Mutex<Shared>) {
+    let Some(route) = terminal_of(routes) else {
         lock(shared).take_down = false;
         return;
     };
@@ -307,8 +315,8 @@ fn attend(ways: &[Option<Way>], line: &mut StatusLine, shared: &Mutex<Shared>) {
         )
     };
     if take_down {
-        write_all(&way.destination, line.take_down().as_bytes());
-        follow_size(way, 0);
+        write_all(&route.destination, line.take_down().as_bytes());
+        follow_size(route, 0);
         lock(shared).up_rows = None;
         return;
     }
@@ -317,29 +325,13 @@ fn attend(ways: &[Option<Way>], line: &mut StatusLine, shared: &Mutex<Shared>) {
     }
     if resized || status.is_some() {
         let shows = line.is_up() || status.is_some();
-        let Some(size) = follow_size(way, if shows { ROWS } else { 0 }) else {
+        let Some(size) = follow_size(route, if shows { ROWS } else { 0 }) else {
             return;
         };
         if shows {
             let drawn = line.draw(size.ws_row, size.ws_col);
-            write_all(&way.destination, drawn.as_bytes());
+            write_all(&route.destination, drawn.as_bytes());
             lock(shared).up_rows = line.is_up().then_some(size.ws_row);
         }
     }
-}
-
-/// Writes everything; false where nobody reads any more.
-pub(crate) fn write_all(destination: impl AsFd, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match rustix::io::write(&destination, bytes) {
-            Ok(n_written) => bytes = &bytes[n_written..],
-            Err(Errno::INTR) => {}
-            // Somebody else made this stream non-blocking; wait as a blocking one would.
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(&destination, PollFlags::OUT)], None);
-            }
-            Err(_) => return false,
-        }
-    }
-    true
 }

@@ -211,7 +211,7 @@ fn is_python(process: &Process) -> bool {
     name.starts_with("python") || name.starts_with("pypy")
 }
 
-/// A copy of its parent: a command line says the same unless a program was started anew.
+/// A copy of its parent: a command line says the same unless a program was started again.
 fn is_fork(process: &Process, parent: &Process) -> bool {
     !process.arguments.is_empty() && process.arguments == parent.arguments
 }
@@ -238,7 +238,7 @@ fn is_launcher(process: &Process) -> bool {
     is_python(process) && (first.any(names) || is_accelerate)
 }
 
-/// What multiprocessing runs in a process that it starts anew.
+/// What multiprocessing runs in a process that it starts again.
 fn runs_of_multiprocessing<'a>(process: &'a Process, module: &str) -> Option<&'a String> {
     let code = process
         .arguments

@@ -1,114 +1,33 @@
-//! One run: what to run, what is said about it, and what remains where it cannot be supervised.
+//! One run: its record, its signals, and what remains where it cannot be supervised.
 //!
-//! `attempts.rs` makes its attempts one after the other, `start.rs` starts one, `running.rs` goes on from there, `ending.rs` ends it.
+//! `attempts.rs` makes its attempts one after the other, `start.rs` starts one, `running.rs` watches it, `ending.rs` ends
+//! it.
 
-use std::ffi::OsString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::mpsc;
 
 use brimful::explain::Verdict;
-use brimful::record::{ActionLine, Outcome, Peaks, Record};
-use brimful::watch::{Alarm, Sample, WatchRules, WatchState};
+use brimful::record::Peaks;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
+use crate::attempts::{self, RunEnd};
+use crate::clock::unix_ms;
+use crate::command::words;
+use crate::context::RunContext;
 use crate::exit_status::{self, Ended};
-use crate::ladder::{AttemptEnd, Ladder, NextAttempt};
+use crate::ladder::{Ladder, NextAttempt};
 use crate::last_resort;
+use crate::launch::NotStarted;
+use crate::notice::{Audience, Notice};
 use crate::recorder::Recorder;
-use crate::signals::{self, Arrived};
-use crate::state::{StateDir, StoredRun, place_of};
-use crate::steps::{StartStep, panic_message, step};
+use crate::settings::RunSettings;
+use crate::signals;
+use crate::start_step::StartStep;
+use crate::state::{StoredRun, place_of};
+use crate::steps::{panic_message, step};
 use crate::terminal;
-
-/// What to run, and how.
-#[derive(Clone, Debug)]
-pub struct RunSettings {
-    pub command: Vec<OsString>,
-    pub brimful_version: String,
-    /// Where runs are kept; `None` where no place is known.
-    pub state: Option<StateDir>,
-    pub rules: WatchRules,
-    /// What makes the training write a checkpoint.
-    pub checkpoint_signal: i32,
-    /// Say what would be done, do nothing.
-    pub dry_run: bool,
-    pub hook: bool,
-    pub trace_allocations: bool,
-    pub metrics_file: Option<PathBuf>,
-    /// Whether a status line may be shown, where there is a terminal.
-    pub status_line: bool,
-    /// The program that keeps the streams open: brimful itself, as [`crate::keeper::keep`].
-    pub keeper: Option<PathBuf>,
-}
-
-/// Something worth a line.
-#[derive(Clone, Debug)]
-pub enum Notice<'a> {
-    /// The last run in this place was cut off.
-    CutOff {
-        run: &'a StoredRun,
-        record: &'a Record,
-        verdict: &'a Verdict,
-    },
-    /// The last run here lost brimful, and its training still runs, as this process.
-    StillRunning {
-        run: &'a StoredRun,
-        pid: u32,
-    },
-    /// Something could not be done; the training goes on.
-    Gap(&'a str),
-    /// Nothing can be supervised, for this reason: the command takes the place of brimful.
-    Unsupervised(&'a str),
-    Alarm(&'a Alarm),
-    Action(&'a ActionLine),
-    /// An attempt has died and the next one begins.
-    ComingBack {
-        ended: &'a AttemptEnd,
-        next: &'a NextAttempt,
-        /// The next one's number, and of how many where that is known.
-        number: u32,
-        of: Option<u32>,
-    },
-    /// The last attempt died of memory, and there is nothing further to try.
-    LadderAtItsEnd {
-        ended: &'a AttemptEnd,
-    },
-}
-
-/// Who makes sentences of it. The supervisor prints nothing by itself.
-pub trait Audience {
-    /// A line for a notice, without its end; `None` to say nothing.
-    fn line(&mut self, notice: &Notice<'_>) -> Option<String>;
-    /// The text of the status line.
-    fn status(&mut self, sample: &Sample, state: &WatchState) -> String;
-    /// Prints a line where the supervisor does not stand between the training and standard error.
-    fn print(&mut self, line: &str);
-
-    /// Prints a notice while nothing runs.
-    fn print_notice(&mut self, notice: &Notice<'_>) {
-        if let Some(line) = self.line(notice) {
-            self.print(&line);
-        }
-    }
-}
-
-/// How a run ended: as its last attempt.
-#[derive(Clone, Debug)]
-pub struct RunEnd {
-    pub outcome: Outcome,
-    pub peaks: Peaks,
-    pub last: Option<Sample>,
-    pub verdict: Verdict,
-    pub run: Option<StoredRun>,
-    /// The training's own, or 128 and the signal.
-    pub exit_code: u8,
-    /// All of them, oldest first.
-    pub attempts: Vec<AttemptEnd>,
-}
 
 /// The training could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -136,18 +55,6 @@ pub fn run_attempts(
     ladder: &mut dyn Ladder,
 ) -> Result<RunEnd, RunError> {
     run_all(settings, audience, Some(ladder))
-}
-
-/// What all attempts of a run have in common.
-pub(crate) struct Run<'a> {
-    pub(crate) settings: &'a RunSettings,
-    pub(crate) audience: &'a mut dyn Audience,
-    pub(crate) recorder: Recorder,
-    pub(crate) stored: Option<StoredRun>,
-    pub(crate) id: String,
-    pub(crate) events: Receiver<Arrived>,
-    /// Gaps that were told: the next attempt has most of them too.
-    pub(crate) told: Vec<String>,
 }
 
 fn run_all(
@@ -184,8 +91,8 @@ fn run_all(
     }));
     let reason = match ran {
         Ok(Ok(end)) => return Ok(end),
-        Ok(Err(NotRun::Command(source))) => return Err(not_started(&first, source)),
-        Ok(Err(NotRun::Brimful(error))) => error.to_string(),
+        Ok(Err(NotStarted::Command(source))) => return Err(not_started(&first, source)),
+        Ok(Err(NotStarted::Brimful(error))) => error.to_string(),
         Err(payload) => {
             let message = panic_message(payload.as_ref());
             if !last_resort::is_armed() {
@@ -199,7 +106,7 @@ fn run_all(
     };
     // A record that says nothing would be taken for a run that was cut off.
     if let Some(run) = opened.stored {
-        let _ = std::fs::remove_dir_all(run.folder);
+        let _ = std::fs::remove_dir_all(run.directory);
     }
     audience.print_notice(&Notice::Unsupervised(&reason));
     let source = last_resort::become_command(&first.command, &first.variables);
@@ -210,12 +117,6 @@ fn run_all(
 #[derive(Default)]
 struct Opened {
     stored: Option<StoredRun>,
-}
-
-/// Why there is nothing to supervise.
-pub(crate) enum NotRun {
-    Command(io::Error),
-    Brimful(io::Error),
 }
 
 fn not_started(first: &NextAttempt, source: io::Error) -> RunError {
@@ -231,7 +132,7 @@ fn supervise(
     ladder: Option<&mut dyn Ladder>,
     first: &NextAttempt,
     opened: &mut Opened,
-) -> Result<RunEnd, NotRun> {
+) -> Result<RunEnd, NotStarted> {
     let mut gaps: Vec<String> = Vec::new();
     let held_off = step(StartStep::TerminalStops, || {
         terminal::hold_off_terminal_stops();
@@ -248,11 +149,11 @@ fn supervise(
     let mut recorder = Recorder::none();
     if let Some(run) = &stored {
         last_resort::record_is(&run.record_path());
-        match step(StartStep::Record, || Ok(Recorder::create(&run.folder))) {
+        match step(StartStep::Record, || Ok(Recorder::create(&run.directory))) {
             Ok(created) => recorder = created,
             Err(error) => {
                 gaps.push(format!("no run record: {error}"));
-                let _ = std::fs::remove_dir_all(&run.folder);
+                let _ = std::fs::remove_dir_all(&run.directory);
                 stored = None;
             }
         }
@@ -261,17 +162,17 @@ fn supervise(
         .as_ref()
         .map_or_else(|| std::process::id().to_string(), |run| run.id.clone());
     let (events_in, events) = mpsc::channel();
-    let mut run = Run {
+    let mut run = RunContext {
         settings,
         audience,
         recorder,
         stored,
         id,
         events,
-        told: Vec::new(),
+        reported_gaps: Vec::new(),
     };
     // Where the place is not known, no earlier run can be told to be of it.
-    run.open(&place.unwrap_or_default(), &mut gaps);
+    attempts::open(&mut run, &place.unwrap_or_default(), &mut gaps);
     let adopted = step(StartStep::Subreaper, || {
         Ok(rustix::process::set_child_subreaper(Some(
             rustix::process::getpid(),
@@ -283,8 +184,8 @@ fn supervise(
         ));
     }
     // Without it no signal would reach a training in a process group of its own.
-    step(StartStep::Signals, || signals::listen(events_in)).map_err(NotRun::Brimful)?;
-    run.attempts(ladder, first.clone(), gaps)
+    step(StartStep::Signals, || signals::listen(events_in)).map_err(NotStarted::Brimful)?;
+    attempts::run_ladder(run, ladder, first.clone(), gaps)
 }
 
 /// Waits for a training that brimful has started and lost: the keeper has its status.
@@ -303,7 +204,7 @@ fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
     }
     let kept = stored
         .as_ref()
-        .and_then(|run| exit_status::read(&run.folder)?.ended)
+        .and_then(|run| exit_status::read(&run.directory)?.ended)
         .map(|(ended, _)| ended);
     let ended = own.or(kept).unwrap_or(Ended::Unknown);
     RunEnd {
@@ -320,7 +221,7 @@ fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
 fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredRun> {
     let Some(state) = &settings.state else {
         gaps.push(
-            "no run record: neither HOME nor XDG_STATE_HOME is set; name a folder with --state-dir"
+            "no run record: neither HOME nor XDG_STATE_HOME is set; name a directory with --state-dir"
                 .into(),
         );
         return None;
@@ -331,47 +232,9 @@ fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredR
             gaps.push(format!(
                 "no run record: the state directory {} cannot be used: {error} (choose another one with --state-dir \
                  or BRIMFUL_STATE_DIR)",
-                state.folder.display()
+                state.directory.display()
             ));
             None
         }
     }
-}
-
-pub(crate) fn words(command: &[OsString]) -> Vec<String> {
-    command
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect()
-}
-
-/// Bytes of a command that are recorded. Some name every file of a dataset.
-const MAX_RECORDED_COMMAND: usize = 128 << 10;
-
-/// A command as it is recorded: without its secrets, and not longer than a line may be.
-pub(crate) fn recorded(command: &[OsString]) -> Vec<String> {
-    let mut recorded = brimful::secrets::mask_command(&words(command));
-    let mut left = MAX_RECORDED_COMMAND;
-    let n_fit = recorded
-        .iter()
-        .take_while(|word| {
-            let fits = word.len() < left;
-            left = left.saturating_sub(word.len() + 1);
-            fits
-        })
-        .count();
-    let n_more = recorded.len() - n_fit;
-    recorded.truncate(n_fit);
-    if n_more > 0 {
-        recorded.push(format!("... ({n_more} more)"));
-    }
-    recorded
-}
-
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
 }

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use brimful::env_vars;
 use brimful::fact::Fact;
 use brimful::record::KernelCounts;
 use brimful::units::Bytes;
 use brimful::watch::{
     GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
-use brimful_probe::{GpuMeter, GroupCounts, Meter, ProcessFacts, Processes, StallTotals};
+use brimful_probe::{CgroupCounts, GpuMeter, Meter, ProcessFacts, Processes, StallTotals};
 
 use crate::contain::Containment;
 use crate::gauge;
@@ -17,7 +18,7 @@ use crate::pressure::PressureFile;
 use crate::roles::{KnownWorker, Process, roles};
 
 /// Processes whose pages are counted at one look; a job with more shows the others by their cheap figures.
-const MOST_COUNTED: usize = 128;
+const MAX_COUNTED: usize = 128;
 /// The kernel walks over every page of every process: at most this share of the time.
 const SHARE_FOR_PROCESSES: u32 = 500;
 const PROCESSES_EVERY: Duration = Duration::from_secs(10);
@@ -49,8 +50,8 @@ pub(crate) struct Sampler {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct CountsAtStart {
-    own: GroupCounts,
-    around: GroupCounts,
+    own: CgroupCounts,
+    around: CgroupCounts,
     machine: Option<u64>,
 }
 
@@ -154,7 +155,7 @@ impl Sampler {
         let brim = brim.known()?;
         let headroom = *brim.headroom.known()?;
         let group = contained.counting_group();
-        // All that is used inside of the limit. Processes that end while they are counted make the sum of the tree larger
+        // All that is used inside the limit. Processes that end while they are counted make the sum of the tree larger
         // than that.
         let in_all = brim.limit.saturating_sub(headroom);
         let used = match group {
@@ -206,14 +207,14 @@ impl Sampler {
             .collect();
         gpus.read()
             .into_iter()
-            .map(|card| {
+            .map(|gpu| {
                 let mut sample = GpuSample {
-                    index: card.index,
-                    used: card.used,
-                    total: card.total,
+                    index: gpu.index,
+                    used: gpu.used,
+                    total: gpu.total,
                     ..GpuSample::default()
                 };
-                for process in card.processes.known().into_iter().flatten() {
+                for process in gpu.processes.known().into_iter().flatten() {
                     let held = process.used.known().copied();
                     if ours.contains(&process.pid) {
                         let so_far = sample.ours.unwrap_or_default();
@@ -245,7 +246,7 @@ impl Sampler {
         let mut fair_share = Bytes::ZERO;
         let samples = facts
             .into_iter()
-            .take(MOST_COUNTED)
+            .take(MAX_COUNTED)
             .filter_map(|process| {
                 let role = roles.get(&process.pid).copied().unwrap_or(Role::Other);
                 let memory = self.processes.memory(process.pid)?;
@@ -273,8 +274,8 @@ impl Sampler {
             arguments: self.processes.arguments(process.pid),
             local_rank: self
                 .processes
-                .variables(process.pid, &["LOCAL_RANK"])
-                .get("LOCAL_RANK")
+                .variables(process.pid, &[env_vars::LOCAL_RANK])
+                .get(env_vars::LOCAL_RANK)
                 .and_then(|rank| rank.parse().ok()),
         }
     }
@@ -283,7 +284,7 @@ impl Sampler {
         let own = contained.counting_group();
         let around = match self.meter.own_group() {
             Fact::Known(group) => self.meter.counts(&group),
-            Fact::Missing(_) => GroupCounts::default(),
+            Fact::Missing(_) => CgroupCounts::default(),
         };
         CountsAtStart {
             own: own

@@ -1,4 +1,4 @@
-//! A scope of systemd as the job's own control group, where brimful may not make one itself.
+//! A scope of systemd as the job's own cgroup, where brimful may not make one itself.
 //!
 //! On a workstation with cgroup v2 the groups of a login session belong to systemd. It makes one for the asking: the
 //! helper `systemd-run --scope` registers itself and then becomes the training, so the process stays our child.
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use brimful::machine::CgroupVersion;
-use brimful_probe::{Group, Meter};
+use brimful_probe::{Cgroup, Meter};
 
 /// A scope that can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +64,16 @@ impl Scope {
     }
 
     /// The scope's group, once the process is in it.
-    pub(crate) fn group_of(&self, pid: u32, within: Duration) -> Option<Group> {
+    pub(crate) fn group_of(&self, pid: u32, within: Duration) -> Option<Cgroup> {
         let give_up = Instant::now() + within;
         loop {
             let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
             if let Some(path) = path_in(&text, &self.unit) {
-                let folder = PathBuf::from(format!("/sys/fs/cgroup{path}"));
-                return folder.is_dir().then(|| Group {
+                let directory = PathBuf::from(format!("/sys/fs/cgroup{path}"));
+                return directory.is_dir().then(|| Cgroup {
                     version: CgroupVersion::V2,
                     path: path.to_owned(),
-                    folder,
+                    directory,
                 });
             }
             if Instant::now() >= give_up {

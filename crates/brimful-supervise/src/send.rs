@@ -12,14 +12,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 
 /// The training's first process. Nobody reaps it before brimful knows of its end, so its number stays its own.
 #[derive(Debug)]
-pub(crate) struct Training {
+pub(crate) struct TrainingProcess {
     pub(crate) pid: Pid,
     pidfd: Option<OwnedFd>,
 }
 
-impl Training {
-    pub(crate) fn new(pid: Pid) -> Training {
-        Training {
+impl TrainingProcess {
+    pub(crate) fn new(pid: Pid) -> TrainingProcess {
+        TrainingProcess {
             pid,
             pidfd: pidfd_open(pid, PidfdFlags::empty()).ok(),
         }
@@ -34,6 +34,11 @@ impl Training {
     pub(crate) fn is_gone(&self) -> bool {
         rustix::process::test_kill_process(self.pid) == Err(Errno::SRCH)
     }
+}
+
+/// The number of a process as the rest of brimful has it.
+pub(crate) fn process_number(pid: Pid) -> u32 {
+    u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0)
 }
 
 /// Sends a signal to these processes as they were seen, and to no later ones of the same numbers.
@@ -96,7 +101,7 @@ mod tests {
     #[test]
     fn a_process_that_has_gone_is_not_an_error() {
         let (mut child, facts) = sleeping();
-        let training = Training::new(Pid::from_child(&child));
+        let training = TrainingProcess::new(Pid::from_child(&child));
         assert!(!training.is_gone());
         training.send(Signal::TERM);
         child.wait().unwrap();

@@ -1,278 +1,326 @@
-//! The start of an attempt: its group, its streams, its hook, its first line on record.
+//! The start of an attempt: its cgroup, its streams, its hook, its first line on record.
 //!
 //! Every step is one of [`StartStep`] and may fail; what the training then has to do without becomes a gap.
+//! [`Preparation`] holds what was created; until the training begins, dropping it undoes that.
 
 use std::ffi::OsString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brimful::explain::Verdict;
+use brimful::env_vars;
 use brimful::fact::Fact;
-use brimful::plan::Observed;
-use brimful::record::{
-    AttemptLine, EndLine, GapLine, KernelCounts, Line, Outcome, OwnCost, Peaks, Stream,
-};
+use brimful::record::{AttemptLine, GapLine, Line, Outcome};
 use brimful::units::Bytes;
-use brimful::watch::Watch;
 use brimful_probe::{GpuMeter, Meter};
 use rustix::process::{Pid, Resource};
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::contain::{Containment, NoGroup};
-use crate::ending::Finished;
+use crate::clock::{monotonic_ns, unix_ms};
+use crate::command::recorded;
+use crate::contain::{Containment, NoCgroup};
+use crate::context::RunContext;
+use crate::display::Display;
 use crate::hook::Staged;
 use crate::keeper::Keeper;
-use crate::ladder::{AttemptEnd, NextAttempt};
-use crate::last_resort;
+use crate::ladder::NextAttempt;
 use crate::launch::{Launching, NotStarted};
+use crate::metrics::MetricsFile;
+use crate::process_control::ProcessControl;
+use crate::recorder::end_line;
+use crate::recording::Recording;
 use crate::relay::Relay;
-use crate::run::{Run, RunSettings, recorded, unix_ms};
 use crate::running::Running;
 use crate::sampler::Sampler;
 use crate::scope::{self, Scope};
-use crate::send::Training;
+use crate::send::{TrainingProcess, process_number};
+use crate::settings::RunSettings;
+use crate::start_step::StartStep;
 use crate::state::StoredRun;
-use crate::steps::{StartStep, panic_message, step};
-use crate::streams::{Direct, Streams};
-use crate::terminal::Control;
+use crate::steps::step;
+use crate::streams::Streams;
+use crate::terminal::TerminalControl;
+use crate::undo::UndoOnDrop;
+use crate::watcher::Watcher;
 
-/// An attempt that runs.
-pub(crate) struct Started<'a> {
-    running: Running<'a>,
-    direct: Vec<Direct>,
-    hook: Option<Staged>,
-}
+/// How long systemd has to put the training into its scope.
+const SCOPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Started<'_> {
-    /// Whatever bug there is in the watch or in the ending, the training is waited for and its exit code kept.
-    pub(crate) fn watch_and_finish(mut self) -> Finished {
-        let watched = catch_unwind(AssertUnwindSafe(|| {
-            self.running.watch_until_the_end(&mut self.hook);
-        }));
-        if let Err(payload) = watched {
-            self.running.watching = false;
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                let message = panic_message(payload.as_ref());
-                self.running.gap(&format!(
-                    "a bug in brimful ended the watch; the training goes on: {message}"
-                ));
-            }));
-            while self.running.ended.is_none() {
-                std::thread::sleep(Duration::from_millis(50));
-                let _ = catch_unwind(AssertUnwindSafe(|| self.running.reap()));
-            }
-        }
-        let (outcome, exit_code) = (self.running.outcome(), self.running.exit_code());
-        last_resort::ended(exit_code);
-        let number = self.running.line.number;
-        let finished = catch_unwind(AssertUnwindSafe(move || {
-            self.running.finish(self.direct, self.hook)
-        }));
-        finished.unwrap_or_else(|_| Finished {
-            end: AttemptEnd {
-                n_false_alarms: 0,
-                number,
-                settings: None,
-                outcome,
-                verdict: Verdict::cannot_tell(),
-                peaks: Peaks::default(),
-                limit: None,
-                wall_ms: 0,
-                observed: Observed::default(),
-                exit_code,
-            },
-            last: None,
-            by_user: false,
-            all_gone: false,
-        })
-    }
-}
-
-/// Starts an attempt. `gaps` are those of the run so far, told once there is a way to tell them.
+/// Starts an attempt. `gaps` are those of the run so far, reported once there is a way to report them.
 pub(crate) fn start<'a>(
-    run: &'a mut Run<'_>,
+    run: &'a mut RunContext<'_>,
     next: &NextAttempt,
     number: u32,
-    mut gaps: Vec<String>,
-) -> Result<Started<'a>, NotStarted> {
-    let started = Instant::now();
-    gaps.extend(next.refused.iter().cloned());
-    // A group or scope of the attempt before may take a moment to go.
-    let id = match number {
-        1 => run.id.clone(),
-        _ => format!("{}-{number}", run.id),
-    };
-    let meter = Meter::live();
-    let (mut contained, scope) = contain(&meter, &id, &mut gaps);
-    let gpus = gpu_meter(run, &mut gaps);
-    let mut sampler = Sampler::new(meter, gpus, started);
-
-    let (mut streams, relay) = open_streams(&mut gaps);
-    let hook = stage_hook(run.settings, run.stored.as_ref(), &mut gaps);
-    let control = step(StartStep::JobControl, || Ok(Control::choose())).unwrap_or_else(|error| {
-        gaps.push(format!("the terminal is shared with brimful: {error}"));
-        Control::Shared
-    });
-    let prepared = step(StartStep::Sampler, || {
-        sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-        Ok(())
-    });
-    if let Err(error) = prepared {
-        gaps.push(format!("what the kernel counts is not known: {error}"));
+    gaps: Vec<String>,
+) -> Result<Running<'a>, NotStarted> {
+    let prepared = Preparation::new(run, next, number, gaps);
+    let mut launched = prepared.launch(run)?;
+    launched.move_to_scope();
+    // Before anything that the training prints is passed on: whoever has seen a line of it finds the attempt on record.
+    let line = launched.record_attempt(run, next, number);
+    launched.begin_relay(run);
+    let mut running = launched.into_running(run, line);
+    if number > 1 {
+        running.pass_on_what_came_before();
     }
+    Ok(running)
+}
 
-    let mut command = scope.as_ref().map_or_else(Vec::new, Scope::prefix);
-    command.extend(next.command.iter().cloned());
-    let launching = Launching {
-        settings: run.settings,
-        stored: run.stored.as_ref(),
-        command: &command,
-        variables: &variables(next, hook.as_ref(), run.settings.trace_allocations),
-        streams: &streams,
-        control: &control,
-        has_scope: scope.is_some(),
-        number,
-    };
-    let group = contained.path().map(str::to_owned);
-    let (pid, keeper) = match launching.launch(&mut contained, &mut gaps) {
-        Ok(launched) => launched,
-        Err(why) => {
-            // Without a first attempt there is nothing else to tell of this run; a later one is told as a gap.
-            if number == 1
-                && let NotStarted::Command(source) = &why
-            {
-                run.recorder.write(&Line::Attempt(AttemptLine {
-                    number,
-                    ..AttemptLine::default()
-                }));
-                let error = source.to_string();
-                let outcome = Outcome::NotStarted { error };
-                run.recorder
-                    .write(&Line::End(Box::new(end_line(0, outcome))));
-            }
-            if let Some(hook) = hook {
-                hook.remove();
-            }
-            contained.remove();
-            return Err(why);
-        }
-    };
-    // The other ends are the training's alone now.
-    (streams.stdout, streams.stderr) = (None, None);
-    let training = Training::new(pid);
-    control.hand_over(pid);
-    if contained.path() != group.as_deref() {
-        sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-    }
-    if let Some(scope) = &scope {
-        let found = step(StartStep::ScopeGroup, || {
-            Ok(scope.group_of(self::number(pid), Duration::from_secs(2)))
+/// What an attempt needs before its training can begin. Dropped, it removes what it has created.
+struct Preparation<'n> {
+    next: &'n NextAttempt,
+    number: u32,
+    gaps: Vec<String>,
+    started: Instant,
+    contained: UndoOnDrop<Containment>,
+    scope: Option<Scope>,
+    sampler: Sampler,
+    streams: Streams,
+    relay: Option<Relay>,
+    hook: Option<UndoOnDrop<Staged>>,
+    terminal: TerminalControl,
+}
+
+impl<'n> Preparation<'n> {
+    fn new(
+        run: &mut RunContext<'_>,
+        next: &'n NextAttempt,
+        number: u32,
+        mut gaps: Vec<String>,
+    ) -> Preparation<'n> {
+        let started = Instant::now();
+        gaps.extend(next.refused.iter().cloned());
+        // A group or scope of the attempt before may take a moment to go.
+        let id = match number {
+            1 => run.id.clone(),
+            _ => format!("{}-{number}", run.id),
+        };
+        let meter = Meter::live();
+        let (contained, scope) = contain(&meter, &id, &mut gaps);
+        let contained = UndoOnDrop::new(contained, Containment::remove);
+        let gpus = gpu_meter(run, &mut gaps);
+        let mut sampler = Sampler::new(meter, gpus, started);
+
+        let (streams, relay) = open_streams(&mut gaps);
+        let hook = stage_hook(run.settings, run.stored.as_ref(), &mut gaps)
+            .map(|hook| UndoOnDrop::new(hook, Staged::remove));
+        let terminal = step(StartStep::JobControl, || Ok(TerminalControl::choose()))
+            .unwrap_or_else(|error| {
+                gaps.push(format!("the terminal is shared with brimful: {error}"));
+                TerminalControl::Shared
+            });
+        let prepared = step(StartStep::Sampler, || {
+            sampler.begin(&contained, hook.as_ref().map(|hook| hook.gauges()));
+            Ok(())
         });
-        match found {
-            Ok(Some(group)) => {
-                contained.move_to_scope(group);
-                sampler.begin(&contained, hook.as_ref().map(Staged::gauges));
-            }
-            Ok(None) => {}
-            Err(error) => gaps.push(format!(
-                "no cgroup of its own ({error}): kills are counted with others'"
-            )),
+        if let Err(error) = prepared {
+            gaps.push(format!("what the kernel counts is not known: {error}"));
+        }
+        Preparation {
+            next,
+            number,
+            gaps,
+            started,
+            contained,
+            scope,
+            sampler,
+            streams,
+            relay,
+            hook,
+            terminal,
         }
     }
-    sampler.watch_process(self::number(pid));
-    // Before anything that the training prints is handed on: whoever has seen a line of it finds the attempt on record.
-    let written = step(StartStep::AttemptLine, || {
-        let line = AttemptLine {
-            number,
-            command: recorded(&next.command),
-            settings: next.settings.clone(),
-            resumed_from: next
-                .resumed_from
-                .as_ref()
-                .map(|path| path.display().to_string()),
-            changed: next.changed.clone(),
-            why: Some(next.why.clone()).filter(|why| !why.is_empty()),
-            hook: hook.is_some(),
-            ..attempt_line(&sampler, &contained, pid)
+
+    /// Starts the training. From then on nothing is undone: it runs.
+    fn launch(mut self, run: &mut RunContext<'_>) -> Result<Launched, NotStarted> {
+        let mut command = self.scope.as_ref().map_or_else(Vec::new, Scope::prefix);
+        command.extend(self.next.command.iter().cloned());
+        let hook = self.hook.as_deref();
+        let launching = Launching {
+            settings: run.settings,
+            stored: run.stored.as_ref(),
+            command: &command,
+            variables: &variables(self.next, hook, run.settings.trace_allocations),
+            streams: &self.streams,
+            control: &self.terminal,
+            has_scope: self.scope.is_some(),
+            number: self.number,
         };
-        run.recorder.write(&Line::Attempt(line.clone()));
-        Ok(line)
-    });
-    let line = written.unwrap_or_else(|error| {
-        gaps.push(format!(
-            "the attempt is recorded without its facts: {error}"
-        ));
-        let line = AttemptLine {
-            number,
-            started_at_unix_ms: unix_ms(),
-            pid: self::number(pid),
-            ..AttemptLine::default()
+        let group = self.contained.path().map(str::to_owned);
+        let launched = launching.launch(&mut self.contained, &mut self.gaps);
+        let (pid, keeper) = launched.inspect_err(|why| self.record_failure(run, why))?;
+
+        let mut launched = Launched {
+            gaps: self.gaps,
+            started: self.started,
+            contained: self.contained.keep(),
+            scope: self.scope,
+            sampler: self.sampler,
+            streams: self.streams,
+            relay: self.relay,
+            hook: self.hook.map(UndoOnDrop::keep),
+            terminal: self.terminal,
+            pid,
+            keeper,
+            training: TrainingProcess::new(pid),
         };
-        run.recorder.write(&Line::Attempt(line.clone()));
-        line
-    });
-    let has_terminal = streams.ways.iter().any(|way| way.is_terminal);
-    let speaks_through_relay = streams.ways.iter().any(|way| way.stream != Stream::Stdout);
-    if let Some(relay) = &relay {
-        let folder = run.stored.as_ref().map(|run| run.folder.as_path());
+        // The other ends are the training's alone now.
+        (launched.streams.stdout, launched.streams.stderr) = (None, None);
+        launched.terminal.hand_over(pid);
+        if launched.contained.path() != group.as_deref() {
+            launched.begin_sampling();
+        }
+        Ok(launched)
+    }
+
+    /// Without a first attempt there is nothing else to record of this run; a later one is reported as a gap.
+    fn record_failure(&self, run: &mut RunContext<'_>, why: &NotStarted) {
+        if self.number == 1
+            && let NotStarted::Command(source) = why
+        {
+            run.recorder.write(&Line::Attempt(AttemptLine {
+                number: self.number,
+                ..AttemptLine::default()
+            }));
+            let error = source.to_string();
+            let outcome = Outcome::NotStarted { error };
+            run.recorder
+                .write(&Line::End(Box::new(end_line(0, outcome))));
+        }
+    }
+}
+
+/// An attempt whose training has begun.
+struct Launched {
+    gaps: Vec<String>,
+    started: Instant,
+    contained: Containment,
+    scope: Option<Scope>,
+    sampler: Sampler,
+    streams: Streams,
+    relay: Option<Relay>,
+    hook: Option<Staged>,
+    terminal: TerminalControl,
+    pid: Pid,
+    keeper: Option<Keeper>,
+    training: TrainingProcess,
+}
+
+impl Launched {
+    fn begin_sampling(&mut self) {
+        let gauges = self.hook.as_ref().map(Staged::gauges);
+        self.sampler.begin(&self.contained, gauges);
+    }
+
+    /// Finds the cgroup of the scope, which exists only once the training runs.
+    fn move_to_scope(&mut self) {
+        let pid = process_number(self.pid);
+        if let Some(scope) = &self.scope {
+            let found = step(StartStep::ScopeGroup, || {
+                Ok(scope.group_of(pid, SCOPE_TIMEOUT))
+            });
+            match found {
+                Ok(Some(group)) => {
+                    self.contained.move_to_scope(group);
+                    self.begin_sampling();
+                }
+                Ok(None) => {}
+                Err(error) => self.gaps.push(format!(
+                    "no cgroup of its own ({error}): kills are counted with others'"
+                )),
+            }
+        }
+        self.sampler.watch_process(pid);
+    }
+
+    fn record_attempt(
+        &mut self,
+        run: &mut RunContext<'_>,
+        next: &NextAttempt,
+        number: u32,
+    ) -> AttemptLine {
+        let written = step(StartStep::AttemptLine, || {
+            let line = AttemptLine {
+                number,
+                command: recorded(&next.command),
+                settings: next.settings.clone(),
+                resumed_from: next
+                    .resumed_from
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+                changed: next.changed.clone(),
+                why: Some(next.why.clone()).filter(|why| !why.is_empty()),
+                hook: self.hook.is_some(),
+                ..attempt_line(&self.sampler, &self.contained, self.pid)
+            };
+            run.recorder.write(&Line::Attempt(line.clone()));
+            Ok(line)
+        });
+        written.unwrap_or_else(|error| {
+            self.gaps.push(format!(
+                "the attempt is recorded without its facts: {error}"
+            ));
+            let line = AttemptLine {
+                number,
+                started_at_unix_ms: unix_ms(),
+                pid: process_number(self.pid),
+                ..AttemptLine::default()
+            };
+            run.recorder.write(&Line::Attempt(line.clone()));
+            line
+        })
+    }
+
+    /// Passes the training's output on from now on.
+    fn begin_relay(&mut self, run: &RunContext<'_>) {
+        let Some(relay) = &self.relay else { return };
+        let directory = run.stored.as_ref().map(|run| run.directory.as_path());
         let beside = step(StartStep::BeginRelay, || {
-            let line = keeper.as_ref().map(Keeper::line).transpose()?;
-            Ok((folder, line))
+            let line = self.keeper.as_ref().map(Keeper::line).transpose()?;
+            Ok((directory, line))
         });
-        let (folder, line) = beside.unwrap_or_else(|error| {
-            gaps.push(format!(
+        let (directory, line) = beside.unwrap_or_else(|error| {
+            self.gaps.push(format!(
                 "the end of the output is kept in memory only: {error}"
             ));
             (None, None)
         });
-        relay.begin(streams.ways, folder, line);
+        relay.begin(std::mem::take(&mut self.streams.routes), directory, line);
     }
-    gaps.retain(|gap| run.is_news(gap));
-    let mut running = Running {
-        settings: run.settings,
-        audience: &mut *run.audience,
-        recorder: &mut run.recorder,
-        stored: run.stored.as_ref(),
-        events: &run.events,
-        line,
-        contained,
-        sampler,
-        relay,
-        keeper,
-        control,
-        training,
-        id: &run.id,
-        started,
-        watch: Watch::default(),
-        peaks: Peaks::default(),
-        last: None,
-        pending: None,
-        recorded_at: None,
-        status_at: None,
-        metrics_at: None,
-        hook_at: started,
-        forwarded: None,
-        stopped_by_us: None,
-        watching: true,
-        status_line: run.settings.status_line && has_terminal,
-        speaks_through_relay,
-        rows_told: None,
-        n_samples: 0,
-        orphans: Vec::new(),
-        ended: None,
-    };
-    for gap in gaps {
-        running.gap(&gap);
+
+    fn into_running<'a>(self, run: &'a mut RunContext<'_>, line: AttemptLine) -> Running<'a> {
+        let gaps: Vec<String> = self
+            .gaps
+            .into_iter()
+            .filter(|gap| run.is_news(gap))
+            .collect();
+        let settings = run.settings;
+        let mut running = Running {
+            settings,
+            events: &run.events,
+            recording: Recording::new(
+                &mut run.recorder,
+                run.stored.as_ref(),
+                line,
+                self.streams.direct,
+            ),
+            display: Display::new(
+                &mut *run.audience,
+                self.relay,
+                self.streams.relays_stderr,
+                settings.status_line && self.streams.relays_terminal,
+                self.started,
+            ),
+            control: ProcessControl::new(self.contained, self.keeper, self.terminal, self.training),
+            watcher: Watcher::new(self.sampler, self.hook, self.started),
+            metrics: settings
+                .metrics_file
+                .as_deref()
+                .map(|path| MetricsFile::new(path, &run.id)),
+        };
+        for gap in gaps {
+            running.gap(&gap);
+        }
+        running
     }
-    if number > 1 {
-        running.pass_on_what_came_before();
-    }
-    Ok(Started {
-        running,
-        direct: streams.direct,
-        hook,
-    })
 }
 
 /// A cgroup of our own, a scope of systemd, or the tree of processes.
@@ -281,7 +329,7 @@ fn contain(meter: &Meter, id: &str, gaps: &mut Vec<String>) -> (Containment, Opt
     let made = step(StartStep::Cgroup, || Ok(Containment::group(meter, id)));
     let contained = match made {
         Ok(Ok(contained)) => contained,
-        Ok(Err(NoGroup(reason))) => {
+        Ok(Err(NoCgroup(reason))) => {
             no_group = Some(reason);
             Containment::tree()
         }
@@ -304,13 +352,13 @@ fn contain(meter: &Meter, id: &str, gaps: &mut Vec<String>) -> (Containment, Opt
     (contained, scope)
 }
 
-fn gpu_meter(run: &mut Run<'_>, gaps: &mut Vec<String>) -> Option<GpuMeter> {
+fn gpu_meter(run: &mut RunContext<'_>, gaps: &mut Vec<String>) -> Option<GpuMeter> {
     let why = match step(StartStep::GpuMeter, || Ok(GpuMeter::live())) {
         Ok(Fact::Known(gpus)) => return Some(gpus),
         Ok(Fact::Missing(gap)) => gap.to_string(),
         Err(error) => error.to_string(),
     };
-    // Worth a word only where there is a card.
+    // Reported only where there is a GPU.
     let message = format!("the GPUs are not watched: {why}");
     if Path::new("/dev/nvidiactl").exists() {
         gaps.push(message);
@@ -324,7 +372,7 @@ fn gpu_meter(run: &mut Run<'_>, gaps: &mut Vec<String>) -> Option<GpuMeter> {
 /// The streams and the thread that reads them; neither without the other, since nobody would read what is printed.
 fn open_streams(gaps: &mut Vec<String>) -> (Streams, Option<Relay>) {
     let opened = step(StartStep::Streams, Streams::open).and_then(|streams| {
-        if streams.ways.is_empty() {
+        if streams.routes.is_empty() {
             return Ok((streams, None));
         }
         let relay = step(StartStep::Relay, Relay::start)?;
@@ -346,9 +394,9 @@ fn variables(
     let python_path = variables
         .iter()
         .rev()
-        .find(|(name, _)| name == "PYTHONPATH")
+        .find(|(name, _)| name == env_vars::PYTHONPATH)
         .map(|(_, value)| value.clone())
-        .or_else(|| std::env::var_os("PYTHONPATH"));
+        .or_else(|| std::env::var_os(env_vars::PYTHONPATH));
     if let Some(hook) = hook {
         // Last: the hook's PYTHONPATH holds the other one.
         variables.extend(hook.environment(
@@ -368,8 +416,8 @@ fn stage_hook(
     if !settings.hook {
         return None;
     }
-    let folder = &stored?.folder;
-    match step(StartStep::Hook, || Staged::new(folder)) {
+    let directory = &stored?.directory;
+    match step(StartStep::Hook, || Staged::new(directory)) {
         Ok(staged) => Some(staged),
         Err(error) => {
             gaps.push(format!("nothing is seen inside of the training: {error}"));
@@ -384,7 +432,7 @@ fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid) -> Attempt
     let limit = |resource| rustix::process::getrlimit(resource).current;
     AttemptLine {
         started_at_unix_ms: unix_ms(),
-        pid: number(pid),
+        pid: process_number(pid),
         containment: contained.kind().into(),
         cgroup: contained.path().map(str::to_owned),
         limit: brim.map(|brim| brim.limit),
@@ -393,29 +441,4 @@ fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid) -> Attempt
         address_space_limit: limit(Resource::As).map(Bytes),
         ..AttemptLine::default()
     }
-}
-
-pub(crate) fn end_line(at_ms: u64, outcome: Outcome) -> EndLine {
-    EndLine {
-        at_ms,
-        outcome,
-        kernel: KernelCounts::default(),
-        peaks: Peaks::default(),
-        last: None,
-        n_left_behind: 0,
-        orphans: Vec::new(),
-        own_cost: OwnCost::default(),
-    }
-}
-
-pub(crate) fn number(pid: Pid) -> u32 {
-    u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0)
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }

@@ -5,21 +5,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brimful::record::{Attempt, AttemptLine, Line, Outcome, Record, RecordUnreadable, VerdictLine};
+use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_private::Missing;
 
 use crate::exit_status;
 use crate::explained::{self, explain_record};
-use crate::history::FOLDER as HISTORY;
-use crate::recorder::{self, FILE_NAME};
-use crate::start::end_line;
+use crate::recorder::{self, FILE_NAME, end_line};
 
 /// A list of runs is read in full; nobody keeps more.
-const MOST_RUNS: usize = 100_000;
+const MAX_RUNS: usize = 100_000;
 /// Records that are read in search of the last run in a directory.
 const MAX_SEARCHED: usize = 8;
 /// Removed at one time: nobody shall wait for it.
-const MOST_PRUNED: usize = 50;
+const MAX_PRUNED: usize = 50;
 
+/// What was learnt of each job.
+pub(crate) const HISTORY: &str = "history";
 const RUNS: &str = "runs";
 const REHEARSALS: &str = "rehearsals";
 /// All that brimful keeps in a state directory.
@@ -29,31 +30,48 @@ const ENTRIES: &[&str] = &[RUNS, HISTORY, REHEARSALS];
 /// subdirectory: see [`brimful_private::own_directory`].
 #[derive(Clone, Debug)]
 pub struct StateDir {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// One run on disk.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
     pub id: String,
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// No run of that name.
 #[derive(Debug, thiserror::Error)]
 pub enum RunNotFound {
-    #[error("no run has been recorded in `{}`", folder.display())]
-    None { folder: PathBuf },
-    #[error("expected the id of a run in `{}`, found `{found}`", folder.display())]
-    Unknown { folder: PathBuf, found: String },
+    #[error("no run has been recorded in `{}`", directory.display())]
+    None { directory: PathBuf },
+    #[error("no run `{found}` in `{}`", directory.display())]
+    Unknown { directory: PathBuf, found: String },
     #[error("`{found}` fits several runs: {candidates}")]
     Several { found: String, candidates: String },
-    #[error("the state directory `{}` cannot be used: {source}", folder.display())]
-    Unusable { folder: PathBuf, source: io::Error },
+    #[error("the state directory `{}` cannot be used: {source}", directory.display())]
+    Unusable {
+        directory: PathBuf,
+        source: io::Error,
+    },
+}
+
+impl UserError for RunNotFound {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Input
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![match self {
+            RunNotFound::None { .. } => Hint::RecordRun,
+            RunNotFound::Unusable { .. } => Hint::ChooseStateDir,
+            RunNotFound::Unknown { .. } | RunNotFound::Several { .. } => Hint::ListRuns,
+        }]
+    }
 }
 
 impl StateDir {
-    /// The folder that was named, or the one for state by the XDG convention.
+    /// The directory that was named, or the one for state by the XDG convention.
     ///
     /// `given` is `--state-dir` or `BRIMFUL_STATE_DIR`, `xdg` is `XDG_STATE_HOME`, `home` is `HOME`.
     pub fn choose(
@@ -61,44 +79,44 @@ impl StateDir {
         xdg: Option<PathBuf>,
         home: Option<PathBuf>,
     ) -> Option<StateDir> {
-        let folder = given
+        let directory = given
             .or_else(|| {
                 // The convention says to ignore a path that is not absolute.
                 let xdg = xdg.filter(|path| path.is_absolute());
                 Some(xdg?.join("brimful"))
             })
             .or_else(|| Some(home?.join(".local/state/brimful")))?;
-        Some(StateDir { folder })
+        Some(StateDir { directory })
     }
 
     /// Where this user's files are: in the directory itself, or in this user's part of a shared one. It is made if it
     /// is missing; another user cannot get into it.
     pub fn own_directory(&self) -> io::Result<PathBuf> {
-        brimful_private::own_directory(&self.folder, ENTRIES, Missing::Create)
+        brimful_private::own_directory(&self.directory, ENTRIES, Missing::Create)
     }
 
     /// The same, to read what is there: nothing is made.
     pub(crate) fn existing_directory(&self) -> io::Result<PathBuf> {
-        brimful_private::own_directory(&self.folder, ENTRIES, Missing::Fail)
+        brimful_private::own_directory(&self.directory, ENTRIES, Missing::Fail)
     }
 
     /// Where rehearsals are kept; `None` where there is no directory that only this user can enter.
     pub fn rehearsals(&self) -> Option<PathBuf> {
         self.own_directory()
             .ok()
-            .map(|folder| folder.join(REHEARSALS))
+            .map(|directory| directory.join(REHEARSALS))
     }
 
-    /// A folder for a new run, named by its moment.
+    /// A directory for a new run, named by its moment.
     pub(crate) fn new_run(&self, started_unix_ms: u64) -> io::Result<StoredRun> {
         let runs = brimful_private::create_directory(&self.own_directory()?.join(RUNS))?;
         let stamp = time_stamp(started_unix_ms);
         for attempt in 0..1000_u32 {
             let salt = u64::from(std::process::id()) ^ started_unix_ms ^ (u64::from(attempt) << 7);
             let id = format!("{stamp}-{:04x}", salt & 0xffff);
-            let folder = runs.join(&id);
-            match brimful_private::new_directory(&folder) {
-                Ok(()) => return Ok(StoredRun { id, folder }),
+            let directory = runs.join(&id);
+            match brimful_private::new_directory(&directory) {
+                Ok(()) => return Ok(StoredRun { id, directory }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -110,25 +128,25 @@ impl StateDir {
     pub fn runs(&self) -> Result<Vec<StoredRun>, RunNotFound> {
         let runs = self
             .existing_directory()
-            .and_then(|folder| fs::read_dir(folder.join(RUNS)));
+            .and_then(|directory| fs::read_dir(directory.join(RUNS)));
         let entries = match runs {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => {
                 return Err(RunNotFound::Unusable {
-                    folder: self.folder.clone(),
+                    directory: self.directory.clone(),
                     source,
                 });
             }
         };
         let mut runs: Vec<StoredRun> = entries
             .flatten()
-            .take(MOST_RUNS)
+            .take(MAX_RUNS)
             .filter(|entry| brimful_private::is_file(&entry.path().join(FILE_NAME)))
             .filter_map(|entry| {
                 Some(StoredRun {
                     id: entry.file_name().into_string().ok()?,
-                    folder: entry.path(),
+                    directory: entry.path(),
                 })
             })
             .collect();
@@ -139,9 +157,12 @@ impl StateDir {
     /// The run of this id or the beginning or end of one; the newest where none is named.
     pub fn find(&self, id: Option<&str>) -> Result<StoredRun, RunNotFound> {
         let runs = self.runs()?;
-        let folder = self.folder.clone();
+        let directory = self.directory.clone();
         let Some(id) = id else {
-            return runs.into_iter().next().ok_or(RunNotFound::None { folder });
+            return runs
+                .into_iter()
+                .next()
+                .ok_or(RunNotFound::None { directory });
         };
         if let Some(run) = runs.iter().find(|run| run.id == id) {
             return Ok(run.clone());
@@ -152,7 +173,7 @@ impl StateDir {
             .collect();
         match fits.as_slice() {
             [] => Err(RunNotFound::Unknown {
-                folder,
+                directory,
                 found: id.to_owned(),
             }),
             [run] => Ok((*run).clone()),
@@ -175,8 +196,8 @@ impl StateDir {
         let old = self.runs().unwrap_or_default().into_iter().skip(keep);
         old.filter(|run| is_time_stamped(&run.id) && run.id < yesterday)
             .filter(|run| !run.is_running())
-            .take(MOST_PRUNED)
-            .filter(|run| fs::remove_dir_all(&run.folder).is_ok())
+            .take(MAX_PRUNED)
+            .filter(|run| fs::remove_dir_all(&run.directory).is_ok())
             .count()
     }
 
@@ -194,7 +215,7 @@ impl StateDir {
             .enumerate()
         {
             let is_sought = is_newest && idx < MAX_SEARCHED;
-            if !is_sought && !exit_status::exists(&run.folder) {
+            if !is_sought && !exit_status::exists(&run.directory) {
                 continue;
             }
             let Ok(mut record) = run.read_as_written() else {
@@ -211,8 +232,8 @@ impl StateDir {
                 is_newest = false;
                 continue;
             }
-            if exit_status::is_held(&run.folder) {
-                let pid = exit_status::read(&run.folder)?.pid;
+            if exit_status::is_held(&run.directory) {
+                let pid = exit_status::read(&run.directory)?.pid;
                 return Some(Unfinished::StillRunning { run, pid });
             }
             let mut lines = Vec::new();
@@ -225,18 +246,18 @@ impl StateDir {
                 }));
                 record.attempts.push(Attempt::default());
             }
-            explained::add_what_was_left(&mut record, &run.folder);
+            explained::add_what_was_left(&mut record, &run.directory);
             if let Some(last) = record.attempts.last_mut()
                 && !was_started
                 && last.end.is_none()
-                && exit_status::read(&run.folder).is_none()
+                && exit_status::read(&run.directory).is_none()
             {
                 let error = "brimful was killed while it was starting the training".into();
                 last.end = Some(end_line(0, Outcome::NotStarted { error }));
             }
             let end = record.last_attempt().and_then(|last| last.end.clone());
             lines.extend(end.map(|end| Line::End(Box::new(end))));
-            let verdict = explain_record(&record, Some(&run.folder));
+            let verdict = explain_record(&record, Some(&run.directory));
             lines.push(Line::Verdict(VerdictLine {
                 at_ms: 0,
                 verdict,
@@ -245,7 +266,7 @@ impl StateDir {
             if recorder::append(&run.record_path(), &lines).is_err() {
                 return None;
             }
-            exit_status::remove(&run.folder);
+            exit_status::remove(&run.directory);
             let record = Box::new(run.read().ok()?);
             return Some(Unfinished::CutOff { run, record });
         }
@@ -269,13 +290,13 @@ pub(crate) enum Unfinished {
 
 impl StoredRun {
     pub fn record_path(&self) -> PathBuf {
-        self.folder.join(FILE_NAME)
+        self.directory.join(FILE_NAME)
     }
 
     /// Its record; with what a killed brimful left beside it, where the record has no end.
     pub fn read(&self) -> Result<Record, RecordUnreadable> {
         let mut record = self.read_as_written()?;
-        explained::add_what_was_left(&mut record, &self.folder);
+        explained::add_what_was_left(&mut record, &self.directory);
         Ok(record)
     }
 
@@ -285,7 +306,7 @@ impl StoredRun {
 
     /// Whether brimful still watches it, or its keeper waits for the end of the training.
     pub fn is_running(&self) -> bool {
-        recorder::is_being_written(&self.record_path()) || exit_status::is_held(&self.folder)
+        recorder::is_being_written(&self.record_path()) || exit_status::is_held(&self.directory)
     }
 }
 
@@ -330,7 +351,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// Where a folder may be told as the same place again.
+/// Where a directory may be told as the same place again.
 pub(crate) fn place_of(path: &Path) -> String {
     path.display().to_string()
 }
@@ -348,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_follows_the_convention() {
+    fn the_directory_follows_the_convention() {
         let choose = |given: Option<&str>, xdg: Option<&str>, home: Option<&str>| {
             StateDir::choose(
                 given.map(Into::into),
                 xdg.map(Into::into),
                 home.map(Into::into),
             )
-            .map(|state| state.folder.display().to_string())
+            .map(|state| state.directory.display().to_string())
         };
         assert_eq!(
             choose(Some("x"), Some("/y"), Some("/z")).as_deref(),
@@ -374,9 +395,9 @@ mod tests {
 
     #[test]
     fn runs_are_found_by_a_part_of_their_name() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let state = StateDir {
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
         };
         assert!(matches!(state.find(None), Err(RunNotFound::None { .. })));
         for at in [0, 1000, 2_000_000] {
@@ -403,9 +424,9 @@ mod tests {
 
     #[test]
     fn only_old_runs_that_nobody_writes_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let state = StateDir {
-            folder: folder.path().to_owned(),
+            directory: directory.path().to_owned(),
         };
         let day = 86_400_000;
         let new = |at_ms| {
@@ -415,15 +436,15 @@ mod tests {
         };
         let old: Vec<StoredRun> = (0..5).map(|idx| new(idx * day)).collect();
         let kept = new(100 * day);
-        let written = recorder::Recorder::create(&old[1].folder);
-        let foreign = folder.path().join("runs/mine");
+        let written = recorder::Recorder::create(&old[1].directory);
+        let foreign = directory.path().join("runs/mine");
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join(FILE_NAME), "").unwrap();
 
         assert_eq!(state.prune(200, 100 * day), 0);
         // The newest by name is the one that is not ours.
         assert_eq!(state.prune(3, 100 * day), 3);
-        let exists = |run: &StoredRun| run.folder.exists();
+        let exists = |run: &StoredRun| run.directory.exists();
         assert_eq!(
             old.iter().map(exists).collect::<Vec<_>>(),
             [false, true, false, false, true]

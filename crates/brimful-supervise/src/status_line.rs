@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 /// Rows that the line takes.
 pub(crate) const ROWS: u16 = 1;
 
-/// Where the output of the training stands: inside of an escape sequence, a character, or between them.
+/// Where the output of the training stands: inside an escape sequence, a character, or between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum EscapeState {
     #[default]
     Between,
     Escape,
@@ -26,7 +26,7 @@ enum Place {
 /// Follows the output and draws the line into it.
 #[derive(Debug, Default)]
 pub(crate) struct StatusLine {
-    place: Place,
+    state: EscapeState,
     /// The sequence so far, to know the alternate screen when it comes.
     sequence: Vec<u8>,
     whole_screen: bool,
@@ -44,34 +44,38 @@ impl StatusLine {
     }
 
     fn step(&mut self, byte: u8) {
-        self.place = match (self.place, byte) {
-            (Place::TextEscape, _) | (Place::Text, 0x07) => Place::Between,
-            (Place::Text, 0x1b) => Place::TextEscape,
-            (Place::Text, _) | (Place::Escape, b']' | b'P' | b'_' | b'^') => Place::Text,
+        self.state = match (self.state, byte) {
+            (EscapeState::TextEscape, _) | (EscapeState::Text, 0x07) => EscapeState::Between,
+            (EscapeState::Text, 0x1b) => EscapeState::TextEscape,
+            (EscapeState::Text, _) | (EscapeState::Escape, b']' | b'P' | b'_' | b'^') => {
+                EscapeState::Text
+            }
             (_, 0x1b) => {
                 self.sequence.clear();
-                Place::Escape
+                EscapeState::Escape
             }
-            (Place::Escape, b'[') => Place::Sequence,
+            (EscapeState::Escape, b'[') => EscapeState::Sequence,
             // Intermediate bytes, as in the choice of a character set, are followed by one more.
-            (Place::Escape, 0x20..=0x2f) => Place::Escape,
-            (Place::Sequence, 0x40..=0x7e) => {
+            (EscapeState::Escape, 0x20..=0x2f) => EscapeState::Escape,
+            (EscapeState::Sequence, 0x40..=0x7e) => {
                 self.sequence.push(byte);
                 self.end_of_sequence();
-                Place::Between
+                EscapeState::Between
             }
-            (Place::Sequence, _) => {
+            (EscapeState::Sequence, _) => {
                 if self.sequence.len() < 32 {
                     self.sequence.push(byte);
                 }
-                Place::Sequence
+                EscapeState::Sequence
             }
-            (Place::Escape, _) => Place::Between,
-            (Place::Character(left), 0x80..=0xbf) if left > 1 => Place::Character(left - 1),
-            (_, 0xc0..=0xdf) => Place::Character(1),
-            (_, 0xe0..=0xef) => Place::Character(2),
-            (_, 0xf0..=0xf7) => Place::Character(3),
-            (Place::Between | Place::Character(_), _) => Place::Between,
+            (EscapeState::Escape, _) => EscapeState::Between,
+            (EscapeState::Character(left), 0x80..=0xbf) if left > 1 => {
+                EscapeState::Character(left - 1)
+            }
+            (_, 0xc0..=0xdf) => EscapeState::Character(1),
+            (_, 0xe0..=0xef) => EscapeState::Character(2),
+            (_, 0xf0..=0xf7) => EscapeState::Character(3),
+            (EscapeState::Between | EscapeState::Character(_), _) => EscapeState::Between,
         };
     }
 
@@ -89,7 +93,7 @@ impl StatusLine {
 
     /// Whether something of ours may be written now.
     pub(crate) fn is_between(&self) -> bool {
-        self.place == Place::Between
+        self.state == EscapeState::Between
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -98,7 +102,7 @@ impl StatusLine {
 
     /// What to write so that the line shows its text on a terminal of this size; empty where it may not now.
     pub(crate) fn draw(&mut self, rows: u16, columns: u16) -> String {
-        if self.place != Place::Between || self.whole_screen || rows < 4 || columns < 20 {
+        if self.state != EscapeState::Between || self.whole_screen || rows < 4 || columns < 20 {
             return String::new();
         }
         let mut out = String::new();
@@ -107,7 +111,7 @@ impl StatusLine {
                 // Makes room below the cursor where it stands on the last row.
                 out.push_str("\n\x1b[1A");
             }
-            // Setting the region moves the cursor, so its place is kept.
+            // Setting the region moves the cursor, so its state is kept.
             let _ = write!(out, "\x1b7\x1b[1;{}r\x1b8", rows - ROWS);
             self.up = Some(rows);
         }

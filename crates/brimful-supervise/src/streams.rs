@@ -15,9 +15,9 @@ use rustix::termios::{
     OptionalActions, OutputModes, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 
-/// One way from the training to where brimful's own output goes.
+/// One route from the training to where brimful's own output goes.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     pub(crate) stream: Stream,
     /// What the training writes comes out here.
     pub(crate) source: OwnedFd,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
 
 /// A regular file that the training writes by itself.
 #[derive(Debug)]
-pub(crate) struct Direct {
+pub(crate) struct DirectFile {
     pub(crate) stream: Stream,
     pub(crate) file: File,
     /// Where its part of the file begins.
@@ -38,15 +38,19 @@ pub(crate) struct Direct {
 /// Both output streams of the training.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    pub(crate) ways: Vec<Way>,
-    pub(crate) direct: Vec<Direct>,
+    pub(crate) routes: Vec<Route>,
+    /// One of the routes leads to a terminal.
+    pub(crate) relays_terminal: bool,
+    /// One of the routes carries standard error.
+    pub(crate) relays_stderr: bool,
+    pub(crate) direct: Vec<DirectFile>,
     /// What the training writes to; `None` for what brimful has itself.
     pub(crate) stdout: Option<OwnedFd>,
     pub(crate) stderr: Option<OwnedFd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StreamKind {
     Terminal,
     File,
     Other,
@@ -58,12 +62,7 @@ impl Streams {
         let (out_kind, err_kind) = (kind(stdout), kind(stderr));
         // Two streams into one place keep their order only if they travel together.
         let together = out_kind == err_kind && same(stdout, stderr);
-        let mut streams = Streams {
-            ways: Vec::new(),
-            direct: Vec::new(),
-            stdout: None,
-            stderr: None,
-        };
+        let mut streams = Streams::inherited();
         if together {
             let (out, err) = streams.add(Stream::Both, stdout, out_kind, true)?;
             streams.stdout = out;
@@ -78,7 +77,9 @@ impl Streams {
     /// Everything as brimful has it itself.
     pub(crate) fn inherited() -> Streams {
         Streams {
-            ways: Vec::new(),
+            routes: Vec::new(),
+            relays_terminal: false,
+            relays_stderr: false,
             direct: Vec::new(),
             stdout: None,
             stderr: None,
@@ -98,29 +99,31 @@ impl Streams {
         &mut self,
         stream: Stream,
         destination: BorrowedFd<'_>,
-        kind: Kind,
+        kind: StreamKind,
         twice: bool,
     ) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
-        if kind == Kind::File {
-            // Opened anew for reading: the one we have may be for writing only.
+        if kind == StreamKind::File {
+            // Opened again for reading: the one we have may be for writing only.
             let raw = std::os::fd::AsRawFd::as_raw_fd(&destination);
             if let Ok(file) = File::open(format!("/proc/self/fd/{raw}")) {
                 let from = file.metadata().map_or(0, |facts| facts.len());
-                self.direct.push(Direct { stream, file, from });
+                self.direct.push(DirectFile { stream, file, from });
             }
             return Ok((None, None));
         }
-        let (source, end) = if kind == Kind::Terminal {
+        let (source, end) = if kind == StreamKind::Terminal {
             terminal_like(destination)?
         } else {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?
         };
         let second = if twice { Some(end.try_clone()?) } else { None };
-        self.ways.push(Way {
+        self.relays_terminal |= kind == StreamKind::Terminal;
+        self.relays_stderr |= stream != Stream::Stdout;
+        self.routes.push(Route {
             stream,
             source,
             destination: destination.try_clone_to_owned()?,
-            is_terminal: kind == Kind::Terminal,
+            is_terminal: kind == StreamKind::Terminal,
         });
         Ok((Some(end), second))
     }
@@ -144,23 +147,25 @@ fn terminal_like(real: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Gives our terminal the size of the real one, less the rows that we keep.
-pub(crate) fn follow_size(way: &Way, rows_kept: u16) -> Option<Winsize> {
-    let size = tcgetwinsize(&way.destination).ok()?;
+pub(crate) fn follow_size(route: &Route, rows_kept: u16) -> Option<Winsize> {
+    let size = tcgetwinsize(&route.destination).ok()?;
     let shown = Winsize {
         ws_row: size.ws_row.saturating_sub(rows_kept).max(1),
         ..size
     };
-    let _ = tcsetwinsize(&way.source, shown);
+    let _ = tcsetwinsize(&route.source, shown);
     Some(size)
 }
 
-fn kind(stream: BorrowedFd<'_>) -> Kind {
+fn kind(stream: BorrowedFd<'_>) -> StreamKind {
     if isatty(stream) {
-        return Kind::Terminal;
+        return StreamKind::Terminal;
     }
     match fstat(stream) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Kind::File,
-        _ => Kind::Other,
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+            StreamKind::File
+        }
+        _ => StreamKind::Other,
     }
 }
 

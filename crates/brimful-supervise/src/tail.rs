@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use brimful::record::{OutputLine, Stream};
 use brimful::secrets::mask_text;
 
-use crate::streams::Direct;
+use crate::streams::DirectFile;
 
 /// A traceback of a large model with its chained causes fits; so does the last screen of every rank.
 const KEPT_BYTES: usize = 64 << 10;
 /// A longer one is kept although it was cut.
-const LONGEST_LINE: usize = 8 << 10;
+const MAX_LINE: usize = 8 << 10;
 
 /// The last of one stream.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Tail {
     bytes: Vec<u8>,
     /// `bytes` does not begin where the stream did.
     is_cut: bool,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     file: Option<File>,
     written: usize,
     turn: u64,
@@ -33,12 +33,12 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn new(stream: Stream, folder: Option<&Path>) -> Tail {
+    pub(crate) fn new(stream: Stream, directory: Option<&Path>) -> Tail {
         let mut tail = Tail {
             stream,
             bytes: Vec::new(),
             is_cut: false,
-            folder: folder.map(Path::to_owned),
+            directory: directory.map(Path::to_owned),
             file: None,
             written: 0,
             turn: 0,
@@ -110,14 +110,14 @@ impl Tail {
     }
 
     fn path(&self, turn: u64) -> Option<PathBuf> {
-        self.folder
+        self.directory
             .as_ref()
-            .map(|folder| file_of(folder, self.stream, turn))
+            .map(|directory| file_of(directory, self.stream, turn))
     }
 }
 
-fn file_of(folder: &Path, stream: Stream, turn: u64) -> PathBuf {
-    folder.join(format!("{}.{turn}.tail", name_of(stream)))
+fn file_of(directory: &Path, stream: Stream, turn: u64) -> PathBuf {
+    directory.join(format!("{}.{turn}.tail", name_of(stream)))
 }
 
 fn name_of(stream: Stream) -> &'static str {
@@ -129,8 +129,8 @@ fn name_of(stream: Stream) -> &'static str {
 }
 
 /// The tails that a killed brimful left beside its record.
-pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
-    let names: Vec<String> = std::fs::read_dir(folder)
+pub(crate) fn left_behind(directory: &Path) -> Vec<OutputLine> {
+    let names: Vec<String> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
@@ -149,7 +149,7 @@ pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
             let mut bytes = Vec::new();
             let is_cut = turns.iter().rev().nth(1).is_some_and(|first| *first > 0);
             for turn in turns.iter().rev().take(2).rev() {
-                let _ = brimful_private::open(&file_of(folder, stream, *turn))
+                let _ = brimful_private::open(&file_of(directory, stream, *turn))
                     .and_then(|file| file.take(4 * KEPT_BYTES as u64).read_to_end(&mut bytes));
             }
             (!bytes.is_empty()).then(|| OutputLine {
@@ -162,7 +162,7 @@ pub(crate) fn left_behind(folder: &Path) -> Vec<OutputLine> {
 }
 
 /// The end of a file that the training wrote by itself.
-pub(crate) fn of_file(direct: &mut Direct, at_ms: u64) -> Option<OutputLine> {
+pub(crate) fn of_file(direct: &mut DirectFile, at_ms: u64) -> Option<OutputLine> {
     let length = direct.file.metadata().ok()?.len();
     let from = direct
         .from
@@ -189,7 +189,7 @@ fn text_of(bytes: &[u8], is_cut: bool) -> String {
     if (is_cut || from > 0)
         && let Some(end) = bytes
             .iter()
-            .take(LONGEST_LINE)
+            .take(MAX_LINE)
             .position(|byte| matches!(byte, b'\n' | b'\r'))
     {
         bytes = &bytes[end + 1..];
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn the_last_of_a_long_stream_is_kept_in_memory_and_on_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut tail = Tail::new(Stream::Both, Some(folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut tail = Tail::new(Stream::Both, Some(directory.path()));
         for number in 0..50_000 {
             tail.push(format!("line {number}\n").as_bytes());
             if number % 7 == 0 {
@@ -216,22 +216,25 @@ mod tests {
         let kept = tail.line(7).tail;
         assert!(kept.ends_with("line 49999\n"));
         assert!(kept.len() <= KEPT_BYTES);
-        let left = left_behind(folder.path());
+        let left = left_behind(directory.path());
         assert_eq!(left.len(), 1);
         assert!(left[0].tail.ends_with("line 49999\n"));
         tail.remove_files();
-        assert!(left_behind(folder.path()).is_empty());
+        assert!(left_behind(directory.path()).is_empty());
     }
 
     #[test]
     fn secrets_are_masked_also_where_the_stream_is_cut() {
         let token = format!("hf_{}", "a1b2c3d4e5".repeat(4));
-        let folder = tempfile::tempdir().unwrap();
-        let mut tail = Tail::new(Stream::Both, Some(folder.path()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut tail = Tail::new(Stream::Both, Some(directory.path()));
         tail.push(format!("logged in with {token}\n").as_bytes());
         tail.flush();
         assert_eq!(tail.line(0).tail, "logged in with ***\n");
-        assert_eq!(left_behind(folder.path())[0].tail, "logged in with ***\n");
+        assert_eq!(
+            left_behind(directory.path())[0].tail,
+            "logged in with ***\n"
+        );
         for n_cut in (0..60).step_by(9) {
             let mut text = format!("logged in with {token}\n");
             text.push_str(&"x\n".repeat((KEPT_BYTES - text.len()) / 2));

@@ -14,7 +14,7 @@ use crate::streams::any_pipe;
 
 /// How signals from the terminal find the training.
 #[derive(Debug)]
-pub(crate) enum Control {
+pub(crate) enum TerminalControl {
     /// The training has a group of its own and is handed the terminal.
     Handed { terminal: File },
     /// The training is in brimful's group; the terminal reaches both.
@@ -23,26 +23,26 @@ pub(crate) enum Control {
     None,
 }
 
-impl Control {
-    pub(crate) fn choose() -> Control {
+impl TerminalControl {
+    pub(crate) fn choose() -> TerminalControl {
         let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
-            return Control::None;
+            return TerminalControl::None;
         };
         if any_pipe() || !alone_in_group() {
-            Control::Shared
+            TerminalControl::Shared
         } else {
-            Control::Handed { terminal }
+            TerminalControl::Handed { terminal }
         }
     }
 
     pub(crate) fn own_group(&self) -> bool {
-        !matches!(self, Control::Shared)
+        !matches!(self, TerminalControl::Shared)
     }
 
     /// What a new process needs to take the terminal by itself, if brimful has it now. It may read from it at once, and
-    /// would be stopped if it came before [`Control::hand_over`].
+    /// would be stopped if it came before [`TerminalControl::hand_over`].
     pub(crate) fn offer(&self) -> Option<Offer> {
-        let Control::Handed { terminal } = self else {
+        let TerminalControl::Handed { terminal } = self else {
             return None;
         };
         let is_ours = tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp());
@@ -52,14 +52,14 @@ impl Control {
 
     /// Takes the terminal back from a process that could not be started.
     pub(crate) fn take_back_offer(&self) {
-        if let Control::Handed { terminal } = self {
+        if let TerminalControl::Handed { terminal } = self {
             let _ = tcsetpgrp(terminal, getpgrp());
         }
     }
 
     /// Hands the terminal to the training, if brimful has it now.
     pub(crate) fn hand_over(&self, to: Pid) {
-        if let Control::Handed { terminal } = self
+        if let TerminalControl::Handed { terminal } = self
             && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
         {
             let _ = tcsetpgrp(terminal, to);
@@ -68,7 +68,7 @@ impl Control {
 
     /// Takes the terminal back from the training.
     pub(crate) fn take_back(&self, from: Pid) {
-        if let Control::Handed { terminal } = self
+        if let TerminalControl::Handed { terminal } = self
             && tcgetpgrp(terminal).is_ok_and(|group| group == from)
         {
             let _ = tcsetpgrp(terminal, getpgrp());

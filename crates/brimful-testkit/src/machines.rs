@@ -170,7 +170,7 @@ impl FakeMachine {
             surroundings.landlock = Fact::Known(landlock(recorded));
         }
         surroundings.python = PythonHint {
-            working_folder: Some("/".into()),
+            working_directory: Some("/".into()),
             ..PythonHint::default()
         };
         surroundings

@@ -30,10 +30,10 @@ pub struct AllocatorOption {
     pub value: String,
 }
 
-pub const CUDA: &str = "PYTORCH_CUDA_ALLOC_CONF";
-pub const HIP: &str = "PYTORCH_HIP_ALLOC_CONF";
-pub const GENERIC: &str = "PYTORCH_ALLOC_CONF";
-pub const NO_CACHING: &str = "PYTORCH_NO_CUDA_MEMORY_CACHING";
+pub const CUDA: &str = crate::env_vars::PYTORCH_CUDA_ALLOC_CONF;
+pub const HIP: &str = crate::env_vars::PYTORCH_HIP_ALLOC_CONF;
+pub const GENERIC: &str = crate::env_vars::PYTORCH_ALLOC_CONF;
+pub const NO_CACHING: &str = crate::env_vars::PYTORCH_NO_CUDA_MEMORY_CACHING;
 
 /// In the order in which torch 2.10 and later look at them.
 const CONFIGURING: [&str; 3] = [CUDA, HIP, GENERIC];

@@ -1,4 +1,8 @@
-//! Every environment variable that brimful reads, in one list. The reference page is made from it.
+//! Every environment variable that brimful reads, in one list.
+//!
+//! A crate reads a variable through its constant here, so the reference page, which is made from [`ALL`], is complete.
+//! The two C libraries, `brimful-phantom` and `brimful-redirect`, import nothing and repeat the names they need; a test
+//! of the repository compares them.
 
 /// A variable and what brimful does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,156 +12,265 @@ pub struct EnvVar {
     pub purpose: &'static str,
 }
 
-/// In the order of the reference page.
-pub const ALL: &[EnvVar] = &[
-    EnvVar {
-        name: "NO_COLOR",
-        read_by: "every command",
-        purpose: "Not empty: text without color. `--color` wins over it.",
-    },
-    EnvVar {
-        name: "CLICOLOR_FORCE",
-        read_by: "every command",
-        purpose: "Not `0`: color even into a pipe. `CLICOLOR=0` and `TERM=dumb` turn it off. `--color` wins over all.",
-    },
-    EnvVar {
-        name: "LC_ALL",
-        read_by: "every command",
-        purpose: "With `LC_CTYPE` and `LANG`: whether a terminal is sent block characters or plain ASCII.",
-    },
-    EnvVar {
-        name: "PATH",
-        read_by: "`brimful probe`, `brimful predict`",
-        purpose: "Where the Python that would run the job is looked for.",
-    },
-    EnvVar {
-        name: "PYTHONPATH",
-        read_by: "`brimful probe`",
-        purpose: "Further folders in which that Python would find torch.",
-    },
-    EnvVar {
-        name: "PYENV_VERSION",
-        read_by: "`brimful probe`",
-        purpose: "The version a pyenv script on PATH would start.",
-    },
-    EnvVar {
-        name: "HOME",
-        read_by: "`brimful probe`, `brimful predict`",
-        purpose: "The user's own package folder, unless `PYTHONNOUSERSITE` is set.",
-    },
-    EnvVar {
-        name: "CUDA_VISIBLE_DEVICES",
-        read_by: "`brimful probe`",
-        purpose: "Which NVIDIA GPUs torch will see, and in which order.",
-    },
-    EnvVar {
-        name: "CUDA_DEVICE_ORDER",
-        read_by: "`brimful probe`",
-        purpose: "Whether torch numbers GPUs as `nvidia-smi` does (`PCI_BUS_ID`).",
-    },
-    EnvVar {
-        name: "HIP_VISIBLE_DEVICES",
-        read_by: "`brimful probe`",
-        purpose: "Which AMD GPUs torch will see; so does `ROCR_VISIBLE_DEVICES`.",
-    },
-    EnvVar {
-        name: "PYTORCH_CUDA_ALLOC_CONF",
-        read_by: "`brimful probe`, the rehearsed script",
-        purpose: "Settings of torch's allocator; also `PYTORCH_ALLOC_CONF` and `PYTORCH_HIP_ALLOC_CONF`.",
-    },
-    EnvVar {
-        name: "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        read_by: "`brimful probe`",
-        purpose: "Turns torch's caching allocator off.",
-    },
-    EnvVar {
-        name: "SLURMD_NODENAME",
-        read_by: "`brimful probe`",
-        purpose: "A Slurm job; its request: `SLURM_JOB_ID`, `SLURM_MEM_PER_NODE`, `SLURM_MEM_PER_CPU`, \
-                  `SLURM_MEM_PER_GPU`, `SLURM_CPUS_ON_NODE`, `SLURM_GPUS_ON_NODE`.",
-    },
-    EnvVar {
-        name: "KUBERNETES_SERVICE_HOST",
-        read_by: "`brimful probe`",
-        purpose: "A Kubernetes pod.",
-    },
-    EnvVar {
-        name: "COLAB_RELEASE_TAG",
-        read_by: "`brimful probe`",
-        purpose: "Google Colab; so does `COLAB_GPU`.",
-    },
-    EnvVar {
-        name: "KAGGLE_KERNEL_RUN_TYPE",
-        read_by: "`brimful probe`",
-        purpose: "A Kaggle notebook; so does `KAGGLE_URL_BASE`.",
-    },
-    EnvVar {
-        name: "SM_CURRENT_INSTANCE_TYPE",
-        read_by: "`brimful probe`",
-        purpose: "Amazon SageMaker; so does `TRAINING_JOB_ARN`.",
-    },
-    EnvVar {
-        name: "container",
-        read_by: "`brimful probe`",
-        purpose: "Podman and LXC name themselves here.",
-    },
-    EnvVar {
-        name: "TMPDIR",
-        read_by: "`brimful predict`",
-        purpose: "Where a rehearsal is staged, and where what its script writes is kept until its end (there only on a disk, \
-                  else `/var/tmp`); a path with a blank or a colon is passed over.",
-    },
-    EnvVar {
-        name: "HF_HOME",
-        read_by: "`brimful predict`, `brimful plan`",
-        purpose: "What a script downloads there, or into `TORCH_HOME`, is kept for all rehearsals of one command.",
-    },
-    EnvVar {
-        name: "BRIMFUL_ISOLATION",
-        read_by: "the rehearsed script",
-        purpose: "How the script is isolated. `brimful predict` sets this, `BRIMFUL_CONNECTIONS`, `BRIMFUL_TRACKERS`, \
-                  `BRIMFUL_MLFLOW_URI` and the variables that begin with `BRIMFUL_REDIRECT`; nobody else needs to.",
-    },
-    EnvVar {
-        name: "LD_PRELOAD",
-        read_by: "`brimful predict`",
-        purpose: "Kept for the script, after the phantom GPU; `PYTHONPATH` likewise, after the rehearsal's hook.",
-    },
-    EnvVar {
-        name: "BRIMFUL_PHANTOM_DEVICES",
-        read_by: "the phantom GPU",
-        purpose: "The cards it shows. `brimful predict` sets this and the other variables that begin with `BRIMFUL_PHANTOM` or `BRIMFUL_REHEARSAL` for the script, `brimful init` sets `BRIMFUL_ACCEPTS`; nobody else needs to.",
-    },
-    EnvVar {
-        name: "BRIMFUL_STATE_DIR",
-        read_by: "`brimful run`, `brimful explain`, `brimful runs`",
-        purpose: "Where records of runs are kept. `--state-dir` wins over it; without either it is `brimful` in \
-                  `XDG_STATE_HOME`, else `~/.local/state/brimful`.",
-    },
-    EnvVar {
-        name: "BRIMFUL_KEEP_RUNS",
-        read_by: "`brimful run`",
-        purpose: "How many records of runs are kept, 200 without it; `all` keeps every one. The last day's are always kept.",
-    },
-    EnvVar {
-        name: "TORCHELASTIC_ERROR_FILE",
-        read_by: "`brimful run`",
-        purpose: "Where torchrun writes what the worker that failed first raised: read as evidence. Set for the training where \
-                  it is not set already.",
-    },
-    EnvVar {
-        name: "KUBERNETES_SERVICE_HOST",
-        read_by: "`brimful run`",
-        purpose: "Set in a pod: the verdict on a death is added to `/dev/termination-log`, if it is there.",
-    },
-    EnvVar {
-        name: "BRIMFUL_TERMINATION_MESSAGE_PATH",
-        read_by: "`brimful run`",
-        purpose: "That file, where a pod's `terminationMessagePath` is another one.",
-    },
-    EnvVar {
-        name: "TERM",
-        read_by: "`brimful run`",
-        purpose: "`dumb` or empty: no status line. `PYTHONPATH` is kept for the training, after the folder of the hook.",
-    },
-];
+/// Declares a constant for each variable, and [`ALL`] of them in the order of the reference page.
+macro_rules! variables {
+    ($($constant:ident = $name:literal, $read_by:literal, $purpose:literal;)*) => {
+        $(
+            #[doc = $purpose]
+            pub const $constant: &str = $name;
+        )*
+
+        /// In the order of the reference page.
+        pub const ALL: &[EnvVar] = &[
+            $(EnvVar { name: $name, read_by: $read_by, purpose: $purpose },)*
+        ];
+    };
+}
+
+variables! {
+    NO_COLOR = "NO_COLOR",
+        "every command",
+        "If not empty, print text without color. `--color` overrides it.";
+    CLICOLOR = "CLICOLOR",
+        "every command",
+        "`0` turns color off. `--color` overrides it.";
+    CLICOLOR_FORCE = "CLICOLOR_FORCE",
+        "every command",
+        "If set and not `0`, print color even into a pipe. `--color` overrides it.";
+    TERM = "TERM",
+        "every command",
+        "`dumb` turns color off. With `dumb` or an empty value, `brimful run` shows no status line.";
+    LC_ALL = "LC_ALL",
+        "every command",
+        "Locale: decides between block characters and plain ASCII on a terminal.";
+    LC_CTYPE = "LC_CTYPE",
+        "every command",
+        "Locale, used if `LC_ALL` is not set.";
+    LANG = "LANG",
+        "every command",
+        "Locale, used if neither `LC_ALL` nor `LC_CTYPE` is set.";
+    PATH = "PATH",
+        "`brimful probe`, `brimful predict`, `brimful run`",
+        "Where the Python of the job, and the command of `brimful run`, is looked up.";
+    HOME = "HOME",
+        "every command",
+        "Home directory: default location of the state directory, of caches and of the user's Python packages.";
+    XDG_STATE_HOME = "XDG_STATE_HOME",
+        "`brimful run`, `brimful explain`, `brimful runs`, `brimful plan`",
+        "The state directory is `brimful` in this directory unless `BRIMFUL_STATE_DIR` or `--state-dir` is set. Default: `~/.local/state`.";
+    XDG_CACHE_HOME = "XDG_CACHE_HOME",
+        "`brimful probe`, `brimful predict`, `brimful.data`",
+        "Cache directory: a candidate for the files that a rehearsed script writes, and the location of dataset indexes. Default: `~/.cache`.";
+    TMPDIR = "TMPDIR",
+        "`brimful probe`, `brimful predict`",
+        "Where a rehearsal keeps its files and what its script writes; used for the latter only if it is on a disk, else `/var/tmp`. A path with a space or a colon is ignored.";
+    PYTHONPATH = "PYTHONPATH",
+        "`brimful probe`, `brimful predict`, `brimful run`",
+        "Directories in which the job's Python finds torch. Kept for the job, after the directory of brimful's hook.";
+    PYTHONNOUSERSITE = "PYTHONNOUSERSITE",
+        "`brimful probe`",
+        "If set, the user's own package directory is not searched for torch.";
+    PYENV_VERSION = "PYENV_VERSION",
+        "`brimful probe`",
+        "The Python version that pyenv starts.";
+    CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES",
+        "`brimful probe`, the phantom GPU",
+        "Which NVIDIA GPUs torch sees, and in which order.";
+    CUDA_DEVICE_ORDER = "CUDA_DEVICE_ORDER",
+        "`brimful probe`",
+        "Whether torch numbers GPUs as `nvidia-smi` does (`PCI_BUS_ID`).";
+    HIP_VISIBLE_DEVICES = "HIP_VISIBLE_DEVICES",
+        "`brimful probe`",
+        "Which AMD GPUs torch sees.";
+    ROCR_VISIBLE_DEVICES = "ROCR_VISIBLE_DEVICES",
+        "`brimful probe`",
+        "Which AMD GPUs the ROCm runtime shows to torch.";
+    PYTORCH_CUDA_ALLOC_CONF = "PYTORCH_CUDA_ALLOC_CONF",
+        "`brimful probe`, the rehearsal's hook",
+        "Settings of torch's CUDA caching allocator.";
+    PYTORCH_ALLOC_CONF = "PYTORCH_ALLOC_CONF",
+        "`brimful probe`, the rehearsal's hook",
+        "The same under its newer name.";
+    PYTORCH_HIP_ALLOC_CONF = "PYTORCH_HIP_ALLOC_CONF",
+        "`brimful probe`",
+        "The same for AMD GPUs.";
+    PYTORCH_NO_CUDA_MEMORY_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "`brimful probe`",
+        "If set, torch's caching allocator is off.";
+    SLURMD_NODENAME = "SLURMD_NODENAME",
+        "`brimful probe`",
+        "Identifies a Slurm job.";
+    SLURM_JOB_ID = "SLURM_JOB_ID",
+        "`brimful probe`",
+        "The id of the Slurm job.";
+    SLURM_MEM_PER_NODE = "SLURM_MEM_PER_NODE",
+        "`brimful probe`",
+        "The memory request of the Slurm job.";
+    SLURM_MEM_PER_CPU = "SLURM_MEM_PER_CPU",
+        "`brimful probe`",
+        "The memory request of the Slurm job, per CPU.";
+    SLURM_MEM_PER_GPU = "SLURM_MEM_PER_GPU",
+        "`brimful probe`",
+        "The memory request of the Slurm job, per GPU.";
+    SLURM_CPUS_ON_NODE = "SLURM_CPUS_ON_NODE",
+        "`brimful probe`",
+        "The number of CPUs of the Slurm job on this node.";
+    SLURM_GPUS_ON_NODE = "SLURM_GPUS_ON_NODE",
+        "`brimful probe`",
+        "The number of GPUs of the Slurm job on this node.";
+    KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST",
+        "`brimful probe`, `brimful run`",
+        "Identifies a Kubernetes pod. `brimful run` then appends the verdict of a failed run to `/dev/termination-log`, if that file exists.";
+    BRIMFUL_TERMINATION_MESSAGE_PATH = "BRIMFUL_TERMINATION_MESSAGE_PATH",
+        "`brimful run`",
+        "The file to append the verdict to, if the pod sets another `terminationMessagePath`.";
+    COLAB_RELEASE_TAG = "COLAB_RELEASE_TAG",
+        "`brimful probe`",
+        "Identifies Google Colab.";
+    COLAB_GPU = "COLAB_GPU",
+        "`brimful probe`",
+        "Identifies Google Colab.";
+    KAGGLE_KERNEL_RUN_TYPE = "KAGGLE_KERNEL_RUN_TYPE",
+        "`brimful probe`",
+        "Identifies a Kaggle notebook.";
+    KAGGLE_URL_BASE = "KAGGLE_URL_BASE",
+        "`brimful probe`",
+        "Identifies a Kaggle notebook.";
+    SM_CURRENT_INSTANCE_TYPE = "SM_CURRENT_INSTANCE_TYPE",
+        "`brimful probe`",
+        "Identifies Amazon SageMaker.";
+    TRAINING_JOB_ARN = "TRAINING_JOB_ARN",
+        "`brimful probe`",
+        "Identifies Amazon SageMaker.";
+    CONTAINER = "container",
+        "`brimful probe`",
+        "Set by Podman and LXC to their names.";
+    HF_HOME = "HF_HOME",
+        "`brimful predict`, `brimful plan`",
+        "Downloads of a rehearsed script into this directory are kept for later rehearsals of the same command.";
+    TORCH_HOME = "TORCH_HOME",
+        "`brimful predict`, `brimful plan`",
+        "The same for downloads of torch.";
+    MLFLOW_TRACKING_URI = "MLFLOW_TRACKING_URI",
+        "`brimful predict`",
+        "The MLflow server of the job. A rehearsed script logs to a local directory instead.";
+    LD_PRELOAD = "LD_PRELOAD",
+        "`brimful predict`",
+        "Kept for the rehearsed script, after the libraries of brimful.";
+    BRIMFUL_STATE_DIR = "BRIMFUL_STATE_DIR",
+        "`brimful run`, `brimful explain`, `brimful runs`, `brimful plan`",
+        "The state directory, which holds run records. `--state-dir` overrides it.";
+    BRIMFUL_KEEP_RUNS = "BRIMFUL_KEEP_RUNS",
+        "`brimful run`",
+        "Number of run records to keep (default 200), or `all`. Records of the last day are always kept.";
+    LOCAL_RANK = "LOCAL_RANK",
+        "`brimful run`, the rehearsal's hook",
+        "The rank of a training process on this machine, set by its launcher.";
+    TORCHELASTIC_ERROR_FILE = "TORCHELASTIC_ERROR_FILE",
+        "`brimful run`",
+        "Where torchrun writes the exception of the worker that failed first, which is read as evidence. Set for the job if it is not set.";
+    BRIMFUL_INSIDE = "BRIMFUL_INSIDE",
+        "the hook of `brimful run`",
+        "The directory to which the hook writes. Set by `brimful run`.";
+    BRIMFUL_GAUGES = "BRIMFUL_GAUGES",
+        "the hook of `brimful run`, `brimful.data`",
+        "The directory of the gauges that the hook and brimful share. Set by `brimful run`.";
+    BRIMFUL_STARTED_NS = "BRIMFUL_STARTED_NS",
+        "the hook of `brimful run`",
+        "The start of the attempt on the monotonic clock. Set by `brimful run`.";
+    BRIMFUL_TRACE_ALLOCATIONS = "BRIMFUL_TRACE_ALLOCATIONS",
+        "the hook of `brimful run`",
+        "`1` makes PyTorch record every allocation. Set by `brimful run --trace-allocations`.";
+    BRIMFUL_ISOLATION = "BRIMFUL_ISOLATION",
+        "the rehearsal's hook",
+        "How the script is isolated. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_CONNECTIONS = "BRIMFUL_CONNECTIONS",
+        "the redirect library",
+        "The file to which each network connection of the script is logged. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_TRACKERS = "BRIMFUL_TRACKERS",
+        "the rehearsal's hook",
+        "The directory to which experiment trackers log. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_MLFLOW_URI = "BRIMFUL_MLFLOW_URI",
+        "the rehearsal's hook",
+        "The value of `MLFLOW_TRACKING_URI` outside the rehearsal. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_HOOK = "BRIMFUL_HOOK",
+        "the phantom GPU",
+        "The directory of the rehearsal's hook. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_ACCEPTS = "BRIMFUL_ACCEPTS",
+        "the rehearsal's hook",
+        "The file for the options that a script accepts. Set by `brimful init`.";
+    BRIMFUL_REHEARSAL = "BRIMFUL_REHEARSAL",
+        "the rehearsal's hook, the phantom GPU",
+        "The directory for the results of the rehearsal. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_STEPS = "BRIMFUL_REHEARSAL_STEPS",
+        "the rehearsal's hook",
+        "Number of steps to rehearse. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_WITH = "BRIMFUL_REHEARSAL_WITH",
+        "the rehearsal's hook",
+        "What the rehearsal is to measure besides GPU memory. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_VARIANTS = "BRIMFUL_REHEARSAL_VARIANTS",
+        "the rehearsal's hook",
+        "The GPUs to rehearse for, beyond the first. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_VARIANT = "BRIMFUL_REHEARSAL_VARIANT",
+        "the rehearsal's hook",
+        "The variant of this process. Set by the hook.";
+    BRIMFUL_REHEARSAL_ATTEMPT = "BRIMFUL_REHEARSAL_ATTEMPT",
+        "the rehearsal's hook",
+        "The number of times this process was started again. Set by the hook.";
+    BRIMFUL_REHEARSAL_PROCESSORS = "BRIMFUL_REHEARSAL_PROCESSORS",
+        "the rehearsal's hook",
+        "`1` watches the steps of a script that sees no GPU. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_WITHOUT_CUDA = "BRIMFUL_REHEARSAL_WITHOUT_CUDA",
+        "the rehearsal's hook",
+        "`1` hides CUDA from torch. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_DEVICES = "BRIMFUL_PHANTOM_DEVICES",
+        "the phantom GPU, the rehearsal's hook",
+        "The GPUs that the phantom shows. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_CUDNN = "BRIMFUL_PHANTOM_CUDNN",
+        "the phantom GPU",
+        "A real cuDNN library to ask for workspace sizes. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_CUDNN_VERSION = "BRIMFUL_PHANTOM_CUDNN_VERSION",
+        "the phantom GPU, the rehearsal's hook",
+        "The cuDNN version to report without one. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_BESIDE_DRIVER = "BRIMFUL_PHANTOM_BESIDE_DRIVER",
+        "the phantom GPU",
+        "`1` shows the phantom GPU although a real driver is installed. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_ROOT = "BRIMFUL_PHANTOM_ROOT",
+        "the phantom GPU",
+        "The directory below which a real driver is looked for. For tests.";
+    BRIMFUL_REDIRECT = "BRIMFUL_REDIRECT",
+        "the redirect library",
+        "The scratch directory for the script's writes. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REDIRECT_PASS = "BRIMFUL_REDIRECT_PASS",
+        "the redirect library",
+        "Path prefixes whose writes are not redirected. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REDIRECT_SHARED = "BRIMFUL_REDIRECT_SHARED",
+        "the redirect library",
+        "Scratch layers that all branches of a rehearsal share. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REDIRECT_TOKEN = "BRIMFUL_REDIRECT_TOKEN",
+        "the redirect library",
+        "The argument that the seccomp filter expects from the library. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REDIRECT_LAYERS = "BRIMFUL_REDIRECT_LAYERS",
+        "the redirect library",
+        "The scratch layers of this process. Set by the library.";
+    BRIMFUL_FAULT = "BRIMFUL_FAULT",
+        "debug builds",
+        "Makes steps of a start fail. For tests.";
+    BRIMFUL_FAULT_MARKS = "BRIMFUL_FAULT_MARKS",
+        "debug builds",
+        "The directory in which each injected fault leaves a file. For tests.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_is_listed_once() {
+        let mut names: Vec<&str> = ALL.iter().map(|variable| variable.name).collect();
+        names.sort_unstable();
+        let n_names = names.len();
+        names.dedup();
+        assert_eq!(names.len(), n_names);
+    }
+}

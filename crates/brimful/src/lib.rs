@@ -38,3 +38,4 @@ pub mod watch;
 pub mod env_vars;
 pub mod printable;
 pub mod suggest;
+pub mod user_error;

@@ -38,6 +38,13 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
+/// ` (did you mean `NAME`?)` for the closest name, to follow the name that was not found.
+pub fn did_you_mean<T: AsRef<str>>(close: &[T]) -> String {
+    close.first().map_or_else(String::new, |name| {
+        format!(" (did you mean `{}`?)", name.as_ref())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,14 +82,14 @@ impl fmt::Display for Bytes {
 
 /// A size in text was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a size such as `16GiB`, `512MiB` or `8GB`, found `{found}`")]
+#[error("`{found}` is not a size; write for example `16GiB`, `512MiB` or `8GB`")]
 pub struct BadSize {
     pub found: String,
 }
 
 /// A memory limit that no training could live with, most often a size without its unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a memory limit from 1 MiB to 1024 TiB, found {found}")]
+#[error("memory limit {found} is out of range (1 MiB to 1024 TiB)")]
 pub struct ImplausibleLimit {
     pub found: Bytes,
 }

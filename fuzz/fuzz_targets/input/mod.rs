@@ -89,7 +89,7 @@ pub fn read(open: impl FnOnce() -> Result<Box<dyn Source>, SourceError>) {
     let mut promised = 0;
     let peak = peak_of(|| match open() {
         Ok(source) => {
-            let both = source.largest_sample().saturating_add(source.kept_bytes());
+            let both = source.max_sample_bytes().saturating_add(source.kept_bytes());
             promised = usize::try_from(both).expect("64 bits");
             read_some(source.as_ref());
         }
@@ -115,7 +115,7 @@ fn read_some(source: &dyn Source) {
         }
         let held: usize = values.iter().map(|value| value.piece.held_bytes()).sum();
         assert!(
-            held as u64 <= source.largest_sample(),
+            held as u64 <= source.max_sample_bytes(),
             "a sample holds no more than was said"
         );
         for value in &values {

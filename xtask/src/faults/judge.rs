@@ -124,7 +124,7 @@ fn in_a_row(text: &str) -> String {
 /// Where a verdict with the right cause falls short.
 fn weaknesses(fault: &Fault, verdict: &Verdict) -> Vec<String> {
     let mut found = Vec::new();
-    if !fault.detail.is_empty() && !fault.detail.iter().any(|word| *word == verdict.detail) {
+    if !fault.detail.is_empty() && !fault.detail.iter().any(|word| *word == verdict.detail.id()) {
         found.push(format!(
             "expected the detail {}, found {}",
             fault.detail.join(" or "),
@@ -163,7 +163,7 @@ fn weaknesses(fault: &Fault, verdict: &Verdict) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use brimful::explain::{Cause, Confidence, Proof, Remedy, Source};
+    use brimful::explain::{Cause, Confidence, Detail, Proof, Remedy, Source};
 
     use super::*;
 
@@ -190,7 +190,7 @@ mod tests {
             verdict: Ok(Verdict {
                 cause: Cause::HostOomKill,
                 confidence: Confidence::Proved,
-                detail: "leak".into(),
+                detail: Detail::Leak,
                 evidence: vec![Proof {
                     source: Source::Kernel,
                     text: "killed at 200 MiB".into(),
@@ -254,8 +254,8 @@ mod tests {
             &[(Kind::Proof, "found Likely")],
         );
         check(
-            |seen| verdict(seen).detail = "spike".into(),
-            &[(Kind::Proof, "burst or leak, found spike")],
+            |seen| verdict(seen).detail = Detail::Kernel,
+            &[(Kind::Proof, "burst or leak, found kernel")],
         );
     }
 

@@ -9,6 +9,7 @@ mod manifest;
 mod surroundings;
 mod table;
 
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) bare: bool,
     /// Print what brimful said at the end of each.
     pub(crate) show: bool,
+    /// Copy the record of each run into a directory of its name here.
+    pub(crate) keep: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
@@ -55,6 +58,7 @@ struct Tools {
     with: Vec<String>,
     bare: bool,
     show: bool,
+    keep: Option<PathBuf>,
 }
 
 /// Runs the matrix; anything but perfect is an error.
@@ -114,6 +118,7 @@ impl Tools {
             with: options.with.clone(),
             bare: options.bare,
             show: options.show,
+            keep: options.keep.clone(),
         })
     }
 
@@ -233,6 +238,9 @@ impl Tools {
                 next_run: None,
             });
         }
+        if let Some(keep) = &self.keep {
+            keep_record(&state, &keep.join(&fault.name))?;
+        }
         let mut leftovers = leftovers::processes_left(surroundings);
         let verdict = self
             .explain(&state)
@@ -288,13 +296,31 @@ impl Tools {
     }
 }
 
+/// Copies the record of the only run and the snapshots that it refers to.
+fn keep_record(state: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for record in leftovers::records(state) {
+        fs::copy(
+            &record,
+            to.join(record.file_name().context("a record has a name")?),
+        )?;
+        for snapshots in ["snapshots", "inside/snapshots"] {
+            let snapshots = fs::read_dir(record.with_file_name(snapshots));
+            for entry in snapshots.into_iter().flatten().flatten() {
+                fs::copy(entry.path(), to.join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What cannot be read of the records of a run. One run makes one record.
 fn unreadable(state: &Path, writer_was_killed: bool) -> Vec<String> {
     let records = leftovers::records(state);
     if records.len() != 1 {
         return vec![format!("expected one record, found {}", records.len())];
     }
-    match std::fs::read(&records[0]) {
+    match fs::read(&records[0]) {
         Ok(bytes) => leftovers::unreadable(&String::from_utf8_lossy(&bytes), writer_was_killed),
         Err(error) => vec![error.to_string()],
     }

@@ -1,5 +1,6 @@
 //! Files that are made from code, so that they cannot drift from it.
 
+mod outputs;
 mod python;
 mod reference;
 mod stubs;
@@ -20,8 +21,12 @@ pub(crate) struct Generated {
 
 /// Writes every generated file, or only compares.
 pub(crate) fn all(check: bool) -> Result<()> {
-    let mut files = from_types()?;
-    files.push(stubs::native()?);
+    write(&from_types()?, check)?;
+    // Last, since the extension has to be built for it.
+    write(&[stubs::native()?], check)
+}
+
+fn write(files: &[Generated], check: bool) -> Result<()> {
     let changed: Vec<&Generated> = files.iter().filter(|file| !is_current(file)).collect();
     if check && !changed.is_empty() {
         let names: Vec<&str> = changed.iter().map(|file| file.path).collect();
@@ -72,10 +77,7 @@ fn from_types() -> Result<Vec<Generated>> {
         ])?,
     });
     files.extend(reference::pages());
-    let readme = fs::read_to_string(root().join("README.md"))?;
-    files.push(
-        reference::readme(&readme).context("README.md has no block ```text to show a page in")?,
-    );
+    files.extend(outputs::documents()?);
     Ok(files)
 }
 

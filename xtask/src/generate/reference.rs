@@ -8,7 +8,6 @@ use brimful::findings::CATALOGUE;
 use brimful::watch::detectors;
 use brimful::{env_vars, profiles};
 use brimful_cli::exit::ExitStatus;
-use brimful_report::text;
 
 use crate::generate::Generated;
 
@@ -32,20 +31,6 @@ fn page(path: &'static str, body: &str) -> Generated {
         path,
         content: format!("{NOTE}{body}"),
     }
-}
-
-/// The README with the page of its first screen as the program prints it today.
-pub(super) fn readme(current: &str) -> Option<Generated> {
-    let machine = profiles::find("colab-t4").ok()?.machine();
-    let page = text::probe(&machine, &text::Page::plain(80));
-    // What is not known, and the sources, are for those who run it.
-    let shown = page.split("\nNot known").next()?.trim_end();
-    let (before, rest) = current.split_once("```text\n")?;
-    let (_, after) = rest.split_once("\n```")?;
-    Some(Generated {
-        path: "README.md",
-        content: format!("{before}```text\n{shown}\n```{after}"),
-    })
 }
 
 fn command_line() -> String {

@@ -13,7 +13,12 @@ const LAW: &[(&str, &[&str])] = &[
     ("brimful", &["brimful-allocsim"]),
     ("brimful-probe", &["brimful"]),
     ("brimful-isolate", &["brimful", "brimful-private"]),
-    ("brimful-load", &["brimful", "brimful-private"]),
+    ("brimful-mapping", &[]),
+    ("brimful-share", &["brimful-mapping", "brimful-private"]),
+    (
+        "brimful-load",
+        &["brimful", "brimful-mapping", "brimful-private"],
+    ),
     (
         "brimful-rehearse",
         &[
@@ -35,7 +40,7 @@ const LAW: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "brimful-cli",
+        "brimful-workflow",
         &[
             "brimful",
             "brimful-allocsim",
@@ -48,17 +53,29 @@ const LAW: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "brimful-python",
+        "brimful-cli",
         &[
             "brimful",
-            "brimful-allocsim",
             "brimful-isolate",
-            "brimful-load",
             "brimful-private",
             "brimful-probe",
             "brimful-rehearse",
             "brimful-report",
+            "brimful-share",
             "brimful-supervise",
+            "brimful-workflow",
+        ],
+    ),
+    (
+        "brimful-python",
+        &[
+            "brimful",
+            "brimful-isolate",
+            "brimful-load",
+            "brimful-probe",
+            "brimful-report",
+            "brimful-share",
+            "brimful-workflow",
         ],
     ),
     ("brimful-testkit", &["brimful", "brimful-probe"]),

@@ -7,6 +7,7 @@
 )]
 
 mod documents;
+mod environment;
 mod explain_speed;
 mod imports;
 mod purity;

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,15 +9,15 @@ use brimful::job::draft::{Accepts, draft, script_arguments};
 use brimful::job::read;
 use brimful::printable::is_printable;
 use brimful::secrets::mask_command;
-use brimful_rehearse::{Accepted, AcceptsError, HardCoded, accepts, config_files};
+use brimful_rehearse::{Accepted, AcceptsError, HardCoded, accepts, config_files, job_file};
+use brimful_workflow::Libraries;
 
 use crate::args::InitArguments;
-use crate::commands::predict::Interruption;
-use crate::commands::protection::{phantom_library, protection};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
+use crate::interruption::Interruption;
 use crate::output::Output;
-use brimful_rehearse::job_file;
+use crate::requests;
 
 /// Calls with hard-coded values that are shown.
 const MAX_CALLS: usize = 8;
@@ -89,11 +88,13 @@ fn ask(
     has_config: bool,
     output: &Output,
 ) -> Result<Accepts, CommandError> {
-    let protection = protection(&arguments.protection, None)?;
-    let stop = Interruption::watch();
+    let libraries = Libraries::of_this_program(None);
+    let protection = requests::isolation(&arguments.protection)
+        .protection(&libraries, job_file::checkpoints_here())?;
+    let interruption = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
     // A program without the library can read arguments all the same.
-    let phantom = phantom_library(None).ok();
+    let phantom = libraries.phantom.ok();
     let told = accepts(
         &arguments.command,
         limit,
@@ -105,17 +106,13 @@ fn ask(
                 elapsed.as_secs(),
                 limit.as_secs()
             ));
-            if stop.asked() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            interruption.check()
         },
     );
     output.clear_status();
     // Everything that was started has ended by now, and what it wrote goes.
     drop(protection);
-    stop.obey();
+    interruption.obey();
     // A script without a parser may fail on a machine without a GPU; its config files are known all the same.
     let told = match told {
         Err(error @ AcceptsError::Died { .. }) if has_config => {

@@ -3,12 +3,9 @@
 mod completions;
 mod explain;
 mod init;
-mod ladder;
 mod plan;
-mod planning;
 mod predict;
 mod probe;
-mod protection;
 mod replay;
 mod run;
 mod runs;

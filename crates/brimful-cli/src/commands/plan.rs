@@ -1,103 +1,75 @@
 //! `brimful plan`.
 
-use std::path::PathBuf;
-
+use brimful::job::ConfigOverrides;
 use brimful::job::forms::Form;
-use brimful::job::{ConfigOverrides, Job};
-use brimful::plan::{Answer, Room};
-use brimful_rehearse::{NO_CARD, Planned};
 use brimful_report::{json, text};
-use brimful_supervise::job_key;
+use brimful_workflow::{MachineRequest, PlanRequest, PlannedJob, Progress, WorkflowError};
 
 use crate::args::{FormatChoice, PlanArguments};
-use crate::commands::planning::{self, Search};
-use crate::commands::protection::side_effects;
-use crate::commands::run::state_dir;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
+use crate::interruption::Interruption;
 use crate::output::Output;
+use crate::requests;
 
 pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitStatus, CommandError> {
-    let found = planning::find_job(&arguments.job, &arguments.overrides)?;
-    let machine = planning::machine(
-        arguments.as_machine.as_deref(),
-        arguments.gpu.as_deref(),
-        arguments.memory,
-    )?;
-    let on_processors = arguments.gpu.as_deref() == Some(NO_CARD);
-    let (mut room, card) = Room::for_job(&machine, on_processors);
-    room.shm = arguments.shm.or(room.shm);
-    if let Some(left) = arguments.gpu_memory {
-        for (_, bytes) in &mut room.gpus {
-            *bytes = (*bytes).min(left);
-        }
-    }
-    let state = state_dir(&arguments.state);
-    let key = job_key(&current_folder(), &found.job.command);
-    if arguments.forget {
-        let forgotten = state.as_ref().map_or(0, |state| state.forget(&key));
-        output.talk(&format!(
-            "brimful: {forgotten} earlier runs of this job are forgotten\n"
-        ));
-    }
-    let search = Search {
-        room,
-        here: arguments.as_machine.is_none() && arguments.memory.is_none(),
-        card,
-        learnt: state
-            .as_ref()
-            .map_or_else(Vec::new, |state| state.history(&key)),
+    let request = PlanRequest {
+        job: requests::job(&arguments.job, &arguments.overrides),
+        machine: MachineRequest {
+            as_machine: arguments.as_machine.clone(),
+            gpu: arguments.gpu.clone(),
+            memory: arguments.memory,
+            ..requests::machine()
+        },
+        gpu_memory: arguments.gpu_memory,
+        shm: arguments.shm,
+        state: requests::state(&arguments.state),
+        forget: arguments.forget,
+        fresh: arguments.rehearse.fresh,
+        rehearsal: requests::rehearsal(&arguments.rehearse.rehearsal),
     };
-    for problem in found.job.problems() {
-        output.notice(&problem.to_string(), "see docs/reference/job-file.md");
-    }
-    let planned = planning::search(
-        &found.job,
-        &search,
-        &arguments.rehearse,
-        state.as_ref(),
-        output,
-    )?;
-    let context = context(
-        &found.path.display().to_string(),
-        arguments.job.mode.as_deref(),
-        &text::machine_title(&machine, card),
-        &found.job,
-        &planned,
-    );
-    let fits = matches!(planned.answer, Answer::Plan(_));
+    let mut display = PlanningDisplay::new(output);
+    let interruption = Interruption::watch();
+    let planned = brimful_workflow::plan(request, |progress| {
+        display.show(&progress);
+        interruption.check()
+    });
+    display.end(planned.as_ref().err().and_then(WorkflowError::interrupted));
+    interruption.obey();
+    let planned = planned?;
     match arguments.format {
-        Some(format) if fits => {
-            let settings = planned.answer.settings();
-            if matches!(format, FormatChoice::Args) {
-                for file in &context.config {
-                    output.notice(
-                        &format!(
-                            "the command alone does not apply the values of `{}`: {}",
-                            file.path,
-                            assigned(file)
-                        ),
-                        "write them into a copy of the file, or let `brimful run` do it",
-                    );
-                }
-            }
-            output.print(&form(format).write(&found.job, settings, card.is_some()))?;
-        }
-        // Who asked for settings alone reads them by a program: why there are none is talk.
-        Some(_) => output.talk(&text::plan(&context, &planned.answer, &Output::page())),
-        None if arguments.json => {
-            output.print(&json::to_text(&json::PlanDocument::of(
-                &context,
-                &planned.answer,
-            ))?)?;
-        }
-        None => output.print(&text::plan(&context, &planned.answer, &Output::page()))?,
+        Some(format) if planned.fits() => print_settings(format, &planned, output)?,
+        // Whoever asks for settings alone reads them with a program, so the reason goes to standard error.
+        Some(_) => output.talk(&page(&planned)),
+        None if arguments.json => output.print(&json::to_text(&planned.document())?)?,
+        None => output.print(&page(&planned))?,
     }
-    Ok(if fits {
-        ExitStatus::Success
-    } else {
-        ExitStatus::DoesNotFit
-    })
+    Ok(ExitStatus::of_fit(planned.fits()))
+}
+
+pub(crate) fn page(planned: &PlannedJob) -> String {
+    text::plan(&planned.context, &planned.answer, &Output::page())
+}
+
+fn print_settings(
+    format: FormatChoice,
+    planned: &PlannedJob,
+    output: &Output,
+) -> Result<(), CommandError> {
+    if matches!(format, FormatChoice::Args) {
+        for file in &planned.context.config {
+            output.notice(
+                &format!(
+                    "the command does not apply the values of `{}`: {}",
+                    file.path,
+                    assigned(file)
+                ),
+                "write them to a copy of the file, or use `brimful run`, which does so",
+            );
+        }
+    }
+    let settings = planned.answer.settings();
+    output.print(&form(format).write(&planned.job, settings, planned.is_on_gpu))
 }
 
 fn assigned(file: &ConfigOverrides) -> String {
@@ -119,28 +91,45 @@ fn form(format: FormatChoice) -> Form {
     }
 }
 
-pub(crate) fn current_folder() -> PathBuf {
-    std::env::current_dir().unwrap_or_default()
+/// Shows the progress of planning on standard error.
+pub(crate) struct PlanningDisplay<'a> {
+    output: &'a Output,
+    /// The current rehearsal.
+    label: String,
 }
 
-/// What is known of a plan besides itself.
-pub(crate) fn context(
-    job_path: &str,
-    mode: Option<&str>,
-    machine: &str,
-    job: &Job,
-    planned: &Planned,
-) -> json::PlanContext {
-    let rendered = job.render(planned.answer.settings(), None);
-    json::PlanContext {
-        job: job_path.to_owned(),
-        mode: mode.map(str::to_owned),
-        machine: machine.to_owned(),
-        command: rendered.command,
-        variables: rendered.variables,
-        config: rendered.config,
-        rehearsals: planned.rehearsals.clone(),
-        side_effects: planned.side_effects.clone().map(side_effects),
-        seconds: planned.seconds,
+impl<'a> PlanningDisplay<'a> {
+    pub(crate) fn new(output: &'a Output) -> PlanningDisplay<'a> {
+        output.status("planning");
+        PlanningDisplay {
+            output,
+            label: "a rehearsal".into(),
+        }
+    }
+
+    pub(crate) fn show(&mut self, progress: &Progress<'_>) {
+        let output = self.output;
+        match progress {
+            Progress::Rehearsal { label } => {
+                self.label.clone_from(label);
+                output.status(label);
+            }
+            Progress::Line(line) => output.status(&format!("{}: {line}", self.label)),
+            Progress::Forgotten { n_runs } => output.talk(&format!(
+                "brimful: ignoring {n_runs} earlier runs of this job\n"
+            )),
+            Progress::JobProblem(problem) => {
+                output.notice(problem, "see docs/reference/job-file.md");
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn end(&self, interrupted: Option<impl std::fmt::Display>) {
+        self.output.clear_status();
+        if let Some(progress) = interrupted {
+            self.output
+                .talk(&format!("interrupted in {} {progress}\n", self.label));
+        }
     }
 }

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use brimful::findings::{self, Severity};
 use brimful::machine::Machine;
-use brimful::units::Bytes;
 use brimful::{cards, profiles};
-use brimful_probe::{PythonHint, Surroundings, current_environment};
+use brimful_probe::current_environment;
 use brimful_report::{json, text};
+use brimful_workflow::{MachineRequest, describe_machine};
 
 use crate::args::{FailOn, ProbeArguments};
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
+use crate::requests;
 
 pub(crate) fn probe(
     arguments: &ProbeArguments,
@@ -23,7 +24,17 @@ pub(crate) fn probe(
         list(arguments.json, output)?;
         return Ok(ExitStatus::Success);
     }
-    let machine = described_machine(arguments)?;
+    let executable = match &arguments.python {
+        Some(named) => Some(executable(named)?),
+        None => None,
+    };
+    let machine = describe_machine(MachineRequest {
+        as_machine: arguments.as_machine.clone(),
+        gpu: arguments.gpu.clone(),
+        memory: arguments.memory,
+        environment: current_environment(),
+        python: requests::python(executable),
+    })?;
     let page = if arguments.json {
         json::to_text(&json::ProbeDocument::of(&machine))?
     } else {
@@ -51,52 +62,13 @@ fn status(fail_on: Option<FailOn>, machine: &Machine) -> ExitStatus {
     }
 }
 
-pub(crate) fn described_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
-    // Names are checked first: a mistyped card is told before anything is read.
-    let cards = arguments.gpu.as_deref().map(cards::find_all).transpose()?;
-    let limit = arguments.memory.map(Bytes::as_memory_limit).transpose()?;
-    let mut machine = match &arguments.as_machine {
-        Some(name) => profiles::find(name)?.machine(),
-        None => this_machine(arguments)?,
-    };
-    if let Some(cards) = cards {
-        machine = machine.with_cards(&cards);
-    }
-    if let Some(limit) = limit {
-        machine = machine.with_memory(limit);
-    }
-    Ok(machine)
-}
-
-fn this_machine(arguments: &ProbeArguments) -> Result<Machine, CommandError> {
-    let text = |path: &Path| path.to_str().map(Into::into);
-    let executable = match &arguments.python {
-        Some(named) => Some(executable(named)?),
-        None => None,
-    };
-    let hint = PythonHint {
-        executable,
-        program_folder: std::env::current_exe()
-            .ok()
-            .and_then(|program| text(program.parent()?)),
-        working_folder: std::env::current_dir()
-            .ok()
-            .and_then(|folder| text(&folder)),
-        ..PythonHint::default()
-    };
-    Ok(brimful_probe::probe(&Surroundings::live(
-        current_environment(),
-        hint,
-    )?))
-}
-
 /// The absolute path of a Python that was named by path or, without a slash, as on PATH.
 fn executable(named: &str) -> Result<String, CommandError> {
     let not_one = || CommandError::NoSuchPython { path: named.into() };
     let candidates: Vec<PathBuf> = if named.contains('/') {
         vec![named.into()]
     } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::var_os(brimful::env_vars::PATH).unwrap_or_default();
         std::env::split_paths(&path)
             .map(|folder| folder.join(named))
             .collect()

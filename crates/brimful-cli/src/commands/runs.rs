@@ -3,13 +3,13 @@
 use brimful_report::{json, text};
 
 use crate::args::RunsArguments;
-use crate::commands::run::state_dir;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::output::Output;
+use crate::requests;
 
 pub(crate) fn runs(arguments: &RunsArguments, output: &Output) -> Result<ExitStatus, CommandError> {
-    let state = state_dir(&arguments.state).ok_or(CommandError::NoStateDir)?;
+    let state = requests::state(&arguments.state).ok_or(CommandError::NoStateDir)?;
     let summaries: Vec<json::RunSummary> = state
         .runs()?
         .iter()
@@ -19,7 +19,7 @@ pub(crate) fn runs(arguments: &RunsArguments, output: &Output) -> Result<ExitSta
             Some(json::RunSummary::of(&record, run.is_running()))
         })
         .collect();
-    let folder = state.folder.display().to_string();
+    let folder = state.directory.display().to_string();
     let page = if arguments.json {
         json::to_text(&json::RunsDocument::of(&folder, summaries))?
     } else {

@@ -9,9 +9,9 @@ use brimful::explain::Verdict;
 use brimful_report::text;
 
 /// Names the file where a pod's `terminationMessagePath` is another than the usual one.
-const PATH: &str = "BRIMFUL_TERMINATION_MESSAGE_PATH";
+const PATH: &str = brimful::env_vars::BRIMFUL_TERMINATION_MESSAGE_PATH;
 /// Set in every container of a pod.
-const KUBERNETES: &str = "KUBERNETES_SERVICE_HOST";
+const KUBERNETES: &str = brimful::env_vars::KUBERNETES_SERVICE_HOST;
 const USUAL_PATH: &str = "/dev/termination-log";
 /// The kubelet reads no more.
 const MAX_BYTES: usize = 4096;

@@ -92,8 +92,8 @@ fn a_key_that_the_file_does_not_have_is_named_before_anything_starts() {
     let done = run(&directory);
     assert_eq!(done.status.code(), Some(96));
     insta::assert_snapshot!(String::from_utf8_lossy(&done.stderr), @r"
-    error: the config file `conf/train.yaml` cannot be used
-      because: it has no key `train.batch_size`
+    error: invalid config file `conf/train.yaml`
+      caused by: it has no key `train.batch_size`
 
     hint: did you mean `train.batchsize`?
     ");

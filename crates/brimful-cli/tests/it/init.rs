@@ -90,9 +90,9 @@ fn a_job_file_is_written_and_nothing_of_the_training_is_run() {
     let again = init(folder.path(), &command);
     assert_eq!(again.status.code(), Some(96));
     insta::assert_snapshot!(said(&again), @r"
-    error: `brimful.toml` is there already
+    error: `brimful.toml` already exists
 
-    hint: write over it with --force, or to another file with --output FILE
+    hint: pass `--force` to overwrite it, or `--output FILE` to write another file
     ");
     let forced = init(folder.path(), &["--force", "--", "python3", "train.py"]);
     assert_eq!(forced.status.code(), Some(0), "{}", said(&forced));
@@ -138,7 +138,7 @@ fn a_script_that_dies_or_hangs_is_told() {
 
     error: the script ended with exit status: 3 before it looked at its arguments
 
-    hint: the end of its own output tells why
+    hint: see the end of its output for the reason
     ");
     let done = init(
         folder.path(),
@@ -149,7 +149,7 @@ fn a_script_that_dies_or_hangs_is_told() {
     let done = init(folder.path(), &["--", "no-such-program-here"]);
     assert_eq!(done.status.code(), Some(96));
     assert!(
-        said(&done).contains("brimful init -- python train.py"),
+        said(&done).contains("`-- python train.py`"),
         "{}",
         said(&done)
     );
@@ -212,7 +212,7 @@ fn config_files_are_read_and_missing_settings_named() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     let said = said(&done);
     assert!(
-        said.contains("the config file `broken.json` cannot be used: it is not valid YAML or JSON"),
+        said.contains("invalid config file `broken.json`: it is not valid YAML or JSON"),
         "{said}"
     );
     assert!(

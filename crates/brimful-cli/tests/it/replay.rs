@@ -69,7 +69,7 @@ fn what_never_fits_ends_with_99() {
 fn a_file_that_is_no_record_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes, expected) in [
-        ("text", &b"hello"[..], "is not a record"),
+        ("text", &b"hello"[..], "cannot replay"),
         ("zip", b"PK\x03\x04rest", "zip"),
         ("class", b"\x80\x04cos\nsystem\n(S'true'\ntR.", "os"),
         ("cut", b"BRIMTRACE1\x00", "cut off"),

@@ -152,8 +152,8 @@ fn a_job_whose_checkpoints_are_all_refused_is_not_started() {
     for line in [
         "out/zeros.safetensors: its tensors are all zero\n",
         "out/cut.pkl: it is cut short: the mark at its end is missing\n",
-        "hint: to resume from one of them all the same, add --force",
-        "hint: to start from the beginning, move them away or leave out --resume\n",
+        "hint: to resume from one of them anyway, pass `--force`",
+        "hint: to start from the beginning, move them away or omit `--resume`\n",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -56,25 +56,23 @@ fn mistakes_are_told_with_the_way_out() {
     exit code: 96
     ----- stdout -----
     ----- stderr -----
-    error: expected the name of a recorded machine, found `colab-t5`
+    error: unknown machine `colab-t5` (did you mean `colab-t4`?)
 
-    hint: did you mean `colab-t4`?
-    hint: `brimful probe --list` names all of them
+    hint: run `brimful probe --list` to list all machines
     ");
     insta::assert_snapshot!(told(&brimful(&["probe", "--gpu", "rtx 4091"])), @r"
     exit code: 96
     ----- stdout -----
     ----- stderr -----
-    error: expected the name of a GPU, found `rtx 4091`
+    error: unknown GPU `rtx 4091` (did you mean `rtx-4090`?)
 
-    hint: did you mean `rtx-4090`?
-    hint: `brimful probe --list` names all of them
+    hint: run `brimful probe --list` to list all GPU models
     ");
     insta::assert_snapshot!(told(&brimful(&["probe", "--memory", "12 parsecs"])), @r"
     exit code: 96
     ----- stdout -----
     ----- stderr -----
-    error: invalid value '12 parsecs' for '--memory <SIZE>': expected a size such as `16GiB`, `512MiB` or `8GB`, found `12 parsecs`
+    error: invalid value '12 parsecs' for '--memory <SIZE>': `12 parsecs` is not a size; write for example `16GiB`, `512MiB` or `8GB`
 
     For more information, try '--help'.
     ");
@@ -82,9 +80,9 @@ fn mistakes_are_told_with_the_way_out() {
     exit code: 96
     ----- stdout -----
     ----- stderr -----
-    error: expected a Python executable, found none at `/nonexistent/python`
+    error: no Python executable at `/nonexistent/python`
 
-    hint: give the path of the executable itself, such as `.venv/bin/python`, or a name on PATH
+    hint: pass the path of the executable, for example `.venv/bin/python`, or a name on PATH
     ");
 }
 
@@ -120,7 +118,10 @@ fn a_full_disk_is_the_machines_turn() {
         Some(i32::from(ExitStatus::MachineRefuses.code()))
     );
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("standard output cannot be written"), "{said}");
+    assert!(
+        said.contains("failed to write to standard output"),
+        "{said}"
+    );
     assert!(said.contains("hint: "), "{said}");
 }
 

@@ -1,14 +1,14 @@
 //! How weighted sums are made of each type of element: a resize is the same loops over one of these.
 
-use super::filter::Axis;
-use super::turn::Turn;
+use super::filter::{Axis, WEIGHT_BITS};
+use super::transpose::Transposable;
 
 /// One kind of arithmetic. Small functions of plain numbers, so that the loops around them become vector code.
 pub(super) trait Arithmetic {
     /// An element in memory. Floats are bytes here: files align nothing.
-    type Stored: Turn;
+    type Stored: Transposable;
     /// What is multiplied by weights, and lies between the two passes.
-    type Mid: Turn;
+    type Mid: Transposable;
     type Weight: Copy;
     type Sum: Copy;
 
@@ -23,19 +23,16 @@ pub(super) trait Arithmetic {
     fn finish(sum: Self::Sum) -> Self::Stored;
 }
 
-/// Bits after the point of a weight in [`Words`]: weights of the bicubic filter can be a little above one.
-pub(super) const WEIGHT_BITS: u32 = 14;
-
-/// Bits after the point of a value between the passes of [`Words`].
+/// Bits after the point of a value between the passes of [`FixedPoint`].
 const MID_BITS: u32 = 6;
 
 /// Bytes, in whole numbers.
 ///
 /// The first pass multiplies bytes as they are, not shifted up: so one instruction multiplies and adds.
 #[derive(Debug)]
-pub(super) enum Words {}
+pub(super) enum FixedPoint {}
 
-impl Arithmetic for Words {
+impl Arithmetic for FixedPoint {
     type Stored = u8;
     type Mid = i16;
     type Weight = i16;

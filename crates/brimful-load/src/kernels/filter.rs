@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::arithmetic::WEIGHT_BITS;
+/// Bits after the point of a weight in whole numbers: weights of the bicubic filter can be a little above one.
+pub(super) const WEIGHT_BITS: u32 = 14;
 
 /// How a resize weighs neighbors. Both as PIL and as `torch.nn.functional.interpolate(antialias=True)` have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,7 +56,7 @@ pub struct Axis {
     filter: Filter,
     from: usize,
     to: usize,
-    most_taps: usize,
+    max_taps: usize,
     spans: Vec<Span>,
     /// The weights, as each kind of arithmetic takes them.
     floats: Vec<f32>,
@@ -74,18 +75,18 @@ struct Span {
 
 impl Axis {
     /// The longest side that is resized: the longest that a JPEG can have. It bounds the weights' memory.
-    pub const LONGEST: usize = 65_535;
+    pub const MAX_LEN: usize = 65_535;
 
-    /// Nothing where a side is zero or longer than [`Axis::LONGEST`].
+    /// Nothing where a side is zero or longer than [`Axis::MAX_LEN`].
     pub fn new(filter: Filter, from: usize, to: usize) -> Option<Axis> {
         let mut axis = Axis::default();
         axis.set(filter, from, to).then_some(axis)
     }
 
     /// Computes the weights unless they are there already, with the memory that it has. False where a side is zero or
-    /// longer than [`Axis::LONGEST`].
+    /// longer than [`Axis::MAX_LEN`].
     pub fn set(&mut self, filter: Filter, from: usize, to: usize) -> bool {
-        if !(1..=Axis::LONGEST).contains(&from) || !(1..=Axis::LONGEST).contains(&to) {
+        if !(1..=Axis::MAX_LEN).contains(&from) || !(1..=Axis::MAX_LEN).contains(&to) {
             return false;
         }
         if !self.is_for(filter, from, to) {
@@ -112,8 +113,8 @@ impl Axis {
     }
 
     /// The largest number of input columns that make one output column.
-    pub fn most_taps(&self) -> usize {
-        self.most_taps
+    pub fn max_taps(&self) -> usize {
+        self.max_taps
     }
 
     pub fn held_bytes(&self) -> usize {
@@ -159,7 +160,7 @@ impl Axis {
         self.spans.clear();
         self.floats.clear();
         self.words.clear();
-        self.most_taps = 0;
+        self.max_taps = 0;
         let scale = self.from as f64 / self.to as f64;
         // Downwards the filter is as wide as an output column, so that every input column counts.
         let width = scale.max(1.0);
@@ -182,7 +183,7 @@ impl Axis {
                 words += word;
                 self.words.push(word as i16);
             }
-            self.most_taps = self.most_taps.max(end - first);
+            self.max_taps = self.max_taps.max(end - first);
             self.spans.push(Span {
                 first: first as u32,
                 at: start as u32,

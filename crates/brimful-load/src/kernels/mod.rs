@@ -20,8 +20,8 @@ pub mod resize;
 #[cfg(test)]
 mod resize_tests;
 mod surface;
-mod turn;
+mod transpose;
 mod voxels;
 
 pub use off::{MeshLimit, OffError, parse_off};
-pub use voxels::{Occupied, Placement, for_each_occupied, turn};
+pub use voxels::{Occupied, Placement, for_each_occupied, rotate};

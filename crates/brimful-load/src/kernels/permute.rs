@@ -1,15 +1,15 @@
 //! Arrays with their sides in another order.
 
-use super::turn::{Turn, turn};
+use super::transpose::{Transposable, transpose};
 
 /// Most sides that are permuted.
-pub const MOST_SIDES: usize = 8;
+pub const MAX_DIMENSIONS: usize = 8;
 
 /// Side `at` of the output is side `order[at]` of the input, whose sides are `shape`. Elements are of `size` bytes.
 ///
-/// `order` holds each side once, and both slices are as long as the shape says; there are at most [`MOST_SIDES`].
+/// `order` holds each side once, and both slices are as long as the shape says; there are at most [`MAX_DIMENSIONS`].
 pub fn permute(shape: &[usize], order: &[usize], size: usize, from: &[u8], to: &mut [u8]) {
-    let sides = Sides::new(shape, order);
+    let sides = Dimensions::new(shape, order);
     match size {
         1 => permuted::<u8, 16>(sides, from, to),
         2 => permuted::<[u8; 2], 8>(sides, from.as_chunks().0, to.as_chunks_mut().0),
@@ -20,24 +20,24 @@ pub fn permute(shape: &[usize], order: &[usize], size: usize, from: &[u8], to: &
 
 /// A side of the output, and how far apart its elements are in the input.
 #[derive(Clone, Copy, Debug, Default)]
-struct Side {
+struct Dimension {
     len: usize,
     stride: usize,
 }
 
 /// The sides of the output; those that lie one in the other in the input as well are one.
 #[derive(Clone, Copy, Debug)]
-struct Sides {
-    sides: [Side; MOST_SIDES],
+struct Dimensions {
+    sides: [Dimension; MAX_DIMENSIONS],
     count: usize,
 }
 
-impl Sides {
-    fn new(shape: &[usize], order: &[usize]) -> Sides {
-        let mut sides = [Side::default(); MOST_SIDES];
+impl Dimensions {
+    fn new(shape: &[usize], order: &[usize]) -> Dimensions {
+        let mut sides = [Dimension::default(); MAX_DIMENSIONS];
         let mut count = 0;
         for &at in order {
-            let side = Side {
+            let side = Dimension {
                 len: shape[at],
                 stride: shape[at + 1..].iter().product(),
             };
@@ -55,11 +55,11 @@ impl Sides {
                 }
             }
         }
-        Sides { sides, count }
+        Dimensions { sides, count }
     }
 }
 
-fn permuted<T: Turn, const N: usize>(sides: Sides, from: &[T], to: &mut [T]) {
+fn permuted<T: Transposable, const N: usize>(sides: Dimensions, from: &[T], to: &mut [T]) {
     let Some((&inner, outer)) = sides.sides[..sides.count].split_last() else {
         to.copy_from_slice(from);
         return;
@@ -68,7 +68,7 @@ fn permuted<T: Turn, const N: usize>(sides: Sides, from: &[T], to: &mut [T]) {
         return;
     }
     if inner.stride == 1 {
-        let mut place = Place::default();
+        let mut place = Position::default();
         for to in to.chunks_exact_mut(inner.len) {
             let start = place.start(outer);
             to.copy_from_slice(&from[start..start + inner.len]);
@@ -86,11 +86,11 @@ fn permuted<T: Turn, const N: usize>(sides: Sides, from: &[T], to: &mut [T]) {
     let (dense, within) = within.split_first().expect("it is in there");
     let between: usize = within.iter().map(|side| side.len).product();
     let row = between * inner.len;
-    let mut place = Place::default();
+    let mut place = Position::default();
     for to in to.chunks_exact_mut(dense.len * row) {
-        let mut inside = Place::default();
+        let mut inside = Position::default();
         for at in 0..between {
-            turn::<T, N>(
+            transpose::<T, N>(
                 &from[place.start(before) + inside.start(within)..],
                 inner.stride,
                 (inner.len, dense.len),
@@ -105,12 +105,12 @@ fn permuted<T: Turn, const N: usize>(sides: Sides, from: &[T], to: &mut [T]) {
 
 /// One place of the sides that are gone through, the last one fastest.
 #[derive(Debug, Default)]
-struct Place {
-    at: [usize; MOST_SIDES],
+struct Position {
+    at: [usize; MAX_DIMENSIONS],
 }
 
-impl Place {
-    fn start(&self, sides: &[Side]) -> usize {
+impl Position {
+    fn start(&self, sides: &[Dimension]) -> usize {
         sides
             .iter()
             .zip(self.at)
@@ -118,7 +118,7 @@ impl Place {
             .sum()
     }
 
-    fn advance(&mut self, sides: &[Side]) {
+    fn advance(&mut self, sides: &[Dimension]) {
         for (side, at) in sides.iter().zip(&mut self.at).rev() {
             *at += 1;
             if *at < side.len {

@@ -13,9 +13,9 @@
 use bytemuck::Zeroable;
 use multiversion::multiversion;
 
-use super::arithmetic::{Arithmetic, Floats, Words};
+use super::arithmetic::{Arithmetic, FixedPoint, Floats};
 use super::filter::{Axis, Filter};
-use super::turn::{Turn, turn};
+use super::transpose::{Transposable, transpose};
 
 /// Columns whose sums stay in registers while rows are summed.
 const CHUNK: usize = 64;
@@ -81,7 +81,7 @@ impl Resize<'_> {
 
     /// Rows that are kept when columns come first: what one output row needs, and whole blocks.
     fn ring_rows(self) -> usize {
-        (self.rows.most_taps() + BYTE_ROWS).next_multiple_of(BYTE_ROWS)
+        (self.rows.max_taps() + BYTE_ROWS).next_multiple_of(BYTE_ROWS)
     }
 
     fn width_from(self) -> usize {
@@ -139,7 +139,7 @@ fn bytes_rows_first(
     first: &mut [i16],
     second: &mut [i16],
 ) {
-    rows_first::<Words, BYTE_ROWS, 8, 16>(resize, from, to, first, second);
+    rows_first::<FixedPoint, BYTE_ROWS, 8, 16>(resize, from, to, first, second);
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
@@ -151,7 +151,7 @@ fn bytes_columns_first(
     second: &mut [i16],
 ) {
     let turned = bytemuck::cast_slice_mut(first);
-    columns_first::<Words, BYTE_ROWS, 8, 16>(resize, from, to, turned, second);
+    columns_first::<FixedPoint, BYTE_ROWS, 8, 16>(resize, from, to, turned, second);
 }
 
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
@@ -183,7 +183,7 @@ fn rows_first<A: Arithmetic, const ROWS: usize, const MID: usize, const STORED: 
             sum_of_rows::<A, _, _>(from, first, &weights[at], row, A::widen, A::settle);
         }
         // Of a last block that is lower, the rest is left from the one before, and is not stored.
-        turn::<A::Mid, MID>(upright, width_from, (ROWS, width_from), turned, ROWS);
+        transpose::<A::Mid, MID>(upright, width_from, (ROWS, width_from), turned, ROWS);
         sums_of_columns::<A, _, _, ROWS, STORED>(resize, turned, high, to, |mid| mid, A::finish);
     }
 }
@@ -207,7 +207,7 @@ fn columns_first<A: Arithmetic, const ROWS: usize, const MID: usize, const STORE
         while rows_done < first + at.len() {
             let Some(block) = blocks.next() else { break };
             let high = block.len() / width_from;
-            turn::<A::Stored, STORED>(block, width_from, (high, width_from), turned, ROWS);
+            transpose::<A::Stored, STORED>(block, width_from, (high, width_from), turned, ROWS);
             sums_of_columns::<A, _, _, ROWS, MID>(
                 resize,
                 turned,
@@ -275,7 +275,7 @@ fn sum_of_rows<A: Arithmetic, T: Copy, U>(
 
 /// The rows of a block, from its columns of `ROWS` elements each; the first `high` of them are stored.
 #[inline(always)]
-fn sums_of_columns<A: Arithmetic, T: Copy, U: Turn, const ROWS: usize, const N: usize>(
+fn sums_of_columns<A: Arithmetic, T: Copy, U: Transposable, const ROWS: usize, const N: usize>(
     resize: Resize<'_>,
     columns: &[T],
     high: usize,
@@ -308,7 +308,7 @@ fn sums_of_columns<A: Arithmetic, T: Copy, U: Turn, const ROWS: usize, const N: 
             }
             in_group += 1;
             if in_group == N {
-                turn::<U, N>(
+                transpose::<U, N>(
                     group.as_flattened(),
                     ROWS,
                     (N, high),
@@ -321,7 +321,7 @@ fn sums_of_columns<A: Arithmetic, T: Copy, U: Turn, const ROWS: usize, const N: 
         }
     }
     if in_group > 0 {
-        turn::<U, N>(
+        transpose::<U, N>(
             group.as_flattened(),
             ROWS,
             (in_group, high),

@@ -150,7 +150,7 @@ fn bytes_off(image: &Image, to: (usize, usize), filter: Filter) -> f64 {
 
 fn noise(high: usize, wide: usize, channels: usize, seed: u64) -> Image {
     let values = (0..(high * wide * channels) as u64)
-        .map(|at| (crate::ops::mixed(at ^ (seed << 32)) % 256) as f64)
+        .map(|at| (crate::random::mixed(at ^ (seed << 32)) % 256) as f64)
         .collect();
     Image {
         high,
@@ -279,12 +279,12 @@ fn sides_that_cannot_be_are_refused() {
     for (from, to) in [
         (0, 5),
         (5, 0),
-        (Axis::LONGEST + 1, 5),
-        (5, Axis::LONGEST + 1),
+        (Axis::MAX_LEN + 1, 5),
+        (5, Axis::MAX_LEN + 1),
     ] {
         assert!(Axis::new(Filter::Bilinear, from, to).is_none());
     }
-    assert!(Axis::new(Filter::Bicubic, Axis::LONGEST, 1).is_some());
+    assert!(Axis::new(Filter::Bicubic, Axis::MAX_LEN, 1).is_some());
 }
 
 /// From `torch.nn.functional.interpolate(…, antialias=True, align_corners=False)` of torch 2.13.0 on an x86-64; PIL

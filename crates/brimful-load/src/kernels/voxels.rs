@@ -100,7 +100,7 @@ pub fn for_each_occupied(
 }
 
 /// Turns points around the upright axis, z.
-pub fn turn(points: &mut [[f32; 3]], angle: f64) {
+pub fn rotate(points: &mut [[f32; 3]], angle: f64) {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "single precision is what points have"
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_quarter_turn_swaps_the_level_axes() {
         let mut points = [[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]];
-        turn(&mut points, std::f64::consts::FRAC_PI_2);
+        rotate(&mut points, std::f64::consts::FRAC_PI_2);
         let expected = [[0.0, -1.0, 3.0], [2.0, 0.0, 0.0]];
         for (point, expected) in points.as_flattened().iter().zip(expected.as_flattened()) {
             assert!((point - expected).abs() < 1e-6);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::array::Form;
+use crate::array::TensorSpec;
 use crate::buffer::{Buffer, PAGE};
 use crate::pipeline::SampleError;
 
@@ -26,7 +26,7 @@ pub struct Batch {
 /// One field of a batch: an array whose first side counts the samples.
 #[derive(Debug)]
 pub struct BatchField {
-    pub form: Form,
+    pub form: TensorSpec,
     pub memory: Lent,
 }
 
@@ -195,7 +195,12 @@ impl fmt::Debug for Work {
 }
 
 impl Work {
-    pub(super) fn new(pool: &Arc<Pool>, forms: &[Form], positions: Range<u64>, next: u64) -> Work {
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        forms: &[TensorSpec],
+        positions: Range<u64>,
+        next: u64,
+    ) -> Work {
         let samples = positions.end - positions.start;
         let count = usize::try_from(samples).unwrap_or(usize::MAX);
         // Two batches in the training's hands are the old one and the new one.
@@ -276,7 +281,7 @@ impl Work {
     }
 
     /// The batch, or the failure of one of its samples. Only when it is done.
-    pub(super) fn finished(mut self, forms: &[Form]) -> Result<Batch, SampleError> {
+    pub(super) fn finished(mut self, forms: &[TensorSpec]) -> Result<Batch, SampleError> {
         let outcome = self
             .outcome
             .get_mut()
@@ -303,7 +308,7 @@ impl Work {
                 let mut shape = vec![usize::try_from(samples).expect("fits into memory")];
                 shape.extend_from_slice(form.shape());
                 BatchField {
-                    form: Form::new(form.dtype(), shape).expect("its memory is there"),
+                    form: TensorSpec::new(form.dtype(), shape).expect("its memory is there"),
                     memory,
                 }
             })

@@ -2,7 +2,7 @@
 
 use brimful::units::Bytes;
 
-use crate::array::Form;
+use crate::array::TensorSpec;
 use crate::buffer::PAGE;
 use crate::loader::{LoaderError, Settings};
 use crate::reading::Access;
@@ -15,14 +15,14 @@ const REQUESTS: usize = 32;
 pub struct Budget {
     pub threads: usize,
     /// Threads that are past reading at once.
-    pub workbenches: usize,
+    pub op_scratches: usize,
     /// Batches in the making or ready at once.
     pub batches: u64,
     pub batch: Bytes,
     /// What a thread holds at the most of what it has read.
     pub thread: Bytes,
     /// What the ops of one sample need at the most besides.
-    pub workbench: Bytes,
+    pub op_scratch: Bytes,
     /// What the source keeps from sample to sample.
     pub kept: Bytes,
 }
@@ -31,7 +31,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) thread: u64,
-    pub(super) workbench: u64,
+    pub(super) op_scratch: u64,
     pub(super) kept: u64,
 }
 
@@ -39,7 +39,7 @@ impl Budget {
     /// With as many threads as are asked for, or as many as keep the processors busy: those that read from a disk or a
     /// store wait half of their time or more. They are not worth the second batch.
     pub(super) fn new(
-        forms: &[Form],
+        forms: &[TensorSpec],
         needs: Needs,
         settings: &Settings,
         access: Access,
@@ -55,10 +55,10 @@ impl Budget {
         });
         let Needs {
             thread,
-            workbench,
+            op_scratch,
             kept,
         } = needs;
-        let one = thread.saturating_add(workbench);
+        let one = thread.saturating_add(op_scratch);
         let needed = batch.saturating_add(one).saturating_add(kept);
         let Some(left) = settings.memory.get().checked_sub(needed) else {
             return Err(LoaderError::TooLittleMemory {
@@ -78,34 +78,34 @@ impl Budget {
         let (busy, threads) = (busy as u64, threads as u64);
         let batches = settings.prefetch.max(1);
         // One of each is paid for; of the rest, what is worth most comes first.
-        let mut purse = Purse { left };
-        let mut n_threads = 1 + purse.take(one, busy - 1);
+        let mut remaining = Remaining { left };
+        let mut n_threads = 1 + remaining.take(one, busy - 1);
         let mut n_workbenches = n_threads;
-        let mut n_batches = 1 + purse.take(batch, batches.min(2) - 1);
-        n_threads += purse.take(thread, threads - n_threads);
+        let mut n_batches = 1 + remaining.take(batch, batches.min(2) - 1);
+        n_threads += remaining.take(thread, threads - n_threads);
         // There is no use in more at once past reading, unless they are asked for.
-        let most_workbenches = (2 * processors as u64).max(busy).min(n_threads);
-        n_workbenches += purse.take(workbench, most_workbenches - n_workbenches);
-        n_batches += purse.take(batch, batches - n_batches);
+        let max_op_scratches = (2 * processors as u64).max(busy).min(n_threads);
+        n_workbenches += remaining.take(op_scratch, max_op_scratches - n_workbenches);
+        n_batches += remaining.take(batch, batches - n_batches);
         let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Budget {
             threads: count(n_threads),
-            workbenches: count(n_workbenches),
+            op_scratches: count(n_workbenches),
             batches: n_batches,
             batch: Bytes(batch),
             thread: Bytes(thread),
-            workbench: Bytes(workbench),
+            op_scratch: Bytes(op_scratch),
             kept: Bytes(kept),
         })
     }
 }
 
 /// Bytes to be given away.
-struct Purse {
+struct Remaining {
     left: u64,
 }
 
-impl Purse {
+impl Remaining {
     /// So many as are wanted, or as fit.
     fn take(&mut self, each: u64, wanted: u64) -> u64 {
         let taken = self
@@ -125,7 +125,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of 4 processors and batches of 8 MiB, with needs in MiB: threads, workbenches, batches.
+    /// Of 4 processors and batches of 8 MiB, with needs in MiB: threads, scratch buffers, batches.
     fn check(
         access: Access,
         memory: u64,
@@ -145,18 +145,18 @@ mod tests {
             drop_last: false,
             on_error: OnError::Raise,
         };
-        let forms = [Form::new(DType::U8, vec![1 << 20]).unwrap()];
+        let forms = [TensorSpec::new(DType::U8, vec![1 << 20]).unwrap()];
         let needs = Needs {
             thread: needs.0 * MIB,
-            workbench: needs.1 * MIB,
+            op_scratch: needs.1 * MIB,
             kept: 0,
         };
         let budget = Budget::new(&forms, needs, &settings, access, 4).unwrap();
-        let found = (budget.threads, budget.workbenches, budget.batches);
+        let found = (budget.threads, budget.op_scratches, budget.batches);
         assert_eq!(found, expected, "{memory} MiB, {needs:?}");
         let held = budget.batch.get() * budget.batches
             + budget.thread.get() * budget.threads as u64
-            + budget.workbench.get() * budget.workbenches as u64;
+            + budget.op_scratch.get() * budget.op_scratches as u64;
         assert!(held <= memory * MIB);
     }
 

@@ -8,13 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::loader::batch::{Batch, Work};
+use crate::loader::scratch_pool::OpScratchPool;
 use crate::loader::statistics::{add, add_time, change};
-use crate::loader::workbenches::Workbenches;
 use crate::loader::{Budget, OnError, Shared};
-use crate::mapping::{Guard, handler};
 use crate::ops::SampleKey;
 use crate::order::Order;
-use crate::pipeline::{Hands, Read, SampleCause, SampleError, Workbench};
+use crate::pipeline::{OpScratch, Read, ReadScratch, SampleCause, SampleError};
+use brimful_mapping::{Guard, handler};
 
 /// Slots are claimed in parts that write about so many bytes, so that taking turns costs nothing.
 const PART_BYTES: u64 = 64 << 10;
@@ -43,7 +43,7 @@ struct Inner {
     /// Slots that a thread claims at once.
     part: u64,
     /// None where each thread has its own.
-    workbenches: Option<Workbenches>,
+    op_scratches: Option<OpScratchPool>,
     queue: Mutex<Queue>,
     /// Somebody waits for a batch to be done.
     done: Condvar,
@@ -70,7 +70,7 @@ impl Epoch {
         let sample: u64 = shared.forms.iter().map(|form| form.bytes() as u64).sum();
         let Budget {
             threads: n_threads,
-            workbenches,
+            op_scratches,
             ..
         } = shared.budget;
         let even = shared.settings.batch_size.div_ceil(n_threads as u64);
@@ -78,7 +78,7 @@ impl Epoch {
             order: shared.order(epoch),
             epoch,
             part: (PART_BYTES / sample.max(1)).clamp(1, even),
-            workbenches: (workbenches < n_threads).then(|| Workbenches::new(workbenches)),
+            op_scratches: (op_scratches < n_threads).then(|| OpScratchPool::new(op_scratches)),
             queue: Mutex::new(Queue {
                 position,
                 batches: VecDeque::new(),
@@ -165,8 +165,8 @@ impl Epoch {
             let _ = thread.join();
         }
         self.inner.lock().batches.clear();
-        if let Some(workbenches) = &self.inner.workbenches {
-            workbenches.clear(&self.inner.shared.counters);
+        if let Some(op_scratches) = &self.inner.op_scratches {
+            op_scratches.clear(&self.inner.shared.counters);
         }
     }
 }
@@ -179,10 +179,10 @@ impl Drop for Epoch {
 
 /// What a thread works with.
 #[derive(Debug, Default)]
-struct Place {
-    hands: Hands,
+struct ThreadState {
+    read_scratch: ReadScratch,
     /// Its own, where there are as many as threads.
-    workbench: Workbench,
+    op_scratch: OpScratch,
     /// For one of those that are shared.
     waited: Duration,
 }
@@ -193,20 +193,20 @@ impl Inner {
     }
 
     fn work(&self) {
-        let mut place = Place::default();
+        let mut place = ThreadState::default();
         let mut held = 0;
         while let Some((work, slots)) = self.claim() {
             self.fill(work, slots, &mut place);
-            let now = (place.hands.held_bytes() + place.workbench.held_bytes()) as u64;
-            change(&self.shared.counters.hands, held, now);
+            let now = (place.read_scratch.held_bytes() + place.op_scratch.held_bytes()) as u64;
+            change(&self.shared.counters.read_scratch, held, now);
             held = now;
         }
-        change(&self.shared.counters.hands, held, 0);
+        change(&self.shared.counters.read_scratch, held, 0);
     }
 
     /// Makes one batch in the thread that asks for it.
     fn work_for_one(&self) {
-        let mut place = Place::default();
+        let mut place = ThreadState::default();
         loop {
             let is_waiting = self
                 .lock()
@@ -269,7 +269,7 @@ impl Inner {
         }
     }
 
-    fn fill(&self, work: Arc<Work>, slots: Range<u64>, place: &mut Place) {
+    fn fill(&self, work: Arc<Work>, slots: Range<u64>, place: &mut ThreadState) {
         let began = Instant::now();
         let count = slots.end - slots.start;
         for slot in slots {
@@ -285,9 +285,9 @@ impl Inner {
         }
         let counters = &self.shared.counters;
         add_time(&counters.worked_ns, began.elapsed());
-        add_time(&counters.workbench_ns, std::mem::take(&mut place.waited));
+        add_time(&counters.scratch_wait_ns, std::mem::take(&mut place.waited));
         place
-            .hands
+            .read_scratch
             .take_stages(|stage, ns| add(&counters.stages_ns[stage], ns));
         // Under the lock: whoever sees that it is done has it alone.
         let queue = self.lock();
@@ -303,7 +303,7 @@ impl Inner {
         work: &Work,
         slot: u64,
         index: u64,
-        place: &mut Place,
+        place: &mut ThreadState,
     ) -> Result<(), SampleError> {
         let key = SampleKey {
             seed: self.shared.settings.seed,
@@ -322,7 +322,7 @@ impl Inner {
                     .map(String::as_str)
                     .or_else(|| panic.downcast_ref::<&str>().copied())
                     .unwrap_or("a panic");
-                *place = Place::default();
+                *place = ThreadState::default();
                 Err(SampleError {
                     place: pipeline.source().place(index),
                     index,
@@ -337,26 +337,26 @@ impl Inner {
         &self,
         key: SampleKey,
         slots: &mut [&mut [u8]],
-        place: &mut Place,
+        place: &mut ThreadState,
     ) -> Result<(), SampleError> {
         let pipeline = &self.shared.pipeline;
-        let Place {
-            hands,
-            workbench,
+        let ThreadState {
+            read_scratch,
+            op_scratch,
             waited,
         } = place;
         // Values refer to mapped files, which ops read.
         let guard = Guard::enter();
-        let read = pipeline.read(key, slots, hands);
-        let made = read.and_then(|read| match (read, &self.workbenches) {
+        let read = pipeline.read(key, slots, read_scratch);
+        let made = read.and_then(|read| match (read, &self.op_scratches) {
             (Read::IntoSlots, _) => Ok(()),
-            (Read::IntoHands, None) => pipeline.make(key, slots, hands, workbench),
-            (Read::IntoHands, Some(workbenches)) => {
-                let (mut taken, further) = workbenches.take(&self.shared.counters);
+            (Read::IntoScratch, None) => pipeline.make(key, slots, read_scratch, op_scratch),
+            (Read::IntoScratch, Some(op_scratches)) => {
+                let (mut taken, further) = op_scratches.take(&self.shared.counters);
                 *waited += further;
-                pipeline.make(key, slots, hands, taken.workbench())
+                pipeline.make(key, slots, read_scratch, taken.op_scratch())
             }
         });
-        pipeline.checked(key, made, hands, &guard)
+        pipeline.checked(key, made, read_scratch, &guard)
     }
 }

@@ -6,7 +6,7 @@
 //!             └ thread ┘        at most so many as the budget allows
 //! ```
 //!
-//! A thread reads a sample with its own hands, and works on it at a workbench, of which there may be fewer: to read takes
+//! A thread reads a sample into its own memory, and works on it at scratch memory, of which there may be fewer: to read takes
 //! time, and to decode takes memory.
 //!
 //! Read first: [`Loader`], then [`Epoch`].
@@ -14,17 +14,19 @@
 mod batch;
 mod budget;
 mod epoch;
+#[cfg(test)]
+mod remote_tests;
+mod scratch_pool;
 mod statistics;
 #[cfg(test)]
 mod tests;
-mod workbenches;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use brimful::units::Bytes;
 
-use crate::array::Form;
+use crate::array::TensorSpec;
 use crate::order::{Order, Split};
 use crate::pipeline::{Pipeline, PipelineError, SampleError};
 
@@ -80,11 +82,11 @@ pub enum LoaderError {
     },
     /// Said before the first step.
     #[error(
-        "expected at least {needed} of memory for a batch of {batch} and what a thread holds while it makes a sample \
-         ({thread}){}, found {memory}",
+        "memory budget of {memory} is too small: one batch needs {batch} and one thread needs {thread} of scratch \
+         memory{}",
         match *kept {
             Bytes::ZERO => String::new(),
-            kept => format!(" and what the dataset keeps ({kept})"),
+            kept => format!(", and the dataset keeps {kept}"),
         }
     )]
     TooLittleMemory {
@@ -106,7 +108,7 @@ pub struct Loader {
 #[derive(Debug)]
 struct Shared {
     pipeline: Pipeline,
-    forms: Vec<Form>,
+    forms: Vec<TensorSpec>,
     settings: Settings,
     budget: Budget,
     pool: Arc<Pool>,
@@ -121,7 +123,7 @@ impl Loader {
         let forms = pipeline.forms()?;
         let needs = Needs {
             thread: pipeline.bytes_to_read(),
-            workbench: pipeline.bytes_to_make(),
+            op_scratch: pipeline.bytes_to_make(),
             kept: pipeline.source().kept_bytes(),
         };
         let budget = Budget::new(
@@ -198,8 +200,8 @@ impl Loader {
 
     pub fn statistics(&self) -> Statistics {
         let stages = self.shared.pipeline.stages();
-        let shares_workbenches = self.shared.budget.workbenches < self.shared.budget.threads;
-        self.shared.counters.statistics(stages, shares_workbenches)
+        let shares_scratch = self.shared.budget.op_scratches < self.shared.budget.threads;
+        self.shared.counters.statistics(stages, shares_scratch)
     }
 }
 
@@ -234,7 +236,7 @@ impl Shared {
     }
 
     fn held(&self) -> Bytes {
-        Bytes(self.pool.held() + self.counters.hands() + self.budget.kept.get())
+        Bytes(self.pool.held() + self.counters.read_scratch() + self.budget.kept.get())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::pipeline::SampleError;
 
 /// Of samples that were left out, so many are told.
-const MOST_TOLD: usize = 20;
+const MAX_TOLD: usize = 20;
 
 /// What a loader has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Statistics {
     pub worked: Duration,
     /// How long threads waited for room, summed over them.
     pub idle: Duration,
-    /// How long threads spent in each stage of the pipeline, summed over them; the last is the wait for a workbench, where
+    /// How long threads spent in each stage of the pipeline, summed over them; the last is the wait for scratch memory, where
     /// they share some.
     pub stages: Vec<(String, Duration)>,
 }
@@ -36,14 +36,14 @@ pub(super) struct Counters {
     pub(super) waited_ns: AtomicU64,
     pub(super) worked_ns: AtomicU64,
     pub(super) idle_ns: AtomicU64,
-    /// Of waiting for a workbench.
-    pub(super) workbench_ns: AtomicU64,
+    /// Of waiting for scratch memory.
+    pub(super) scratch_wait_ns: AtomicU64,
     /// The first samples that were left out.
     told: Mutex<Vec<Arc<SampleError>>>,
     /// Of each stage of the pipeline.
     pub(super) stages_ns: Box<[AtomicU64]>,
     /// Bytes that threads hold.
-    pub(super) hands: AtomicU64,
+    pub(super) read_scratch: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
@@ -70,7 +70,7 @@ impl Counters {
     pub(super) fn skip(&self, error: SampleError) {
         add(&self.skipped, 1);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < MOST_TOLD {
+        if told.len() < MAX_TOLD {
             told.push(Arc::new(error));
         }
     }
@@ -82,19 +82,22 @@ impl Counters {
             .clone()
     }
 
-    pub(super) fn hands(&self) -> u64 {
-        self.hands.load(Ordering::Relaxed)
+    pub(super) fn read_scratch(&self) -> u64 {
+        self.read_scratch.load(Ordering::Relaxed)
     }
 
-    pub(super) fn statistics(&self, stages: Vec<String>, shares_workbenches: bool) -> Statistics {
+    pub(super) fn statistics(&self, stages: Vec<String>, shares_scratch: bool) -> Statistics {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let time = |counter: &AtomicU64| Duration::from_nanos(number(counter));
         let mut stages: Vec<(String, Duration)> = stages
             .into_iter()
             .zip(self.stages_ns.iter().map(time))
             .collect();
-        if shares_workbenches && !stages.is_empty() {
-            stages.push(("wait for a workbench".to_owned(), time(&self.workbench_ns)));
+        if shares_scratch && !stages.is_empty() {
+            stages.push((
+                "wait for scratch memory".to_owned(),
+                time(&self.scratch_wait_ns),
+            ));
         }
         Statistics {
             batches: number(&self.batches),

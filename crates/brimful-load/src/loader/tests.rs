@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use brimful::units::Bytes;
 use proptest::prelude::*;
 
-use crate::array::{DType, Field, Form, Kind};
+use crate::array::{DType, Field, FieldSpec, TensorSpec};
 use crate::error::{OpError, ReadError};
 use crate::loader::{Batch, Loader, LoaderError, Next, OnError, Settings};
 use crate::ops::{Op, Out, SampleKey, Scratch};
@@ -29,17 +29,17 @@ struct Counting {
 
 impl Counting {
     fn new(len: u64) -> Counting {
-        let form = Form::new(DType::U64, [2]).unwrap();
+        let form = TensorSpec::new(DType::U64, [2]).unwrap();
         Counting {
             len,
             fields: vec![
                 Field {
                     name: "index".to_owned(),
-                    kind: Kind::Array(form.clone()),
+                    spec: FieldSpec::Array(form.clone()),
                 },
                 Field {
                     name: "other".to_owned(),
-                    kind: Kind::Array(form),
+                    spec: FieldSpec::Array(form),
                 },
             ],
             broken: Vec::new(),
@@ -62,7 +62,7 @@ impl Source for Counting {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         32
     }
 
@@ -101,11 +101,11 @@ impl Op for Drawing {
         "drawing"
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         Ok(input.clone())
     }
 
-    fn scratch_bytes(&self, _: &Kind) -> u64 {
+    fn scratch_bytes(&self, _: &FieldSpec) -> u64 {
         0
     }
 
@@ -376,7 +376,7 @@ fn leaving_early_ends_the_threads() {
         let mut epoch = loader.epoch(0, 0);
         let _ = epoch.next(Duration::ZERO).unwrap();
     }
-    assert_eq!(loader.shared.counters.hands(), 0);
+    assert_eq!(loader.shared.counters.read_scratch(), 0);
     let budget = loader.budget();
     assert!(
         loader.held().get() <= budget.batches * budget.batch.get(),
@@ -408,8 +408,7 @@ fn what_cannot_be_is_said_before_the_first_step() {
     assert!(matches!(error, LoaderError::TooLittleMemory { .. }));
     assert_eq!(
         error.to_string(),
-        "expected at least 32 MiB of memory for a batch of 32 MiB and what a thread holds while it makes a sample \
-         (32 B), found 1 MiB"
+        "memory budget of 1 MiB is too small: one batch needs 32 MiB and one thread needs 32 B of scratch memory"
     );
     let error = make(Settings {
         rank: 2,
@@ -469,11 +468,11 @@ impl Op for Heavy {
         "heavy"
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         Ok(input.clone())
     }
 
-    fn scratch_bytes(&self, _: &Kind) -> u64 {
+    fn scratch_bytes(&self, _: &FieldSpec) -> u64 {
         Heavy::BYTES as u64
     }
 
@@ -501,14 +500,14 @@ impl Op for Heavy {
 }
 
 #[test]
-fn few_workbenches_serve_many_threads() {
+fn few_scratch_buffers_serve_many_threads() {
     let source = Counting::new(500);
     let heavy = Arc::new(Heavy {
         now: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         panics_at: Some(123),
         n_read: Arc::clone(&source.n_read),
-        // By all of the threads, though three workbenches are taken meanwhile.
+        // By all of the threads, though three scratch buffers are taken meanwhile.
         wanted_read: 12,
     });
     let pipeline = Pipeline::new(Arc::new(source))
@@ -523,7 +522,7 @@ fn few_workbenches_serve_many_threads() {
     let memory = settings.memory;
     let loader = Loader::new(pipeline, settings).unwrap();
     let budget = *loader.budget();
-    assert_eq!((budget.threads, budget.workbenches), (12, 3));
+    assert_eq!((budget.threads, budget.op_scratches), (12, 3));
     let mut found = Vec::new();
     let mut epoch = loader.epoch(0, 0);
     while let Next::Batch(batch) = epoch.next(Duration::from_secs(20)).unwrap() {
@@ -537,12 +536,12 @@ fn few_workbenches_serve_many_threads() {
     assert_eq!(heavy.most.load(Ordering::SeqCst), 3);
     let statistics = loader.statistics();
     let (last, waited) = statistics.stages.last().unwrap();
-    assert_eq!(last, "wait for a workbench");
+    assert_eq!(last, "wait for scratch memory");
     assert!(!waited.is_zero(), "{statistics:?}");
     let of_stages: Duration = statistics.stages.iter().map(|(_, time)| *time).sum();
     assert!(of_stages <= statistics.worked, "{statistics:?}");
     drop(epoch);
-    assert_eq!(loader.shared.counters.hands(), 0);
+    assert_eq!(loader.shared.counters.read_scratch(), 0);
 
     // Left in the middle, while threads wait.
     for steps in 0..5 {
@@ -551,5 +550,5 @@ fn few_workbenches_serve_many_threads() {
             epoch.next(Duration::from_secs(20)).unwrap();
         }
     }
-    assert_eq!(loader.shared.counters.hands(), 0);
+    assert_eq!(loader.shared.counters.read_scratch(), 0);
 }

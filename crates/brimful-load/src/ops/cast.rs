@@ -1,8 +1,8 @@
 //! Another type of element.
 
-use super::layout::{check_length, dtype_of, wrong_kind};
+use super::layout::{check_length, dtype_of, wrong_spec};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::{DType, Form, Kind};
+use crate::array::{DType, FieldSpec, TensorSpec};
 use crate::kernels;
 use crate::value::Value;
 
@@ -25,24 +25,24 @@ impl Op for Cast {
         Cast::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         dtype_of(Cast::NAME, input, "an array")?;
         match input {
-            Kind::Array(form) => Form::new(self.dtype, form.shape())
-                .map(Kind::Array)
+            FieldSpec::Array(form) => TensorSpec::new(self.dtype, form.shape())
+                .map(FieldSpec::Array)
                 .ok_or_else(|| {
                     let expected = format!("an array that fits into memory as {}", self.dtype);
-                    wrong_kind(Cast::NAME, expected, input)
+                    wrong_spec(Cast::NAME, expected, input)
                 }),
-            Kind::Ragged { rank, .. } => Ok(Kind::Ragged {
+            FieldSpec::Ragged { rank, .. } => Ok(FieldSpec::Ragged {
                 dtype: self.dtype,
                 rank: *rank,
             }),
-            Kind::Encoded(_) => Err(wrong_kind(Cast::NAME, "an array", input)),
+            FieldSpec::Encoded(_) => Err(wrong_spec(Cast::NAME, "an array", input)),
         }
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 

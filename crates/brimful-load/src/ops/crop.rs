@@ -1,13 +1,13 @@
 //! A part of each image, of one size.
 
-use super::layout::{Layout, check_length, malformed, wrong_kind};
+use super::layout::{Layout, check_length, malformed, wrong_spec};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::Kind;
+use crate::array::FieldSpec;
 use crate::value::Value;
 
 /// Where a crop is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum CropAnchor {
     /// As far from the left as from the right, and so with top and bottom; half a pixel goes to the left and the top.
     Center,
     /// With so many pixels above it and to its left.
@@ -22,7 +22,7 @@ pub struct Crop {
     number: u64,
     height: usize,
     width: usize,
-    place: Place,
+    place: CropAnchor,
     layout: Layout,
     channels: usize,
 }
@@ -35,7 +35,7 @@ impl Crop {
     pub fn new(
         number: u64,
         (height, width): (usize, usize),
-        place: Place,
+        place: CropAnchor,
         layout: Layout,
         channels: usize,
     ) -> Crop {
@@ -51,8 +51,8 @@ impl Crop {
 
     fn expected(&self) -> String {
         let (top, left) = match self.place {
-            Place::At { top, left } => (top, left),
-            Place::Center | Place::Random => (0, 0),
+            CropAnchor::At { top, left } => (top, left),
+            CropAnchor::Center | CropAnchor::Random => (0, 0),
         };
         format!(
             "images of at least {} x {} pixels",
@@ -68,9 +68,9 @@ impl Crop {
             width.checked_sub(self.width)?,
         );
         match self.place {
-            Place::Center => Some((below / 2, right / 2)),
-            Place::At { top, left } => (top <= below && left <= right).then_some((top, left)),
-            Place::Random => Some((
+            CropAnchor::Center => Some((below / 2, right / 2)),
+            CropAnchor::At { top, left } => (top <= below && left <= right).then_some((top, left)),
+            CropAnchor::Random => Some((
                 below_or_at(key.draw(self.number, 0), below),
                 below_or_at(key.draw(self.number, 1), right),
             )),
@@ -89,7 +89,7 @@ impl Op for Crop {
         Crop::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         if self.height == 0 || self.width == 0 {
             return Err(OpError::WrongKind {
                 op: Crop::NAME,
@@ -97,7 +97,7 @@ impl Op for Crop {
                 found: format!("{} x {}", self.height, self.width),
             });
         }
-        if let Kind::Array(form) = input
+        if let FieldSpec::Array(form) = input
             && let Some(sides) = self.layout.sides(form.shape())
         {
             let any = SampleKey {
@@ -106,15 +106,15 @@ impl Op for Crop {
                 index: 0,
             };
             if self.corner(any, sides.height, sides.width).is_none() {
-                return Err(wrong_kind(Crop::NAME, self.expected(), input));
+                return Err(wrong_spec(Crop::NAME, self.expected(), input));
             }
         }
         let size = (self.height, self.width);
         self.layout
-            .sized_kind(Crop::NAME, input, size, self.channels)
+            .sized_spec(Crop::NAME, input, size, self.channels)
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 

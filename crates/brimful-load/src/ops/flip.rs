@@ -1,8 +1,8 @@
 //! Left and right exchanged, at random.
 
-use super::layout::{Layout, check_length, dtype_of, malformed, wrong_kind};
+use super::layout::{Layout, check_length, dtype_of, malformed, wrong_spec};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::Kind;
+use crate::array::FieldSpec;
 use crate::kernels::flip::flip_rows;
 use crate::value::Value;
 
@@ -32,7 +32,7 @@ impl Op for Flip {
         Flip::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         if !(0.0..=1.0).contains(&self.probability) {
             return Err(OpError::WrongKind {
                 op: Flip::NAME,
@@ -42,18 +42,18 @@ impl Op for Flip {
         }
         dtype_of(Flip::NAME, input, self.layout.expected())?;
         let fits = match input {
-            Kind::Array(form) => self.layout.sides(form.shape()).is_some(),
-            Kind::Ragged { rank, .. } => self.layout.fits(*rank),
-            Kind::Encoded(_) => false,
+            FieldSpec::Array(form) => self.layout.sides(form.shape()).is_some(),
+            FieldSpec::Ragged { rank, .. } => self.layout.fits(*rank),
+            FieldSpec::Encoded(_) => false,
         };
         if fits {
             Ok(input.clone())
         } else {
-            Err(wrong_kind(Flip::NAME, self.layout.expected(), input))
+            Err(wrong_spec(Flip::NAME, self.layout.expected(), input))
         }
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 

@@ -1,11 +1,11 @@
 //! Which sides of an array are an image's height, width and channels.
 
 use super::OpError;
-use crate::array::{DType, Form, Kind};
+use crate::array::{DType, FieldSpec, TensorSpec};
 use crate::value::Value;
 
 /// Most sides of an array that ops work on.
-pub(super) const MOST_SIDES: usize = crate::kernels::permute::MOST_SIDES;
+pub(super) const MAX_DIMENSIONS: usize = crate::kernels::permute::MAX_DIMENSIONS;
 
 /// How images lie in an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum Layout {
 
 /// The sides of an array of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sides {
+pub(super) struct ImageShape {
     /// All sides before the height.
     pub(super) images: usize,
     pub(super) height: usize,
@@ -30,17 +30,17 @@ pub(super) struct Sides {
 
 /// A shape on the stack: none is allocated for each sample.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    sides: [usize; MOST_SIDES],
+pub(super) struct InlineShape {
+    sides: [usize; MAX_DIMENSIONS],
     rank: usize,
 }
 
-impl Shape {
-    /// Nothing where there are more than [`MOST_SIDES`].
-    pub(super) fn new(shape: &[usize]) -> Option<Shape> {
-        let mut sides = [0; MOST_SIDES];
+impl InlineShape {
+    /// Nothing where there are more than [`MAX_DIMENSIONS`].
+    pub(super) fn new(shape: &[usize]) -> Option<InlineShape> {
+        let mut sides = [0; MAX_DIMENSIONS];
         sides.get_mut(..shape.len())?.copy_from_slice(shape);
-        Some(Shape {
+        Some(InlineShape {
             sides,
             rank: shape.len(),
         })
@@ -88,15 +88,15 @@ impl Layout {
     }
 
     /// Nothing where the shape is not one of images, or a side is zero.
-    pub(super) fn sides(self, shape: &[usize]) -> Option<Sides> {
-        if shape.len() > MOST_SIDES || shape.contains(&0) {
+    pub(super) fn sides(self, shape: &[usize]) -> Option<ImageShape> {
+        if shape.len() > MAX_DIMENSIONS || shape.contains(&0) {
             return None;
         }
         let (before, own) = shape.split_at_checked(shape.len().checked_sub(self.own_sides())?)?;
         let images = before
             .iter()
             .try_fold(1_usize, |images, &side| images.checked_mul(side))?;
-        Some(Sides {
+        Some(ImageShape {
             images,
             height: own[0],
             width: own[1],
@@ -109,8 +109,8 @@ impl Layout {
         self,
         shape: &[usize],
         (height, width): (usize, usize),
-    ) -> Option<Shape> {
-        let mut shape = Shape::new(shape)?;
+    ) -> Option<InlineShape> {
+        let mut shape = InlineShape::new(shape)?;
         let start = shape.rank.checked_sub(self.own_sides())?;
         shape.sides[start..start + 2].copy_from_slice(&[height, width]);
         Some(shape)
@@ -118,39 +118,45 @@ impl Layout {
 
     /// Whether arrays of so many sides are images.
     pub(super) fn fits(self, rank: usize) -> bool {
-        (self.own_sides()..=MOST_SIDES).contains(&rank)
+        (self.own_sides()..=MAX_DIMENSIONS).contains(&rank)
     }
 
     /// What an op makes that gives all images one size: of ragged images of three sides, `third` is the one that is not
     /// height or width.
-    pub(super) fn sized_kind(
+    pub(super) fn sized_spec(
         self,
         op: &'static str,
-        input: &Kind,
+        input: &FieldSpec,
         (height, width): (usize, usize),
         third: usize,
-    ) -> Result<Kind, OpError> {
+    ) -> Result<FieldSpec, OpError> {
         let dtype = dtype_of(op, input, self.expected())?;
         let shape = match input {
-            Kind::Array(form) => self
+            FieldSpec::Array(form) => self
                 .sides(form.shape())
                 .and_then(|_| self.with_size(form.shape(), (height, width)))
                 .map(|shape| shape.as_slice().to_vec()),
-            Kind::Ragged { rank: 2, .. } if self == Layout::Planes => Some(vec![height, width]),
-            Kind::Ragged { rank: 3, .. } => Some(match self {
+            FieldSpec::Ragged { rank: 2, .. } if self == Layout::Planes => {
+                Some(vec![height, width])
+            }
+            FieldSpec::Ragged { rank: 3, .. } => Some(match self {
                 Layout::Planes => vec![third, height, width],
                 Layout::Interleaved => vec![height, width, third],
             }),
-            Kind::Ragged { .. } | Kind::Encoded(_) => None,
+            FieldSpec::Ragged { .. } | FieldSpec::Encoded(_) => None,
         };
         shape
-            .and_then(|shape| Form::new(dtype, shape))
-            .map(Kind::Array)
-            .ok_or_else(|| wrong_kind(op, self.expected(), input))
+            .and_then(|shape| TensorSpec::new(dtype, shape))
+            .map(FieldSpec::Array)
+            .ok_or_else(|| wrong_spec(op, self.expected(), input))
     }
 }
 
-pub(super) fn wrong_kind(op: &'static str, expected: impl Into<String>, found: &Kind) -> OpError {
+pub(super) fn wrong_spec(
+    op: &'static str,
+    expected: impl Into<String>,
+    found: &FieldSpec,
+) -> OpError {
     OpError::WrongKind {
         op,
         expected: expected.into(),
@@ -169,13 +175,13 @@ pub(super) fn malformed(op: &'static str, expected: impl Into<String>, found: &V
 /// The type of an array's elements, or the error that it is none.
 pub(super) fn dtype_of(
     op: &'static str,
-    input: &Kind,
+    input: &FieldSpec,
     expected: &'static str,
 ) -> Result<DType, OpError> {
     match input {
-        Kind::Array(form) => Ok(form.dtype()),
-        Kind::Ragged { dtype, .. } => Ok(*dtype),
-        Kind::Encoded(_) => Err(wrong_kind(op, expected, input)),
+        FieldSpec::Array(form) => Ok(form.dtype()),
+        FieldSpec::Ragged { dtype, .. } => Ok(*dtype),
+        FieldSpec::Encoded(_) => Err(wrong_spec(op, expected, input)),
     }
 }
 

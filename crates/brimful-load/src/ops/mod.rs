@@ -17,20 +17,21 @@ mod voxelize;
 use std::fmt;
 
 pub use self::cast::Cast;
-pub use self::crop::{Crop, Place};
+pub use self::crop::{Crop, CropAnchor};
 pub use self::decode::DecodeImage;
 pub use self::flip::Flip;
 pub use self::layout::Layout;
 pub use self::normalize::Normalize;
 pub use self::parse::Parse;
 pub use self::resize::Resize;
-pub use self::tokenize::{Gives, Tokenize};
+pub use self::tokenize::{Tokenize, TokenizeOutput};
 pub use self::transpose::Transpose;
 pub use self::voxelize::Voxelize;
-use crate::array::{DType, Form, Kind};
+use crate::array::{DType, FieldSpec, TensorSpec};
 use crate::error::OpError;
 use crate::kernels::filter::Axis;
-use crate::text::Words;
+use crate::random::mixed;
+use crate::text::WordCache;
 use crate::value::Value;
 
 /// What a random op may depend on, and nothing else: so results do not depend on threads.
@@ -57,14 +58,6 @@ impl SampleKey {
     }
 }
 
-/// Spreads every bit of a number over all of it (the finalizer of SplitMix64 by Sebastiano Vigna, public domain).
-pub(crate) fn mixed(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
 /// Memory of one thread that an op may use while it works, kept from sample to sample.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -81,7 +74,7 @@ pub struct Scratch {
     /// The tokens of a text, and of which op and which text they are.
     pub ids: Vec<u32>,
     pub encoded: Option<(u64, u64)>,
-    pub vocabulary: Words,
+    pub vocabulary: WordCache,
 }
 
 impl Scratch {
@@ -100,7 +93,7 @@ impl Scratch {
 
 /// Bytes of memory that an op takes for one sample at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Reservation {
     /// While it works. Ops of the same name use the same part of the scratch.
     pub scratch: u64,
     /// For what comes out.
@@ -110,10 +103,10 @@ pub struct Room {
 /// Where an op writes: the slot of a batch, or a value that the next op reads.
 #[derive(Debug)]
 pub enum Out<'a> {
-    /// Of exactly the form that [`Op::kind`] promised.
+    /// Of exactly the form that [`Op::output_spec`] promised.
     Slot(&'a mut [u8]),
     /// The same in a value: a sample of varying sides must not become more than was promised.
-    Form(&'a mut Value, &'a Form),
+    Spec(&'a mut Value, &'a TensorSpec),
     /// Of any form.
     Value(&'a mut Value),
 }
@@ -144,36 +137,43 @@ impl Out<'_> {
                     Err(malformed(format!("{len} bytes")))
                 }
             }
-            Out::Form(_, form) if form.bytes() != bytes => Err(malformed(form.to_string())),
-            Out::Form(value, _) | Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
+            Out::Spec(_, form) if form.bytes() != bytes => Err(malformed(form.to_string())),
+            Out::Spec(value, _) | Out::Value(value) => Ok(value.set_array(dtype, shape, bytes)),
         }
     }
 }
 
 /// A transform of one field of a sample.
 ///
-/// Made when the pipeline is put together, and checked then: [`Op::kind`] says what comes out of what goes in, or why it
+/// Made when the pipeline is put together, and checked then: [`Op::output_spec`] says what comes out of what goes in, or why it
 /// cannot be. The result is a function of the input and the key.
 pub trait Op: fmt::Debug + Send + Sync {
     /// As users call it: `resize`.
     fn name(&self) -> &'static str;
 
     /// What comes out.
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError>;
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError>;
+
+    /// How the images of its output lie in memory, given how those of its input do.
+    fn layout(&self, input: Layout) -> Layout {
+        input
+    }
 
     /// Bytes of scratch that it takes at the most for such an input; for encoded input what its own limit allows.
-    fn scratch_bytes(&self, input: &Kind) -> u64;
+    fn scratch_bytes(&self, input: &FieldSpec) -> u64;
 
     /// What it takes of memory at the most for such an input, of which no sample has more than `bytes` bytes.
-    fn room(&self, input: &Kind, bytes: u64) -> Room {
-        let result = match (input, self.kind(input)) {
-            (_, Ok(Kind::Array(form))) => form.bytes() as u64,
-            (Kind::Ragged { dtype: from, .. }, Ok(Kind::Ragged { dtype: to, .. })) => bytes
-                .div_ceil(from.size() as u64)
-                .saturating_mul(to.size() as u64),
+    fn reservation(&self, input: &FieldSpec, bytes: u64) -> Reservation {
+        let result = match (input, self.output_spec(input)) {
+            (_, Ok(FieldSpec::Array(form))) => form.bytes() as u64,
+            (FieldSpec::Ragged { dtype: from, .. }, Ok(FieldSpec::Ragged { dtype: to, .. })) => {
+                bytes
+                    .div_ceil(from.size() as u64)
+                    .saturating_mul(to.size() as u64)
+            }
             _ => bytes,
         };
-        Room {
+        Reservation {
             scratch: self.scratch_bytes(input),
             result,
         }

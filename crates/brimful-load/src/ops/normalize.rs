@@ -1,8 +1,8 @@
 //! Values around zero, as models expect them.
 
-use super::layout::{Layout, check_length, dtype_of, malformed, wrong_kind};
+use super::layout::{Layout, check_length, dtype_of, malformed, wrong_spec};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::{DType, Form, Kind};
+use crate::array::{DType, FieldSpec, TensorSpec};
 use crate::kernels::normalize::{Line, normalize_bytes, normalize_floats};
 use crate::value::Value;
 
@@ -88,27 +88,27 @@ impl Op for Normalize {
         Normalize::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
-        let wrong = || wrong_kind(Normalize::NAME, self.expected(), input);
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
+        let wrong = || wrong_spec(Normalize::NAME, self.expected(), input);
         let dtype = dtype_of(Normalize::NAME, input, "uint8 or float32")?;
         if !matches!(dtype, DType::U8 | DType::F32) {
             return Err(wrong());
         }
         match input {
-            Kind::Array(form) => {
+            FieldSpec::Array(form) => {
                 self.run(form.shape()).ok_or_else(wrong)?;
-                let form = Form::new(DType::F32, form.shape()).ok_or_else(wrong)?;
-                Ok(Kind::Array(form))
+                let form = TensorSpec::new(DType::F32, form.shape()).ok_or_else(wrong)?;
+                Ok(FieldSpec::Array(form))
             }
-            Kind::Ragged { rank, .. } => Ok(Kind::Ragged {
+            FieldSpec::Ragged { rank, .. } => Ok(FieldSpec::Ragged {
                 dtype: DType::F32,
                 rank: *rank,
             }),
-            Kind::Encoded(_) => Err(wrong()),
+            FieldSpec::Encoded(_) => Err(wrong()),
         }
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 

@@ -1,12 +1,12 @@
 //! A number that is written as text, such as the label of a sample in a tar file.
 
-use super::layout::wrong_kind;
+use super::layout::wrong_spec;
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::{DType, Encoding, Form, Kind};
+use crate::array::{DType, Encoding, FieldSpec, TensorSpec};
 use crate::value::Value;
 
 /// Longer texts are no numbers.
-const LONGEST: usize = 64;
+const MAX_LEN: usize = 64;
 
 /// A text with one number in it to that number.
 #[derive(Debug)]
@@ -28,14 +28,17 @@ impl Op for Parse {
         Parse::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
-        if !matches!(input, Kind::Encoded(Encoding::Text | Encoding::Unknown)) {
-            return Err(wrong_kind(Parse::NAME, "text", input));
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
+        if !matches!(
+            input,
+            FieldSpec::Encoded(Encoding::Text | Encoding::Unknown)
+        ) {
+            return Err(wrong_spec(Parse::NAME, "text", input));
         }
-        let form = Form::new(self.dtype, []);
+        let form = TensorSpec::new(self.dtype, []);
         let is_known = matches!(self.dtype, DType::I64 | DType::F32 | DType::F64);
         form.filter(|_| is_known)
-            .map(Kind::Array)
+            .map(FieldSpec::Array)
             .ok_or_else(|| OpError::WrongKind {
                 op: Parse::NAME,
                 expected: "int64, float32 or float64 for the number in a text".to_owned(),
@@ -43,7 +46,7 @@ impl Op for Parse {
             })
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 
@@ -57,9 +60,9 @@ impl Op for Parse {
         let bytes = input.bytes().trim_ascii();
         let text = std::str::from_utf8(bytes)
             .ok()
-            .filter(|text| text.len() <= LONGEST);
+            .filter(|text| text.len() <= MAX_LEN);
         let wrong = || {
-            let shown = &bytes[..bytes.len().min(LONGEST)];
+            let shown = &bytes[..bytes.len().min(MAX_LEN)];
             OpError::Malformed {
                 op: Parse::NAME,
                 expected: format!("a number of {}", self.dtype),
@@ -133,10 +136,10 @@ mod tests {
 
     #[test]
     fn only_text_becomes_a_number_of_some_types() {
-        let text = Kind::Encoded(Encoding::Text);
-        assert!(Parse::new(DType::I64).kind(&text).is_ok());
-        assert!(Parse::new(DType::U8).kind(&text).is_err());
-        let image = Kind::Encoded(Encoding::Image);
-        assert!(Parse::new(DType::I64).kind(&image).is_err());
+        let text = FieldSpec::Encoded(Encoding::Text);
+        assert!(Parse::new(DType::I64).output_spec(&text).is_ok());
+        assert!(Parse::new(DType::U8).output_spec(&text).is_err());
+        let image = FieldSpec::Encoded(Encoding::Image);
+        assert!(Parse::new(DType::I64).output_spec(&image).is_err());
     }
 }

@@ -1,17 +1,17 @@
 //! Images of any size to one size.
 
-use super::layout::{Layout, check_length, dtype_of, malformed, wrong_kind};
+use super::layout::{Layout, check_length, dtype_of, malformed, wrong_spec};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::{DType, Kind};
+use crate::array::{DType, FieldSpec};
 use crate::kernels;
 use crate::kernels::filter::{Axis, Filter};
 use crate::value::Value;
 
 /// The longest side of images whose size is not known beforehand: it bounds the memory that a thread takes.
-const LONGEST_RAGGED: usize = 16_384;
+const MAX_RAGGED_LEN: usize = 16_384;
 
 /// The most channels of those.
-const MOST_CHANNELS: usize = 4;
+const MAX_CHANNELS: usize = 4;
 
 /// Antialiased, as PIL's `resize` and torch's `interpolate(antialias=True)`: bytes differ by one at the most.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl Resize {
         filter: Filter,
         layout: Layout,
         channels: usize,
-        input: &Kind,
+        input: &FieldSpec,
     ) -> Result<Resize, OpError> {
-        let sides = 1..=Axis::LONGEST;
+        let sides = 1..=Axis::MAX_LEN;
         if !sides.contains(&height) || !sides.contains(&width) {
             return Err(OpError::WrongKind {
                 op: Resize::NAME,
-                expected: format!("a size of 1 to {} pixels a side", Axis::LONGEST),
+                expected: format!("a size of 1 to {} pixels a side", Axis::MAX_LEN),
                 found: format!("{height} x {width}"),
             });
         }
@@ -52,8 +52,8 @@ impl Resize {
             channels,
             known: None,
         };
-        resize.kind(input)?;
-        if let Kind::Array(form) = input {
+        resize.output_spec(input)?;
+        if let FieldSpec::Array(form) = input {
             resize.known = layout.sides(form.shape()).and_then(|sides| {
                 Some((
                     Axis::new(filter, sides.height, height)?,
@@ -76,7 +76,7 @@ impl Resize {
                 Some((rows, columns))
             }
             _ => {
-                let is_short = height.max(width) <= LONGEST_RAGGED;
+                let is_short = height.max(width) <= MAX_RAGGED_LEN;
                 let is_set = is_short
                     && rows.set(self.filter, height, self.height)
                     && columns.set(self.filter, width, self.width);
@@ -91,41 +91,41 @@ impl Op for Resize {
         Resize::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         let expected = "uint8 or float32";
         let dtype = dtype_of(Resize::NAME, input, self.layout.expected())?;
         if !matches!(dtype, DType::U8 | DType::F32) {
-            return Err(wrong_kind(Resize::NAME, expected, input));
+            return Err(wrong_spec(Resize::NAME, expected, input));
         }
-        if let Kind::Array(form) = input
+        if let FieldSpec::Array(form) = input
             && let Some(sides) = self.layout.sides(form.shape())
-            && sides.height.max(sides.width) > Axis::LONGEST
+            && sides.height.max(sides.width) > Axis::MAX_LEN
         {
-            let expected = format!("sides of at most {}", Axis::LONGEST);
-            return Err(wrong_kind(Resize::NAME, expected, input));
+            let expected = format!("sides of at most {}", Axis::MAX_LEN);
+            return Err(wrong_spec(Resize::NAME, expected, input));
         }
         let size = (self.height, self.width);
         self.layout
-            .sized_kind(Resize::NAME, input, size, self.channels)
+            .sized_spec(Resize::NAME, input, size, self.channels)
     }
 
-    fn scratch_bytes(&self, input: &Kind) -> u64 {
+    fn scratch_bytes(&self, input: &FieldSpec) -> u64 {
         let (sides, dtype, is_known) = match input {
-            Kind::Array(form) => {
+            FieldSpec::Array(form) => {
                 let Some(sides) = self.layout.sides(form.shape()) else {
                     return 0;
                 };
                 let size = (sides.height, sides.width, sides.channels);
                 (size, form.dtype(), true)
             }
-            Kind::Ragged { dtype, .. } => {
+            FieldSpec::Ragged { dtype, .. } => {
                 let channels = match self.layout {
                     Layout::Planes => 1,
-                    Layout::Interleaved => MOST_CHANNELS,
+                    Layout::Interleaved => MAX_CHANNELS,
                 };
-                ((LONGEST_RAGGED, LONGEST_RAGGED, channels), *dtype, false)
+                ((MAX_RAGGED_LEN, MAX_RAGGED_LEN, channels), *dtype, false)
             }
-            Kind::Encoded(_) => return 0,
+            FieldSpec::Encoded(_) => return 0,
         };
         let (height, width, channels) = sides;
         let room = kernels::resize::room_bytes(
@@ -168,11 +168,11 @@ impl Op for Resize {
         } = scratch;
         let size = (sides.height, sides.width);
         let (rows, columns) = self.axes(size, rows, columns).ok_or_else(|| {
-            let expected = format!("images of at most {LONGEST_RAGGED} pixels a side");
+            let expected = format!("images of at most {MAX_RAGGED_LEN} pixels a side");
             malformed(Resize::NAME, expected, input)
         })?;
-        if self.known.is_none() && sides.channels > MOST_CHANNELS {
-            let expected = format!("images of at most {MOST_CHANNELS} channels");
+        if self.known.is_none() && sides.channels > MAX_CHANNELS {
+            let expected = format!("images of at most {MAX_CHANNELS} channels");
             return Err(malformed(Resize::NAME, expected, input));
         }
         let resize = kernels::resize::Resize {

@@ -1,7 +1,7 @@
 //! The ops of this folder, from the outside.
 
 use super::*;
-use crate::array::{Encoding, Form};
+use crate::array::{Encoding, TensorSpec};
 use crate::kernels::filter::Filter;
 
 fn key(index: u64) -> SampleKey {
@@ -12,8 +12,8 @@ fn key(index: u64) -> SampleKey {
     }
 }
 
-fn array(dtype: DType, shape: &[usize]) -> Kind {
-    Kind::Array(Form::new(dtype, shape).unwrap())
+fn array(dtype: DType, shape: &[usize]) -> FieldSpec {
+    FieldSpec::Array(TensorSpec::new(dtype, shape).unwrap())
 }
 
 fn value(dtype: DType, shape: &[usize], bytes: &[u8]) -> Value {
@@ -47,7 +47,7 @@ fn applied(op: &dyn Op, key: SampleKey, input: &Value) -> Result<Value, OpError>
             .is_err()
     );
     // What was promised is what came.
-    let promised = op.kind(&array(input.dtype, &input.shape))?;
+    let promised = op.output_spec(&array(input.dtype, &input.shape))?;
     assert_eq!(promised, array(out.dtype, &out.shape));
     Ok(out)
 }
@@ -58,13 +58,13 @@ fn as_floats(value: &Value) -> Vec<f32> {
 
 /// Every op of this folder, for images of planes.
 fn all() -> Vec<Box<dyn Op>> {
-    let ragged = Kind::Ragged {
+    let ragged = FieldSpec::Ragged {
         dtype: DType::U8,
         rank: 3,
     };
     vec![
         Box::new(Resize::new((4, 4), Filter::Bilinear, Layout::Planes, 3, &ragged).unwrap()),
-        Box::new(Crop::new(0, (2, 2), Place::Center, Layout::Planes, 3)),
+        Box::new(Crop::new(0, (2, 2), CropAnchor::Center, Layout::Planes, 3)),
         Box::new(Flip::new(0, 1.0, Layout::Planes)),
         Box::new(Normalize::new(&[0.5; 3], &[0.5; 3], None, Layout::Planes).unwrap()),
         Box::new(Cast::new(DType::F16)),
@@ -76,7 +76,7 @@ fn all() -> Vec<Box<dyn Op>> {
 fn every_op_refuses_bytes_that_are_not_decoded() {
     for op in all() {
         let error = op
-            .kind(&Kind::Encoded(Encoding::Image))
+            .output_spec(&FieldSpec::Encoded(Encoding::Image))
             .unwrap_err()
             .to_string();
         assert!(
@@ -108,7 +108,7 @@ fn every_op_refuses_a_shape_that_its_bytes_do_not_fill() {
 fn sides_of_zero_are_errors_where_an_image_is_needed() {
     for op in &all()[..3] {
         for shape in [[0, 8, 8], [3, 0, 8], [3, 8, 0]] {
-            assert!(op.kind(&array(DType::U8, &shape)).is_err(), "{op:?}");
+            assert!(op.output_spec(&array(DType::U8, &shape)).is_err(), "{op:?}");
             let mut out = Value::default();
             let input = bytes(&shape);
             let result = op.apply(
@@ -127,7 +127,7 @@ fn too_few_sides_are_errors() {
     for op in all().into_iter().filter(|op| op.name() != "cast") {
         let mut out = Value::default();
         let input = bytes(&[8]);
-        assert!(op.kind(&array(DType::U8, &[8])).is_err(), "{op:?}");
+        assert!(op.output_spec(&array(DType::U8, &[8])).is_err(), "{op:?}");
         assert!(
             op.apply(
                 key(0),
@@ -158,12 +158,12 @@ fn resize_gives_all_images_one_size() {
 #[test]
 fn ragged_images_are_resized_as_those_of_known_size_are() {
     for layout in [Layout::Planes, Layout::Interleaved] {
-        let kind = Kind::Ragged {
+        let kind = FieldSpec::Ragged {
             dtype: DType::U8,
             rank: 3,
         };
         let op = Resize::new((6, 6), Filter::Bilinear, layout, 3, &kind).unwrap();
-        let promised = op.kind(&kind).unwrap();
+        let promised = op.output_spec(&kind).unwrap();
         let mut scratch = Scratch::default();
         for size in [(9, 12), (20, 5), (9, 12)] {
             let shape = match layout {
@@ -192,7 +192,7 @@ fn ragged_images_are_resized_as_those_of_known_size_are() {
 #[test]
 fn resize_refuses_what_it_does_not_do() {
     let good = array(DType::U8, &[3, 8, 8]);
-    let new = |size, kind: &Kind| Resize::new(size, Filter::Bilinear, Layout::Planes, 3, kind);
+    let new = |size, spec: &FieldSpec| Resize::new(size, Filter::Bilinear, Layout::Planes, 3, spec);
     assert!(new((0, 4), &good).is_err());
     assert!(new((4, 70_000), &good).is_err());
     assert!(new((4, 4), &array(DType::I32, &[3, 8, 8])).is_err());
@@ -200,7 +200,7 @@ fn resize_refuses_what_it_does_not_do() {
     assert!(
         new(
             (4, 4),
-            &Kind::Ragged {
+            &FieldSpec::Ragged {
                 dtype: DType::U8,
                 rank: 4
             }
@@ -216,7 +216,7 @@ fn resize_refuses_what_it_does_not_do() {
 
 #[test]
 fn the_size_of_ragged_images_is_bounded() {
-    let kind = Kind::Ragged {
+    let kind = FieldSpec::Ragged {
         dtype: DType::U8,
         rank: 2,
     };
@@ -229,7 +229,7 @@ fn the_size_of_ragged_images_is_bounded() {
         &mut Scratch::default(),
     );
     assert!(result.unwrap_err().to_string().contains("16384"));
-    let kind = Kind::Ragged {
+    let kind = FieldSpec::Ragged {
         dtype: DType::U8,
         rank: 3,
     };
@@ -246,42 +246,42 @@ fn the_size_of_ragged_images_is_bounded() {
 #[test]
 fn crop_takes_the_middle_or_a_fixed_place() {
     let input = bytes(&[5, 6]);
-    let center = Crop::new(0, (2, 2), Place::Center, Layout::Planes, 3);
+    let center = Crop::new(0, (2, 2), CropAnchor::Center, Layout::Planes, 3);
     assert_eq!(
         applied(&center, key(0), &input).unwrap().bytes(),
         [8, 9, 14, 15]
     );
-    let place = Place::At { top: 3, left: 4 };
+    let place = CropAnchor::At { top: 3, left: 4 };
     let fixed = Crop::new(0, (2, 2), place, Layout::Planes, 3);
     assert_eq!(
         applied(&fixed, key(0), &input).unwrap().bytes(),
         [22, 23, 28, 29]
     );
-    let pixels = Crop::new(0, (1, 2), Place::Center, Layout::Interleaved, 3);
+    let pixels = Crop::new(0, (1, 2), CropAnchor::Center, Layout::Interleaved, 3);
     let input = bytes(&[1, 4, 3]);
     assert_eq!(
         applied(&pixels, key(0), &input).unwrap().bytes(),
         [3, 4, 5, 6, 7, 8]
     );
     let wide = floats(&[1, 3], &[1.0, 2.0, 3.0]);
-    let one = Crop::new(0, (1, 1), Place::Center, Layout::Planes, 3);
+    let one = Crop::new(0, (1, 1), CropAnchor::Center, Layout::Planes, 3);
     assert_eq!(as_floats(&applied(&one, key(0), &wide).unwrap()), [2.0]);
 }
 
 #[test]
 fn a_crop_that_is_larger_than_the_image_is_an_error() {
-    let far = Place::At {
+    let far = CropAnchor::At {
         top: usize::MAX,
         left: 0,
     };
     for (size, place) in [
-        ((6, 2), Place::Center),
-        ((2, 7), Place::Random),
+        ((6, 2), CropAnchor::Center),
+        ((2, 7), CropAnchor::Random),
         ((2, 2), far),
-        ((0, 2), Place::Center),
+        ((0, 2), CropAnchor::Center),
     ] {
         let op = Crop::new(0, size, place, Layout::Planes, 3);
-        assert!(op.kind(&array(DType::U8, &[5, 6])).is_err());
+        assert!(op.output_spec(&array(DType::U8, &[5, 6])).is_err());
         if size.0 > 0 {
             let mut out = Value::default();
             assert!(
@@ -299,7 +299,7 @@ fn a_crop_that_is_larger_than_the_image_is_an_error() {
 
 #[test]
 fn random_crops_reach_every_place_and_depend_on_the_key_only() {
-    let op = Crop::new(4, (3, 4), Place::Random, Layout::Planes, 3);
+    let op = Crop::new(4, (3, 4), CropAnchor::Random, Layout::Planes, 3);
     let input = bytes(&[5, 6]);
     let firsts: Vec<u8> = (0..400)
         .map(|index| applied(&op, key(index), &input).unwrap().bytes()[0])
@@ -313,7 +313,7 @@ fn random_crops_reach_every_place_and_depend_on_the_key_only() {
         let times = firsts.split(|&first| first == expected).count() - 1;
         assert!((20..80).contains(&times), "{expected}: {times} of 400");
     }
-    let other = Crop::new(5, (3, 4), Place::Random, Layout::Planes, 3);
+    let other = Crop::new(5, (3, 4), CropAnchor::Random, Layout::Planes, 3);
     let others: Vec<u8> = (0..400)
         .map(|index| applied(&other, key(index), &input).unwrap().bytes()[0])
         .collect();
@@ -346,7 +346,7 @@ fn flip_exchanges_left_and_right_as_often_as_asked() {
     );
     assert!(
         Flip::new(0, f64::NAN, Layout::Planes)
-            .kind(&array(DType::U8, &[2, 2]))
+            .output_spec(&array(DType::U8, &[2, 2]))
             .is_err()
     );
 }
@@ -396,8 +396,8 @@ fn normalize_scales_as_told_and_leaves_floats_unscaled() {
         as_floats(&applied(&two, key(0), &input).unwrap()),
         [1.0, -8.0, 3.0, -6.0]
     );
-    assert!(two.kind(&array(DType::F32, &[2, 3])).is_err());
-    assert!(two.kind(&array(DType::I64, &[2, 2])).is_err());
+    assert!(two.output_spec(&array(DType::F32, &[2, 3])).is_err());
+    assert!(two.output_spec(&array(DType::I64, &[2, 2])).is_err());
 }
 
 #[test]
@@ -483,9 +483,9 @@ fn transpose_refuses_orders_that_are_none() {
         assert!(Transpose::new(order).is_err());
     }
     let op = Transpose::new(&[1, 0]).unwrap();
-    assert!(op.kind(&array(DType::U8, &[2, 2, 2])).is_err());
+    assert!(op.output_spec(&array(DType::U8, &[2, 2, 2])).is_err());
     assert!(
-        op.kind(&Kind::Ragged {
+        op.output_spec(&FieldSpec::Ragged {
             dtype: DType::U8,
             rank: 3
         })

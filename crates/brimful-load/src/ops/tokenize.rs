@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::layout::wrong_kind;
-use super::{Op, OpError, Out, SampleKey, Scratch, mixed};
-use crate::array::{DType, Encoding, Form, Kind};
+use super::layout::wrong_spec;
+use super::{Op, OpError, Out, SampleKey, Scratch};
+use crate::array::{DType, Encoding, FieldSpec, TensorSpec};
+use crate::random::mixed;
 use crate::text::Tokenizer;
 use crate::value::Value;
 
@@ -14,11 +15,11 @@ const BYTES_PER_TOKEN: usize = 32;
 
 /// And in no case fewer or more than these.
 const FEWEST_BYTES: usize = 4 << 10;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// What comes out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Gives {
+pub enum TokenizeOutput {
     #[default]
     Ids,
     /// 1 where there is a token of the text or around it, 0 where it is filled up.
@@ -37,8 +38,8 @@ pub struct Tokenize {
     /// Whether the tokenizer's special tokens are put around the text; they are within the length.
     pub special_tokens: bool,
     /// Longer texts are cut.
-    pub most_bytes: usize,
-    pub gives: Gives,
+    pub max_bytes: usize,
+    pub gives: TokenizeOutput,
 }
 
 impl Tokenize {
@@ -51,10 +52,10 @@ impl Tokenize {
             length,
             pad_id: tokenizer.pad_id().unwrap_or(0),
             special_tokens: true,
-            most_bytes: length
+            max_bytes: length
                 .saturating_mul(BYTES_PER_TOKEN)
-                .clamp(FEWEST_BYTES, MOST_BYTES),
-            gives: Gives::Ids,
+                .clamp(FEWEST_BYTES, MAX_BYTES),
+            gives: TokenizeOutput::Ids,
             tokenizer,
         }
     }
@@ -62,7 +63,7 @@ impl Tokenize {
     /// The same pair's mask.
     pub fn mask(&self) -> Tokenize {
         Tokenize {
-            gives: Gives::Mask,
+            gives: TokenizeOutput::Mask,
             ..self.clone()
         }
     }
@@ -93,7 +94,7 @@ impl Tokenize {
             ids, vocabulary, ..
         } = scratch;
         self.tokenizer
-            .first(text, room, self.most_bytes, vocabulary, ids)
+            .first(text, room, self.max_bytes, vocabulary, ids)
             .map_err(|error| malformed("text for its tokenizer", error.to_string()))
     }
 
@@ -104,8 +105,8 @@ impl Tokenize {
         let (used, rest) =
             places.split_at_mut((before.len() + ids.len() + behind.len()).min(places.len()));
         let (each, pad): (fn(u32) -> i64, i64) = match self.gives {
-            Gives::Ids => (i64::from, i64::from(self.pad_id)),
-            Gives::Mask => (|_| 1, 0),
+            TokenizeOutput::Ids => (i64::from, i64::from(self.pad_id)),
+            TokenizeOutput::Mask => (|_| 1, 0),
         };
         for (place, &id) in used.iter_mut().zip(all) {
             *place = each(id).to_le_bytes();
@@ -119,9 +120,9 @@ impl Op for Tokenize {
         Tokenize::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
-        let Kind::Encoded(Encoding::Text | Encoding::Unknown) = input else {
-            return Err(wrong_kind(Tokenize::NAME, "text", input));
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
+        let FieldSpec::Encoded(Encoding::Text | Encoding::Unknown) = input else {
+            return Err(wrong_spec(Tokenize::NAME, "text", input));
         };
         let wrong = |expected: String, found: usize| OpError::WrongKind {
             op: Tokenize::NAME,
@@ -136,17 +137,17 @@ impl Op for Tokenize {
                 self.length,
             ));
         }
-        if self.most_bytes == 0 {
+        if self.max_bytes == 0 {
             return Err(wrong("at least one byte of a text".to_owned(), 0));
         }
-        Form::new(DType::I64, [self.length])
-            .map(Kind::Array)
+        TensorSpec::new(DType::I64, [self.length])
+            .map(FieldSpec::Array)
             .ok_or_else(|| wrong("a length that fits into memory".to_owned(), self.length))
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         let ids = 2 * size_of::<u32>() as u64 * self.length as u64;
-        Tokenizer::bytes_for(self.most_bytes as u64).saturating_add(ids)
+        Tokenizer::bytes_for(self.max_bytes as u64).saturating_add(ids)
     }
 
     fn apply(
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
     use crate::opening::Opening;
     use crate::ops::Cast;
-    use crate::pipeline::{Hands, Pipeline, PipelineError, Read, Workbench};
+    use crate::pipeline::{OpScratch, Pipeline, PipelineError, Read, ReadScratch};
     use crate::sources::Lines;
     use crate::sources::testing::fixture;
 
@@ -254,16 +255,19 @@ mod tests {
     #[test]
     fn what_is_no_text_is_refused() {
         let mut scratch = Scratch::default();
-        let text = Kind::Encoded(Encoding::Text);
+        let text = FieldSpec::Encoded(Encoding::Text);
         let op = Tokenize::new(0, tokenizer("word_piece"), 1);
-        let found = op.kind(&text).unwrap_err().to_string();
+        let found = op.output_spec(&text).unwrap_err().to_string();
         assert_eq!(
             found,
             "tokenize expected a length of at least 2, for the special tokens, found 1"
         );
         let op = Tokenize::new(0, tokenizer("byte_level"), 4);
-        assert!(op.kind(&Kind::Encoded(Encoding::Image)).is_err());
-        assert_eq!(op.kind(&text).unwrap().to_string(), "int64 4");
+        assert!(
+            op.output_spec(&FieldSpec::Encoded(Encoding::Image))
+                .is_err()
+        );
+        assert_eq!(op.output_spec(&text).unwrap().to_string(), "int64 4");
         let found = applied(&op, b"ab\xff", &mut scratch)
             .unwrap_err()
             .to_string();
@@ -273,7 +277,7 @@ mod tests {
         );
         assert!(
             Tokenize::new(0, tokenizer("byte_level"), usize::MAX)
-                .kind(&text)
+                .output_spec(&text)
                 .is_err()
         );
     }
@@ -302,11 +306,11 @@ mod tests {
             ["int64 8", "bool 8"]
         );
         let (mut ids, mut mask) = ([0; 64], [0; 8]);
-        let (mut hands, mut workbench) = (Hands::default(), Workbench::default());
+        let (mut read_scratch, mut op_scratch) = (ReadScratch::default(), OpScratch::default());
         let mut slots = [&mut ids[..], &mut mask[..]];
-        let read = both.read(KEY, &mut slots, &mut hands).unwrap();
-        assert_eq!(read, Read::IntoHands);
-        both.make(KEY, &mut slots, &mut hands, &mut workbench)
+        let read = both.read(KEY, &mut slots, &mut read_scratch).unwrap();
+        assert_eq!(read, Read::IntoScratch);
+        both.make(KEY, &mut slots, &mut read_scratch, &mut op_scratch)
             .unwrap();
         let padding = ids
             .as_chunks::<8>()
@@ -314,8 +318,8 @@ mod tests {
             .iter()
             .map(|id| u8::from(i64::from_le_bytes(*id) != 1));
         assert_eq!(padding.collect::<Vec<_>>(), mask);
-        assert!(hands.held_bytes() as u64 <= both.bytes_to_read());
-        assert!(workbench.held_bytes() as u64 <= both.bytes_to_make());
+        assert!(read_scratch.held_bytes() as u64 <= both.bytes_to_read());
+        assert!(op_scratch.held_bytes() as u64 <= both.bytes_to_make());
         let taken = both.copy("text", "mask");
         assert!(matches!(taken, Err(PipelineError::TakenName { .. })));
     }

@@ -1,8 +1,10 @@
 //! The sides of an array in another order.
 
-use super::layout::{MOST_SIDES, Shape, check_length, dtype_of, malformed, wrong_kind};
+use super::layout::{
+    InlineShape, Layout, MAX_DIMENSIONS, check_length, dtype_of, malformed, wrong_spec,
+};
 use super::{Op, OpError, Out, SampleKey, Scratch};
-use crate::array::{Form, Kind};
+use crate::array::{FieldSpec, TensorSpec};
 use crate::kernels::permute::permute;
 use crate::value::Value;
 
@@ -20,14 +22,16 @@ impl Transpose {
     /// An error unless each of the sides `0..order.len()` is there once.
     pub fn new(order: &[usize]) -> Result<Transpose, OpError> {
         let is_whole = (0..order.len()).all(|side| order.contains(&side));
-        if is_whole && order.len() <= MOST_SIDES {
+        if is_whole && order.len() <= MAX_DIMENSIONS {
             Ok(Transpose {
                 order: order.to_vec(),
             })
         } else {
             Err(OpError::WrongKind {
                 op: Transpose::NAME,
-                expected: format!("each of the sides 0, 1, 2 and so on once, at most {MOST_SIDES}"),
+                expected: format!(
+                    "each of the sides 0, 1, 2 and so on once, at most {MAX_DIMENSIONS}"
+                ),
                 found: format!("{order:?}"),
             })
         }
@@ -37,11 +41,11 @@ impl Transpose {
         format!("an array of {} sides", self.order.len())
     }
 
-    fn shape(&self, shape: &[usize]) -> Option<Shape> {
+    fn shape(&self, shape: &[usize]) -> Option<InlineShape> {
         if shape.len() != self.order.len() {
             return None;
         }
-        let mut permuted = Shape::new(shape)?;
+        let mut permuted = InlineShape::new(shape)?;
         for (to, &from) in permuted.as_mut_slice().iter_mut().zip(&self.order) {
             *to = shape[from];
         }
@@ -54,21 +58,26 @@ impl Op for Transpose {
         Transpose::NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
-        let wrong = || wrong_kind(Transpose::NAME, self.expected(), input);
+    /// Who transposes an image puts its channels first, as torch has them.
+    fn layout(&self, _input: Layout) -> Layout {
+        Layout::Planes
+    }
+
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
+        let wrong = || wrong_spec(Transpose::NAME, self.expected(), input);
         dtype_of(Transpose::NAME, input, "an array")?;
         match input {
-            Kind::Array(form) => self
+            FieldSpec::Array(form) => self
                 .shape(form.shape())
-                .and_then(|shape| Form::new(form.dtype(), shape.as_slice()))
-                .map(Kind::Array)
+                .and_then(|shape| TensorSpec::new(form.dtype(), shape.as_slice()))
+                .map(FieldSpec::Array)
                 .ok_or_else(wrong),
-            Kind::Ragged { rank, .. } if *rank == self.order.len() => Ok(input.clone()),
-            Kind::Ragged { .. } | Kind::Encoded(_) => Err(wrong()),
+            FieldSpec::Ragged { rank, .. } if *rank == self.order.len() => Ok(input.clone()),
+            FieldSpec::Ragged { .. } | FieldSpec::Encoded(_) => Err(wrong()),
         }
     }
 
-    fn scratch_bytes(&self, _input: &Kind) -> u64 {
+    fn scratch_bytes(&self, _input: &FieldSpec) -> u64 {
         0
     }
 

@@ -2,16 +2,16 @@
 
 use std::f64::consts::TAU;
 
-use crate::array::{DType, Encoding, Form, Kind};
+use crate::array::{DType, Encoding, FieldSpec, TensorSpec};
 use crate::error::OpError;
-use crate::kernels::{MeshLimit, Occupied, Placement, for_each_occupied, parse_off, turn};
+use crate::kernels::{MeshLimit, Occupied, Placement, for_each_occupied, parse_off, rotate};
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::value::Value;
 
 const NAME: &str = "voxelize";
 
 /// The largest grid along one side: a grid of `float32` then takes 4 GiB.
-const LARGEST_RESOLUTION: usize = 1024;
+const MAX_RESOLUTION: usize = 1024;
 
 /// Which of the draws of a sample is ours.
 const DRAW: u64 = 0x766f_7865_6c69_7a65;
@@ -64,16 +64,19 @@ impl Op for Voxelize {
         NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         let wrong = |expected: &str, found: String| OpError::WrongKind {
             op: NAME,
             expected: expected.to_owned(),
             found,
         };
-        if !matches!(input, Kind::Encoded(Encoding::Mesh | Encoding::Unknown)) {
+        if !matches!(
+            input,
+            FieldSpec::Encoded(Encoding::Mesh | Encoding::Unknown)
+        ) {
             return Err(wrong("a mesh file", input.to_string()));
         }
-        if !(1..=LARGEST_RESOLUTION).contains(&self.resolution) {
+        if !(1..=MAX_RESOLUTION).contains(&self.resolution) {
             return Err(wrong(
                 "a resolution from 1 to 1024",
                 self.resolution.to_string(),
@@ -85,12 +88,12 @@ impl Op for Voxelize {
         if !matches!(self.dtype, DType::U8 | DType::F32) {
             return Err(wrong("uint8 or float32 to be made", self.dtype.to_string()));
         }
-        Form::new(self.dtype, self.shape())
-            .map(Kind::Array)
+        TensorSpec::new(self.dtype, self.shape())
+            .map(FieldSpec::Array)
             .ok_or_else(|| wrong("a grid that fits into memory", self.resolution.to_string()))
     }
 
-    fn scratch_bytes(&self, _: &Kind) -> u64 {
+    fn scratch_bytes(&self, _: &FieldSpec) -> u64 {
         let points = (self.limit.vertices as u64).saturating_add(self.limit.triangles as u64);
         points.saturating_mul(size_of::<[f32; 3]>() as u64)
     }
@@ -114,7 +117,7 @@ impl Op for Voxelize {
         })?;
         if self.rotations > 1 {
             let number = key.draw(DRAW, 0) % u64::from(self.rotations);
-            turn(points, TAU * number as f64 / f64::from(self.rotations));
+            rotate(points, TAU * number as f64 / f64::from(self.rotations));
         }
         let n = self.resolution;
         let placement = Placement::new(points, triangles, n).ok_or_else(|| OpError::Malformed {
@@ -210,10 +213,12 @@ mod tests {
             .unwrap();
         let expected: Vec<f32> = slot.iter().map(|&voxel| f32::from(voxel)).collect();
         assert_eq!(*floats.elements::<f32>(), expected[..]);
-        let form = Form::new(DType::U8, [1, 7, 7, 7]).unwrap();
+        let form = TensorSpec::new(DType::U8, [1, 7, 7, 7]).unwrap();
         assert_eq!(
-            bytes.kind(&Kind::Encoded(Encoding::Mesh)).unwrap(),
-            Kind::Array(form)
+            bytes
+                .output_spec(&FieldSpec::Encoded(Encoding::Mesh))
+                .unwrap(),
+            FieldSpec::Array(form)
         );
     }
 
@@ -262,10 +267,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_made_is_said_when_the_pipeline_is_put_together() {
-        let mesh = Kind::Encoded(Encoding::Mesh);
-        let refused = |op: Voxelize, kind: &Kind| op.kind(kind).unwrap_err().to_string();
+        let mesh = FieldSpec::Encoded(Encoding::Mesh);
+        let refused =
+            |op: Voxelize, spec: &FieldSpec| op.output_spec(spec).unwrap_err().to_string();
         assert_eq!(
-            refused(Voxelize::new(32), &Kind::Encoded(Encoding::Image)),
+            refused(Voxelize::new(32), &FieldSpec::Encoded(Encoding::Image)),
             "voxelize expected a mesh file, found an image file"
         );
         assert_eq!(

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::array::DType;
 use crate::error::{OpError, ReadError};
-use crate::mapping::Guard;
 use crate::pipeline::{SampleCause, SampleError};
 use crate::source::Source;
-use crate::text::{Tokenizer, Words};
+use crate::text::{Tokenizer, WordCache};
 use crate::value::Value;
+use brimful_mapping::Guard;
 
 /// Bytes of a text that are encoded in one go; a longer one is cut before a space, so that memory is bounded.
 pub(super) const PIECE_BYTES: usize = 128 << 10;
@@ -32,9 +32,9 @@ pub(super) struct Encoder {
 
 /// The memory of one thread, kept from document to document.
 #[derive(Debug, Default)]
-pub(super) struct Hands {
+pub(super) struct DocumentScratch {
     values: Vec<Value>,
-    words: Words,
+    words: WordCache,
     ids: Vec<u32>,
 }
 
@@ -59,20 +59,20 @@ impl Encoder {
     pub(super) fn document<S: Sink>(
         &self,
         index: u64,
-        hands: &mut Hands,
+        read_scratch: &mut DocumentScratch,
         sink: &mut S,
     ) -> Result<u64, Unfinished<S::Stopped>> {
         // The text may be that of a mapped file.
         let _guard = Guard::enter();
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.encoded(index, hands, sink)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.encoded(index, read_scratch, sink)));
         let is_finished = matches!(outcome, Ok(Ok(_) | Err(Unfinished::Stopped(_))));
-        let mut values = hands.values.iter();
+        let mut values = read_scratch.values.iter();
         let truncated = match values.try_for_each(|value| value.piece.check_all()) {
             Err(error) if !is_finished => Some(ReadError::from(error)),
             _ => None,
         };
         if outcome.is_err() {
-            *hands = Hands::default();
+            *read_scratch = DocumentScratch::default();
         }
         match (outcome, truncated) {
             (_, Some(truncated)) => Err(self.failed(index, truncated.into())),
@@ -93,11 +93,11 @@ impl Encoder {
     fn encoded<S: Sink>(
         &self,
         index: u64,
-        hands: &mut Hands,
+        read_scratch: &mut DocumentScratch,
         sink: &mut S,
     ) -> Result<u64, Unfinished<S::Stopped>> {
         let failed = |cause| self.failed(index, cause);
-        let Hands { values, words, ids } = hands;
+        let DocumentScratch { values, words, ids } = read_scratch;
         values.resize_with(self.source.fields().len(), Value::default);
         self.source
             .read(index, values)

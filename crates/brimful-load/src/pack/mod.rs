@@ -67,12 +67,12 @@ pub enum PackError {
         found: String,
     },
     #[error(
-        "expected at least {needed} of memory for one thread and its longest document, found {memory}"
+        "memory budget of {memory} is too small: one thread and its longest document need {needed}"
     )]
     TooLittleMemory { needed: Bytes, memory: Bytes },
-    #[error("{} is being written by somebody else", path.display())]
+    #[error("another process is writing {}", path.display())]
     Busy { path: PathBuf },
-    #[error("{} cannot be written", path.display())]
+    #[error("failed to write {}", path.display())]
     Unwritable {
         path: PathBuf,
         #[source]
@@ -99,7 +99,7 @@ impl Packing {
         let field = pipeline.text_field(&settings.field, "pack")?;
         let stored = settings.stored_type(&tokenizer)?;
         let source = Arc::clone(pipeline.source());
-        let n_threads = settings.threads_within(source.largest_sample())?;
+        let n_threads = settings.threads_within(source.max_sample_bytes())?;
         let output = Output::create(path, stored)?;
         let shared = Arc::new(Shared::new(
             document::Encoder {
@@ -186,7 +186,7 @@ impl Settings {
         }
     }
 
-    fn threads_within(&self, largest_sample: u64) -> Result<usize, PackError> {
+    fn threads_within(&self, max_sample_bytes: u64) -> Result<usize, PackError> {
         if self.threads == Some(0) {
             return Err(PackError::Setting {
                 name: "threads",
@@ -195,7 +195,7 @@ impl Settings {
             });
         }
         // A run that is written to and one that waits for its turn, in vectors that have grown.
-        let needed = largest_sample
+        let needed = max_sample_bytes
             .saturating_add(Tokenizer::bytes_for(PIECE_BYTES as u64))
             .saturating_add(document::IDS_BYTES)
             .saturating_add(2 * 2 * RUN_BYTES as u64);

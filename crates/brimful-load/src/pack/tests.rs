@@ -6,13 +6,13 @@ use brimful::units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::array::{Encoding, Field, Kind};
+use crate::array::{Encoding, Field, FieldSpec};
 use crate::error::ReadError;
 use crate::reading::{Access, Choice};
 use crate::source::Source;
 use crate::sources::testing::{HEADROOMS, all_bytes, check_threads, fixture, sample};
 use crate::sources::{TokenForm, Tokens};
-use crate::text::Words;
+use crate::text::WordCache;
 use crate::value::Value;
 
 /// Texts in memory.
@@ -29,7 +29,7 @@ impl Texts {
             all: texts.into_iter().map(Into::into).collect(),
             fields: vec![Field {
                 name: "text".to_owned(),
-                kind: Kind::Encoded(Encoding::Text),
+                spec: FieldSpec::Encoded(Encoding::Text),
             }],
             choice: Choice {
                 access: Access::Read,
@@ -48,7 +48,7 @@ impl Source for Texts {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         self.all.iter().map(Vec::len).max().unwrap_or(0) as u64
     }
 
@@ -114,7 +114,7 @@ fn check(texts: &[String], settings_of: &Settings, tokenizer: &Arc<Tokenizer>, b
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = folder.path().join("tokens.bin");
     let pipeline = Texts::pipeline(texts.iter().map(String::as_str));
-    let mut words = Words::default();
+    let mut words = WordCache::default();
     let documents: Vec<Vec<u32>> = texts
         .iter()
         .map(|text| {
@@ -323,12 +323,12 @@ fn settings_that_cannot_be_are_refused() {
         memory: Bytes::from_mib(1),
         ..settings(1)
     });
-    assert!(found.starts_with("expected at least"), "{found}");
+    assert!(found.starts_with("memory budget of"), "{found}");
     let found = refused(Settings {
         field: "words".to_owned(),
         ..settings(1)
     });
-    assert!(found.contains("there is no field \"words\""), "{found}");
+    assert!(found.contains("no field \"words\""), "{found}");
     let wide = Settings {
         end_id: Some(70_000),
         ..settings(1)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::pack::document::{Encoder, Hands, Sink, Unfinished};
+use crate::pack::document::{DocumentScratch, Encoder, Sink, Unfinished};
 use crate::pack::output::Output;
 use crate::pack::{PackError, Packed};
 
@@ -20,7 +20,7 @@ pub(super) const RUN_BYTES: usize = 512 << 10;
 const USUAL_BYTES: u64 = 128 << 10;
 
 /// Most samples of a run.
-const MOST_SAMPLES: u64 = 4096;
+const MAX_SAMPLES: u64 = 4096;
 
 /// Samples of a run before it is known how many tokens they have.
 const FIRST_SAMPLES: u64 = 8;
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     encoder: Encoder,
     total: u64,
     /// Runs that may be in work or wait at once.
-    most_runs: u64,
+    max_runs: u64,
     line: Mutex<Line>,
     /// The line has moved, or there is an end.
     moved: Condvar,
@@ -76,7 +76,7 @@ impl Shared {
         Shared {
             total: encoder.source.len(),
             encoder,
-            most_runs: 2 * n_threads as u64,
+            max_runs: 2 * n_threads as u64,
             line: Mutex::new(Line {
                 output: Some(output),
                 next_sample: 0,
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     pub(super) fn work(&self) {
-        let mut hands = Hands::default();
+        let mut read_scratch = DocumentScratch::default();
         self.lock().working += 1;
         let mut line = self.lock();
         loop {
@@ -157,7 +157,7 @@ impl Shared {
             line = next;
             let Some(run) = run else { break };
             drop(line);
-            let outcome = self.encode(&run, &mut hands);
+            let outcome = self.encode(&run, &mut read_scratch);
             line = self.lock();
             match outcome {
                 Ok(tokens) => self.hand_in(&mut line, run.number, tokens),
@@ -184,9 +184,9 @@ impl Shared {
             if first >= self.total || !self.is_wanted(first) {
                 return (line, None);
             }
-            if line.taken - line.turn < self.most_runs {
+            if line.taken - line.turn < self.max_runs {
                 let usual = match line.bytes.checked_div(line.samples) {
-                    Some(each) => (USUAL_BYTES / each.max(1)).clamp(1, MOST_SAMPLES),
+                    Some(each) => (USUAL_BYTES / each.max(1)).clamp(1, MAX_SAMPLES),
                     None => FIRST_SAMPLES,
                 };
                 let run = Run {
@@ -205,7 +205,11 @@ impl Shared {
     }
 
     /// The tokens of a run that are not written yet; an error is that of a sample, or nothing where they are not wanted.
-    fn encode(&self, run: &Run, hands: &mut Hands) -> Result<Tokens, Option<(u64, PackError)>> {
+    fn encode(
+        &self,
+        run: &Run,
+        read_scratch: &mut DocumentScratch,
+    ) -> Result<Tokens, Option<(u64, PackError)>> {
         let mut writing = Writing {
             shared: self,
             run: run.number,
@@ -217,7 +221,7 @@ impl Shared {
                 return Err(None);
             }
             writing.sample = sample;
-            match self.encoder.document(sample, hands, &mut writing) {
+            match self.encoder.document(sample, read_scratch, &mut writing) {
                 Ok(length) => writing.tokens.lengths.push(length),
                 Err(Unfinished::Failed(error)) => return Err(Some((sample, error.into()))),
                 Err(Unfinished::Stopped(error)) => return Err(error.map(|error| (sample, error))),

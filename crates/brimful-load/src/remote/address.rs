@@ -1,22 +1,23 @@
 //! What a path says of an object: the store, and the key in it.
 
-use std::borrow::Cow;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use object_store::path::Path as Key;
 use url::Url;
 
+use crate::location::{parts, shown};
+
 /// Where an object is.
 #[derive(Debug)]
 pub(super) struct Address {
-    pub(super) place: Place,
+    pub(super) place: StoreAddress,
     pub(super) key: Key,
 }
 
 /// The store of an object: what has one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StoreAddress {
     S3 {
         bucket: String,
     },
@@ -28,26 +29,6 @@ pub(super) enum Place {
     },
     /// A server, with what follows the `?`.
     Http(Url),
-}
-
-const SCHEMES: [&str; 5] = ["s3", "gs", "az", "https", "http"];
-
-/// Whether a path is the address of an object.
-pub fn is_remote(path: &Path) -> bool {
-    parts(path).is_some()
-}
-
-/// The same path without credentials: a URL loses its user, its password and what follows the `?`, where signatures are.
-pub fn shown(path: &Path) -> Cow<'_, Path> {
-    match parts(path) {
-        Some((scheme @ ("https" | "http"), rest)) => {
-            let rest = rest.split(['?', '#']).next().unwrap_or_default();
-            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-            let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-            Cow::Owned(PathBuf::from(format!("{scheme}://{host}/{path}")))
-        }
-        _ => Cow::Borrowed(path),
-    }
 }
 
 impl Address {
@@ -65,9 +46,9 @@ impl Address {
         let bucket = bucket.to_owned();
         Ok(Address {
             place: match scheme {
-                "s3" => Place::S3 { bucket },
-                "gs" => Place::Google { bucket },
-                _ => Place::Azure { container: bucket },
+                "s3" => StoreAddress::S3 { bucket },
+                "gs" => StoreAddress::Google { bucket },
+                _ => StoreAddress::Azure { container: bucket },
             },
             key: Key::parse(key).map_err(|_| wrong(&expected, path))?,
         })
@@ -84,16 +65,10 @@ impl Address {
         url.set_path("");
         url.set_fragment(None);
         Ok(Address {
-            place: Place::Http(url),
+            place: StoreAddress::Http(url),
             key,
         })
     }
-}
-
-/// The scheme and what follows it.
-fn parts(path: &Path) -> Option<(&str, &str)> {
-    let (scheme, rest) = path.to_str()?.split_once("://")?;
-    SCHEMES.contains(&scheme).then_some((scheme, rest))
 }
 
 fn wrong(expected: &str, path: &Path) -> io::Error {
@@ -109,7 +84,7 @@ fn wrong(expected: &str, path: &Path) -> io::Error {
 mod tests {
     use super::*;
 
-    fn check(path: &str, place: &Place, key: &str) {
+    fn check(path: &str, place: &StoreAddress, key: &str) {
         let address = Address::of(Path::new(path)).unwrap();
         assert_eq!(&address.place, place);
         assert_eq!(address.key.as_ref(), key);
@@ -120,15 +95,15 @@ mod tests {
         let bucket = || "bucket".to_owned();
         check(
             "s3://bucket/a/b.npy",
-            &Place::S3 { bucket: bucket() },
+            &StoreAddress::S3 { bucket: bucket() },
             "a/b.npy",
         );
         check(
             "gs://bucket/50%20 #1?.npy",
-            &Place::Google { bucket: bucket() },
+            &StoreAddress::Google { bucket: bucket() },
             "50%20 #1?.npy",
         );
-        let azure = Place::Azure {
+        let azure = StoreAddress::Azure {
             container: bucket(),
         };
         check("az://bucket/x", &azure, "x");
@@ -136,21 +111,8 @@ mod tests {
 
     #[test]
     fn a_path_of_a_server_is_decoded_and_its_query_is_kept() {
-        let server = Place::Http(Url::parse("https://host:81/?sig=1").unwrap());
+        let server = StoreAddress::Http(Url::parse("https://host:81/?sig=1").unwrap());
         check("https://host:81/a%20b/c.npy?sig=1#x", &server, "a b/c.npy");
-    }
-
-    #[test]
-    fn what_is_no_url_is_a_path() {
-        for path in [
-            "/data/x.npy",
-            "x.npy",
-            "ftp://host/x",
-            "s3:/bucket/key",
-            "C:\\x",
-        ] {
-            assert!(!is_remote(Path::new(path)), "{path}");
-        }
     }
 
     #[test]
@@ -166,21 +128,6 @@ mod tests {
         ] {
             let error = Address::of(Path::new(path)).unwrap_err().to_string();
             assert!(error.starts_with("expected "), "{error}");
-        }
-    }
-
-    #[test]
-    fn credentials_are_not_shown() {
-        for (path, expected) in [
-            (
-                "https://me:secret@host/a/b.npy?X-Amz-Signature=0#1",
-                "https://host/a/b.npy",
-            ),
-            ("https://host?token=secret", "https://host/"),
-            ("s3://bucket/a?b#c@d", "s3://bucket/a?b#c@d"),
-            ("/data/a?b@c", "/data/a?b@c"),
-        ] {
-            assert_eq!(shown(Path::new(path)).display().to_string(), expected);
         }
     }
 }

@@ -25,9 +25,11 @@ pub(super) struct Connector {
 /// A store wants the request to be sent elsewhere.
 #[derive(Debug, thiserror::Error)]
 enum Redirected {
-    #[error("the store redirects to another host, {host}; use the final URL if you trust it")]
+    #[error(
+        "the object store redirects to another host, {host}; if you trust it, use the final URL"
+    )]
     Elsewhere { host: String },
-    #[error("the store redirects more than {MAX_REDIRECTS} times")]
+    #[error("the object store redirects more than {MAX_REDIRECTS} times")]
     TooOften,
 }
 

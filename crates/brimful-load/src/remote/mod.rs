@@ -12,10 +12,8 @@
 //! Read first: `Object`, then `windows.rs`.
 
 mod address;
-mod complaint;
 mod connector;
-#[cfg(test)]
-mod formats;
+mod error;
 mod runtime;
 #[cfg(fuzzing)]
 pub mod scripted;
@@ -44,13 +42,13 @@ use futures_util::StreamExt;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
 
-pub use self::address::{is_remote, shown};
+pub use crate::location::{is_remote, shown};
 
 use self::address::Address;
-use self::complaint::{complaint, is_of_no_bytes, wrong};
+use self::error::{is_of_no_bytes, read_error, wrong};
 use self::runtime::Runtime;
 use self::windows::WINDOWS;
-use crate::foreign::foreign;
+use crate::catch_panics::catch_panics;
 
 /// How often a request is made again, and for how long. What a request itself may take is the store's own: 30 s, and 5 s
 /// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
@@ -60,7 +58,7 @@ const MAX_RETRIES: usize = if cfg!(fuzzing) { 0 } else { 5 };
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The largest request: what a slow line brings in the time that a request may take.
-const LARGEST_REQUEST: usize = 16 << 20;
+const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// Reads up to this go through windows. Larger ones are worth a request each.
 const SMALL: usize = 64 << 10;
@@ -161,7 +159,7 @@ impl Object {
 
     fn fetch(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut start = offset;
-        for part in out.chunks_mut(LARGEST_REQUEST) {
+        for part in out.chunks_mut(MAX_REQUEST_BYTES) {
             let end = start + part.len() as u64;
             self.runtime.wait(self.request(start..end, part))??;
             start = end;
@@ -232,19 +230,21 @@ impl Object {
     }
 
     async fn get(&self, options: GetOptions) -> io::Result<GetResult> {
-        let found = catch_panics(self.store.get_opts(&self.key, options)).await?;
-        found.map_err(|error| complaint(&error))
+        let found = without_panics(self.store.get_opts(&self.key, options)).await?;
+        found.map_err(|error| read_error(&error))
     }
 }
 
 /// Waits for what `object_store` makes of an answer. It adds up what a header says, and panics where that overflows.
-async fn catch_panics<F: Future>(work: F) -> io::Result<F::Output> {
+async fn without_panics<F: Future>(work: F) -> io::Result<F::Output> {
     let mut work = pin!(work);
-    let done = poll_fn(|context| match foreign(|| work.as_mut().poll(context)) {
-        Some(Poll::Pending) => Poll::Pending,
-        Some(Poll::Ready(made)) => Poll::Ready(Some(made)),
-        None => Poll::Ready(None),
-    });
+    let done = poll_fn(
+        |context| match catch_panics(|| work.as_mut().poll(context)) {
+            Some(Poll::Pending) => Poll::Pending,
+            Some(Poll::Ready(made)) => Poll::Ready(Some(made)),
+            None => Poll::Ready(None),
+        },
+    );
     done.await
         .ok_or_else(|| wrong("an answer", "one that contradicts itself"))
 }
@@ -325,8 +325,8 @@ async fn fill(found: GetResult, out: &mut [u8]) -> io::Result<()> {
     let needed = out.len();
     let mut left = out;
     let mut body = found.into_stream();
-    while let Some(bytes) = catch_panics(body.next()).await? {
-        let bytes = bytes.map_err(|error| complaint(&error))?;
+    while let Some(bytes) = without_panics(body.next()).await? {
+        let bytes = bytes.map_err(|error| read_error(&error))?;
         let Some((here, after)) = left.split_at_mut_checked(bytes.len()) else {
             return Err(wrong(format_args!("{needed} bytes"), "more"));
         };

@@ -9,15 +9,15 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
 use object_store::{ClientOptions, ObjectStore, Result, RetryConfig};
 
-use super::address::{Address, Place};
-use super::complaint::complaint;
+use super::address::{Address, StoreAddress};
 use super::connector::Connector;
+use super::error::read_error;
 use super::runtime::Runtime;
 use super::{MAX_RETRIES, RETRY_FOR};
 
 /// A client that some object still uses.
 struct Known {
-    place: Place,
+    place: StoreAddress,
     process: u32,
     store: Weak<dyn ObjectStore>,
 }
@@ -37,7 +37,7 @@ pub(super) fn of(address: &Address, runtime: &Runtime) -> io::Result<Arc<dyn Obj
     {
         return Ok(store);
     }
-    let store = new(&address.place).map_err(|error| complaint(&error))?;
+    let store = new(&address.place).map_err(|error| read_error(&error))?;
     known.retain(|known| known.store.strong_count() > 0);
     known.push(Known {
         place: address.place.clone(),
@@ -47,7 +47,7 @@ pub(super) fn of(address: &Address, runtime: &Runtime) -> io::Result<Arc<dyn Obj
     Ok(store)
 }
 
-fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
+fn new(place: &StoreAddress) -> Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
         max_retries: MAX_RETRIES,
         retry_timeout: RETRY_FOR,
@@ -55,28 +55,28 @@ fn new(place: &Place) -> Result<Arc<dyn ObjectStore>> {
     };
     let private = Connector { is_public: false };
     Ok(match place {
-        Place::S3 { bucket } => Arc::new(
+        StoreAddress::S3 { bucket } => Arc::new(
             AmazonS3Builder::from_env()
                 .with_bucket_name(bucket)
                 .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
-        Place::Google { bucket } => Arc::new(
+        StoreAddress::Google { bucket } => Arc::new(
             GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(bucket)
                 .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
-        Place::Azure { container } => Arc::new(
+        StoreAddress::Azure { container } => Arc::new(
             MicrosoftAzureBuilder::from_env()
                 .with_container_name(container)
                 .with_http_connector(private)
                 .with_retry(retry)
                 .build()?,
         ),
-        Place::Http(url) => Arc::new(
+        StoreAddress::Http(url) => Arc::new(
             HttpBuilder::new()
                 .with_url(url.as_str())
                 .with_client_options(ClientOptions::new().with_allow_http(url.scheme() == "http"))

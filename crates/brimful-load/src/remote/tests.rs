@@ -68,16 +68,16 @@ fn opening_takes_one_request_and_headers_none() {
 
 #[test]
 fn large_reads_ask_for_exactly_their_bytes() {
-    let (server, reader, data) = opened(LARGEST_REQUEST + 300_000);
+    let (server, reader, data) = opened(MAX_REQUEST_BYTES + 300_000);
     server.asked();
     assert_eq!(
         read(&reader, 100_001, 100_000).unwrap(),
         data[100_001..200_001]
     );
     assert_eq!(server.asked(), [(100_001, 200_001)]);
-    let all = read(&reader, 0, LARGEST_REQUEST + 300_000).unwrap();
+    let all = read(&reader, 0, MAX_REQUEST_BYTES + 300_000).unwrap();
     assert!(all == data);
-    let part = LARGEST_REQUEST as u64;
+    let part = MAX_REQUEST_BYTES as u64;
     assert_eq!(server.asked(), [(0, part), (part, part + 300_000)]);
 }
 
@@ -177,7 +177,7 @@ fn an_object_that_changes_is_not_mixed_with_what_it_was() {
     server.replace(data(300_000), "\"2\"");
     let error = read(&reader, 100_000, 100_000).unwrap_err().to_string();
     assert!(
-        error.starts_with("it is not what it was when it was opened"),
+        error.starts_with("the object changed after it was opened"),
         "{error}"
     );
 }
@@ -207,22 +207,22 @@ fn errors_name_the_object_and_no_credentials() {
         }
     };
     let signed = server.path("missing?Signature=secret");
-    check(
-        &signed,
-        "SERVER/missing cannot be read: there is no such object",
-    );
+    check(&signed, "failed to read SERVER/missing: no such object");
     server.fail(Fault::Forbidden, 1);
     let signed = server.path("a?Signature=secret");
-    check(&signed, "SERVER/a cannot be read: the store refused: ");
+    check(
+        &signed,
+        "failed to read SERVER/a: access denied by the object store: ",
+    );
     server.fail(Fault::NoRanges, 1);
     check(
         &signed,
-        "SERVER/a cannot be read: expected a server that gives parts of a file",
+        "failed to read SERVER/a: the server does not support range requests",
     );
     let nobody = Path::new("http://me:secret@127.0.0.1:9/a?Signature=secret");
     check(
         nobody,
-        "http://127.0.0.1:9/a cannot be read: Connection refused",
+        "failed to read http://127.0.0.1:9/a: Connection refused",
     );
 }
 

@@ -15,7 +15,7 @@ pub(super) const KEPT: u64 = 8 << 20;
 
 /// The first window of a place, and the largest that it grows to.
 const SMALLEST: u64 = 16 << 10;
-const LARGEST: u64 = 2 << 20;
+const MAX_WINDOW_BYTES: u64 = 2 << 20;
 
 /// A read this far behind a window still goes on from it: to pass over so much costs less than a request.
 const GAP: u64 = 256 << 10;
@@ -119,7 +119,7 @@ impl Windows {
         let goes_on =
             |window: &&Arc<Window>| ours(window) && offset <= window.end() + window.len.max(GAP);
         let before = kept.iter().filter(goes_on).map(|window| window.len).max();
-        let largest = (KEPT / 2 / objects_with(&kept, object)).clamp(SMALLEST, LARGEST);
+        let largest = (KEPT / 2 / objects_with(&kept, object)).clamp(SMALLEST, MAX_WINDOW_BYTES);
         let wanted = before.map_or(SMALLEST, |before| (2 * before).min(largest));
         // At the end of the object, where a footer is, it reaches further back.
         let start = (offset - offset % PAGE as u64).min(object_len.saturating_sub(wanted));
@@ -219,7 +219,7 @@ mod tests {
         while start < 10_000 * 512 {
             expected.push((start, len));
             start += len;
-            len = (2 * len).min(LARGEST);
+            len = (2 * len).min(MAX_WINDOW_BYTES);
         }
         assert_eq!(expected.len(), 9);
         check(&reads, &expected);

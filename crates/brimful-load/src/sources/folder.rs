@@ -7,50 +7,16 @@ use std::path::{Path, PathBuf};
 
 use brimful::units::Bytes;
 
-use crate::array::{DType, Encoding, Field, Form, Kind};
+use crate::array::{DType, Encoding, Field, FieldSpec, TensorSpec};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::location::is_remote;
 use crate::reading::{Access, Choice, Reader, choose};
-use crate::remote::is_remote;
 use crate::source::Source;
+use crate::sources::folder_options::{FolderOptions, Labels};
 use crate::sources::listing::{Listing, list};
 use crate::sources::names::{Names, encoding_of};
 use crate::value::Value;
-
-/// Where the label of a sample comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Labels {
-    /// There are none; all files below the root are samples.
-    #[default]
-    None,
-    /// Folders in the root are classes, all files below them samples.
-    Classes,
-    /// Folders in the root are classes, files below `root/class/SPLIT` samples. The classes are the same in each split.
-    ClassesWithSplit(String),
-}
-
-/// What is taken from a folder.
-#[derive(Clone, Debug)]
-pub struct FolderOptions {
-    /// `jpg`, `png`: files with other names are left out; any case. Empty takes all files.
-    pub extensions: Vec<String>,
-    pub labels: Labels,
-    /// Larger files are errors.
-    pub largest_file: Bytes,
-    /// Memory that is free for the data and the loader; nothing where that is not known.
-    pub headroom: Option<Bytes>,
-}
-
-impl Default for FolderOptions {
-    fn default() -> FolderOptions {
-        FolderOptions {
-            extensions: Vec::new(),
-            labels: Labels::None,
-            largest_file: Bytes::from_gib(1),
-            headroom: None,
-        }
-    }
-}
 
 /// Files as samples, in the order of their names, folder by folder.
 ///
@@ -93,12 +59,12 @@ impl Folder {
                 Encoding::Unknown => "bytes",
             }
             .to_owned(),
-            kind: Kind::Encoded(encoding),
+            spec: FieldSpec::Encoded(encoding),
         }];
         if options.labels != Labels::None {
             fields.push(Field {
                 name: "label".to_owned(),
-                kind: Kind::Array(Form::new(DType::I64, []).expect("eight bytes")),
+                spec: FieldSpec::Array(TensorSpec::new(DType::I64, []).expect("eight bytes")),
             });
         }
         let mut folder = Folder {
@@ -145,7 +111,7 @@ impl Source for Folder {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         let page = PAGE as u64;
         // A direct read may begin and end within a page; a label takes one.
         self.largest.next_multiple_of(page) + 3 * page
@@ -271,8 +237,8 @@ mod tests {
             samples(&folder),
             expected.map(|(name, label)| (name.to_owned(), Some(label)))
         );
-        assert_eq!(folder.fields()[0].kind, Kind::Encoded(Encoding::Image));
-        assert_eq!(folder.fields()[1].kind.to_string(), "int64");
+        assert_eq!(folder.fields()[0].spec, FieldSpec::Encoded(Encoding::Image));
+        assert_eq!(folder.fields()[1].spec.to_string(), "int64");
     }
 
     #[test]
@@ -340,7 +306,7 @@ mod tests {
             "expected at most 1 bytes, as when the folder was opened, found 5000 bytes"
         );
         let options = FolderOptions {
-            largest_file: Bytes(4999),
+            max_file_bytes: Bytes(4999),
             ..FolderOptions::default()
         };
         let error = Folder::open(root.path(), &options).unwrap_err();

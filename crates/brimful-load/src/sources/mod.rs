@@ -1,7 +1,9 @@
 //! One file or folder per format.
 
 mod arrow;
+mod files;
 mod folder;
+mod folder_options;
 mod hdf5;
 mod lines;
 mod listing;
@@ -10,23 +12,22 @@ mod npy;
 mod numbered;
 mod parquet;
 mod part;
-mod problem;
 mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tokens;
 #[cfg(test)]
-mod truncated;
+mod truncated_tests;
 
 pub use arrow::ArrowFile;
-pub use folder::{Folder, FolderOptions, Labels};
-pub use hdf5::{Hdf5, Holds, Listed, Wanted};
+pub use folder::Folder;
+pub use folder_options::{FolderOptions, Labels};
+pub use hdf5::{DatasetRequest, Hdf5, Holds, Listed};
 pub use lines::Lines;
 pub use npy::Npy;
 pub use numbered::Numbered;
 pub use parquet::{CACHE, Parquet};
 pub use part::Part;
-pub(crate) use problem::Problem;
 pub use tar::{TarField, Tars};
 pub(crate) use tokens::{DocumentsHeader, HEADER_BYTES, documents_path};
 pub use tokens::{TokenForm, Tokens};

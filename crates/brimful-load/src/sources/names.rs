@@ -47,8 +47,8 @@ impl Names {
 
 /// A name out of a file, for messages: it may be a megabyte long, and hold anything.
 pub(crate) fn shown(name: &[u8]) -> String {
-    const LONGEST: usize = 80;
-    let cut = &name[..name.len().min(LONGEST)];
+    const MAX_LEN: usize = 80;
+    let cut = &name[..name.len().min(MAX_LEN)];
     let dots = if cut.len() < name.len() { "..." } else { "" };
     format!("{}{dots}", String::from_utf8_lossy(cut).escape_debug())
 }

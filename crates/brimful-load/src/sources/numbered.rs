@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::array::{DType, Field, Form, Kind};
+use crate::array::{DType, Field, FieldSpec, TensorSpec};
 use crate::error::ReadError;
 use crate::reading::Choice;
 use crate::source::Source;
@@ -17,10 +17,10 @@ pub struct Numbered {
 impl Numbered {
     /// The number comes last, as `int64`.
     pub fn new(source: Arc<dyn Source>, name: &str) -> Numbered {
-        let number = Form::new(DType::I64, []).expect("one element");
+        let number = TensorSpec::new(DType::I64, []).expect("one element");
         let own = Field {
             name: name.to_owned(),
-            kind: Kind::Array(number),
+            spec: FieldSpec::Array(number),
         };
         let fields = source.fields().iter().cloned().chain([own]).collect();
         Numbered { source, fields }
@@ -36,9 +36,9 @@ impl Source for Numbered {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         let number = crate::buffer::PAGE as u64;
-        self.source.largest_sample().saturating_add(number)
+        self.source.max_sample_bytes().saturating_add(number)
     }
 
     fn kept_bytes(&self) -> u64 {

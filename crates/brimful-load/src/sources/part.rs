@@ -48,8 +48,8 @@ impl Source for Part {
         self.source.fields()
     }
 
-    fn largest_sample(&self) -> u64 {
-        self.source.largest_sample()
+    fn max_sample_bytes(&self) -> u64 {
+        self.source.max_sample_bytes()
     }
 
     fn kept_bytes(&self) -> u64 {

@@ -15,13 +15,13 @@ const TIMES: usize = 4;
 const SLACK: usize = 64 << 10;
 
 /// Longest text that one change may put in the place of a match.
-const LONGEST_CONTENT: usize = 64;
+const MAX_CONTENT_LEN: usize = 64;
 
 /// Changes a text as the tokenizer would, and stops where it grows too much.
 #[derive(Debug)]
 pub(super) struct Bounded<'a> {
     normalizer: &'a NormalizerWrapper,
-    most_bytes: usize,
+    max_bytes: usize,
     /// The caller of a normalizer may forget its error.
     was_exceeded: AtomicBool,
 }
@@ -30,7 +30,7 @@ impl<'a> Bounded<'a> {
     pub(super) fn new(normalizer: &'a NormalizerWrapper, text: &str) -> Bounded<'a> {
         Bounded {
             normalizer,
-            most_bytes: text.len().saturating_mul(TIMES).saturating_add(SLACK),
+            max_bytes: text.len().saturating_mul(TIMES).saturating_add(SLACK),
             was_exceeded: AtomicBool::new(false),
         }
     }
@@ -48,7 +48,7 @@ impl<'a> Bounded<'a> {
             return all.as_ref().iter().try_for_each(|one| self.run(one, text));
         }
         normalizer.normalize(text)?;
-        if text.get().len() > self.most_bytes {
+        if text.get().len() > self.max_bytes {
             self.was_exceeded.store(true, Ordering::Relaxed);
             return Err("the text grows too much".into());
         }
@@ -70,5 +70,5 @@ pub(super) fn too_long_content(normalizer: &NormalizerWrapper) -> Option<usize> 
         NormalizerWrapper::Prepend(prepend) => prepend.prepend.len(),
         _ => 0,
     };
-    (bytes > LONGEST_CONTENT).then_some(bytes)
+    (bytes > MAX_CONTENT_LEN).then_some(bytes)
 }

@@ -4,7 +4,7 @@ mod bounded;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
-mod words;
+mod word_cache;
 
 pub use self::tokenizer::{NotEncoded, Tokenizer};
-pub use self::words::Words;
+pub use self::word_cache::WordCache;

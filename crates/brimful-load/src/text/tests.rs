@@ -13,7 +13,7 @@ fn open(name: &str) -> Tokenizer {
     Tokenizer::open(&fixture(&format!("tokenizers/{name}.json"))).unwrap()
 }
 
-fn encoded(tokenizer: &Tokenizer, text: &str, words: &mut Words) -> Vec<u32> {
+fn encoded(tokenizer: &Tokenizer, text: &str, words: &mut WordCache) -> Vec<u32> {
     let mut ids = Vec::new();
     tokenizer.append(text, usize::MAX, words, &mut ids).unwrap();
     ids
@@ -36,7 +36,7 @@ fn expected(name: &str) -> Vec<Case> {
 #[test]
 fn tokens_are_those_of_the_library_for_python() {
     // One memory of words for all: they do not see each other's.
-    let mut words = Words::default();
+    let mut words = WordCache::default();
     let tokenizers = NAMES.map(open);
     for _ in 0..2 {
         for (name, tokenizer) in NAMES.iter().zip(&tokenizers) {
@@ -104,7 +104,7 @@ fn a_refusal_quotes_little_of_the_file() {
 
 #[test]
 fn the_beginning_of_a_long_text_is_that_of_the_whole() {
-    let mut words = Words::default();
+    let mut words = WordCache::default();
     let text: String = expected("byte_level")
         .iter()
         .cycle()
@@ -130,7 +130,7 @@ fn the_beginning_of_a_long_text_is_that_of_the_whole() {
 #[test]
 fn a_text_is_cut_at_a_character() {
     let tokenizer = open("byte_level");
-    let (mut ids, mut words) = (Vec::new(), Words::default());
+    let (mut ids, mut words) = (Vec::new(), WordCache::default());
     tokenizer
         .first("日本語", 100, 7, &mut words, &mut ids)
         .unwrap();
@@ -164,7 +164,7 @@ fn a_tokenizer_that_is_none_is_refused_by_name() {
         all["model"] = json!({"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]});
     });
     let error = Tokenizer::open(&fixture("tokenizers/none.json")).unwrap_err();
-    assert!(error.to_string().contains("none.json cannot be read"));
+    assert!(error.to_string().ends_with("none.json"));
     let large = tempfile::NamedTempFile::new().unwrap();
     large.as_file().set_len(10 << 30).unwrap();
     let error = Tokenizer::open(large.path()).unwrap_err().to_string();
@@ -176,7 +176,7 @@ fn a_tokenizer_that_is_none_is_refused_by_name() {
 
 #[test]
 fn a_tokenizer_that_throws_dice_is_refused() {
-    check_refused("results are random is not read", "byte_level", |all| {
+    check_refused("results are random is not supported", "byte_level", |all| {
         all["model"]["dropout"] = json!(0.1);
     });
 }
@@ -188,7 +188,7 @@ fn a_text_that_grows_without_bound_is_an_error() {
         all["normalizer"] = json!({"type": "Sequence", "normalizers": vec![doubled; 60]});
     });
     let tokenizer = Tokenizer::open(&path).unwrap();
-    let (mut ids, mut words) = (Vec::new(), Words::default());
+    let (mut ids, mut words) = (Vec::new(), WordCache::default());
     let error = tokenizer.append("aaaa", usize::MAX, &mut words, &mut ids);
     assert!(matches!(error, Err(NotEncoded::GrowsTooMuch)));
     check_refused(
@@ -228,7 +228,7 @@ fn threads_give_what_one_gives() {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let mut words = Words::default();
+                    let mut words = WordCache::default();
                     for case in cases.iter().cycle().take(200) {
                         assert_eq!(encoded(&tokenizer, &case.text, &mut words), case.plain);
                     }
@@ -246,9 +246,9 @@ proptest! {
     fn words_that_were_met_before_give_the_same(texts in proptest::collection::vec("[ab ]{0,60}|\\PC{0,12}", 0..40)) {
         for name in NAMES {
             let tokenizer = open(name);
-            let mut words = Words::default();
+            let mut words = WordCache::default();
             for text in texts.iter().chain(&texts) {
-                let fresh = encoded(&tokenizer, text, &mut Words::default());
+                let fresh = encoded(&tokenizer, text, &mut WordCache::default());
                 prop_assert_eq!(encoded(&tokenizer, text, &mut words), fresh);
             }
         }

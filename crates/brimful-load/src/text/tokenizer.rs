@@ -12,20 +12,20 @@ use tokenizers::{
     Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer,
 };
 
+use crate::catch_panics::catch_panics;
 use crate::error::SourceError;
-use crate::foreign::foreign;
-use crate::sources::Problem;
+use crate::problem::Problem;
 use crate::text::bounded::{Bounded, too_long_content};
-use crate::text::words::Words;
+use crate::text::word_cache::WordCache;
 
 /// Largest file that is read. The largest in use in November 2026 has 33 MB; what is made of it takes many times as much.
-const LARGEST_FILE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Characters of the library's messages that are passed on.
 const MAX_MESSAGE: usize = 300;
 
 /// Most special tokens around a text.
-const MOST_ADDED: usize = 4096;
+const MAX_ADDED: usize = 4096;
 
 /// Bytes of memory for each byte of a text while it is encoded, at the most: the library keeps the text before and after
 /// its changes, where each character came from, and a string for every word. Measured with words of one byte each, where
@@ -55,7 +55,7 @@ pub struct Tokenizer {
 pub enum NotEncoded {
     #[error("a text that the tokenizer's normalizer makes many times longer")]
     GrowsTooMuch,
-    #[error("one that it refuses: {0}")]
+    #[error("a text that it rejects: {0}")]
     Refused(String),
     #[error("a tokenizer that contradicts itself")]
     Contradiction,
@@ -75,21 +75,21 @@ impl Tokenizer {
     fn opened(path: &Path) -> Result<Tokenizer, Problem> {
         let mut bytes = Vec::new();
         let file = File::open(path)?;
-        file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST_FILE {
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(Problem::malformed(
-                format!("a tokenizer of at most {LARGEST_FILE} bytes"),
+                format!("a tokenizer of at most {MAX_FILE_BYTES} bytes"),
                 "a larger one",
             ));
         }
         // The library checks less than it should; a panic of its is an error of the file.
         let contradiction = || Problem::malformed("a tokenizer", "one that contradicts itself");
         let parsed =
-            foreign(|| tokenizers::Tokenizer::from_bytes(&bytes)).ok_or_else(contradiction)?;
+            catch_panics(|| tokenizers::Tokenizer::from_bytes(&bytes)).ok_or_else(contradiction)?;
         drop(bytes);
         let inner =
             parsed.map_err(|error| Problem::malformed("a tokenizer", message_of(&error)))?;
-        foreign(|| Tokenizer::of(inner, path)).ok_or_else(contradiction)?
+        catch_panics(|| Tokenizer::of(inner, path)).ok_or_else(contradiction)?
     }
 
     fn of(mut inner: tokenizers::Tokenizer, path: &Path) -> Result<Tokenizer, Problem> {
@@ -110,7 +110,7 @@ impl Tokenizer {
                 "set `dropout` of its model to null: the same text must give the same tokens",
             ));
         }
-        // Words are kept for each thread by `Words`, within known memory.
+        // Words are kept for each thread by `WordCache`, within known memory.
         model.resize_cache(0);
         inner.with_model(model);
         inner.with_padding(None);
@@ -153,7 +153,7 @@ impl Tokenizer {
     /// Bytes of memory that encoding a text of so many bytes takes at the most, besides the tokens.
     pub fn bytes_for(text: u64) -> u64 {
         text.saturating_mul(BYTES_PER_BYTE)
-            .saturating_add(Words::BYTES as u64)
+            .saturating_add(WordCache::BYTES as u64)
     }
 
     /// Puts the tokens of a text behind `ids`, without special ones around it. Stops when there are `most` new ones or
@@ -162,18 +162,19 @@ impl Tokenizer {
         &self,
         text: &str,
         most: usize,
-        words: &mut Words,
+        words: &mut WordCache,
         ids: &mut Vec<u32>,
     ) -> Result<(), NotEncoded> {
         // What a file says wrong of its vocabulary shows only here, as a panic of the library.
-        foreign(|| self.encode(text, most, words, ids)).unwrap_or(Err(NotEncoded::Contradiction))
+        catch_panics(|| self.encode(text, most, words, ids))
+            .unwrap_or(Err(NotEncoded::Contradiction))
     }
 
     fn encode(
         &self,
         text: &str,
         most: usize,
-        words: &mut Words,
+        words: &mut WordCache,
         ids: &mut Vec<u32>,
     ) -> Result<(), NotEncoded> {
         let refused = |error: tokenizers::Error| NotEncoded::Refused(message_of(&error));
@@ -203,7 +204,7 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The first `n` tokens of a text, of which at most `most_bytes` are looked at.
+    /// The first `n` tokens of a text, of which at most `max_bytes` are looked at.
     ///
     /// A long text is not encoded to its end for its beginning: as much is taken as gives some more tokens than wanted,
     /// so that those at the cut are not among the ones that are given.
@@ -211,11 +212,11 @@ impl Tokenizer {
         &self,
         text: &str,
         n: usize,
-        most_bytes: usize,
-        words: &mut Words,
+        max_bytes: usize,
+        words: &mut WordCache,
         ids: &mut Vec<u32>,
     ) -> Result<(), NotEncoded> {
-        let text = &text[..text.floor_char_boundary(most_bytes)];
+        let text = &text[..text.floor_char_boundary(max_bytes)];
         let enough = n.saturating_add(MARGIN);
         let mut look = enough.saturating_mul(LOOK_BYTES);
         loop {
@@ -265,9 +266,9 @@ fn around(inner: &tokenizers::Tokenizer) -> Result<(Vec<u32>, Vec<u32>), Problem
         return Ok((Vec::new(), Vec::new()));
     };
     let added = processor.added_tokens(false);
-    if added > MOST_ADDED {
+    if added > MAX_ADDED {
         return Err(Problem::malformed(
-            format!("at most {MOST_ADDED} special tokens around a text"),
+            format!("at most {MAX_ADDED} special tokens around a text"),
             added.to_string(),
         ));
     }

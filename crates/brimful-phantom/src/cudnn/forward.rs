@@ -54,8 +54,8 @@ pub(super) fn library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     LIBRARY
         .get_or_init(|| {
-            let path =
-                machine::environment("BRIMFUL_PHANTOM_CUDNN").filter(|path| !path.is_empty())?;
+            let path = machine::environment(crate::env_vars::BRIMFUL_PHANTOM_CUDNN)
+                .filter(|path| !path.is_empty())?;
             match load(&path) {
                 Ok(library) => {
                     let version = library.version;

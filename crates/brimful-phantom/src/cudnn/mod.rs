@@ -31,7 +31,7 @@ fn version() -> usize {
     if let Some(real) = forward::library() {
         return real.version;
     }
-    machine::environment("BRIMFUL_PHANTOM_CUDNN_VERSION")
+    machine::environment(crate::env_vars::BRIMFUL_PHANTOM_CUDNN_VERSION)
         .and_then(|text| text.parse().ok())
         .unwrap_or(NEWEST)
 }

@@ -111,13 +111,13 @@ pub fn v2_limit(text: &str) -> Option<Option<Bytes>> {
 
 /// A v1 limit. "No limit" is written as the largest multiple of the page size, which differs by page size.
 pub fn v1_limit(text: &str) -> Option<Option<Bytes>> {
-    const LARGEST_PAGE: u64 = 64 * Bytes::KIB;
+    const MAX_PAGE: u64 = 64 * Bytes::KIB;
     let text = text.trim();
     if text == "-1" {
         return Some(None);
     }
     let bytes: u64 = text.parse().ok()?;
-    let unlimited = bytes >= i64::MAX.unsigned_abs() - LARGEST_PAGE;
+    let unlimited = bytes >= i64::MAX.unsigned_abs() - MAX_PAGE;
     Some((!unlimited).then_some(Bytes(bytes)))
 }
 

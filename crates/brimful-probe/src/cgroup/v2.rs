@@ -4,8 +4,9 @@ use brimful::fact::Fact;
 use brimful::machine::{CgroupLevel, CgroupVersion, Cgroups, HiddenAncestors, Usage};
 use brimful::units::Bytes;
 
+use crate::cgroup::chain::{CgroupDirectory, Chain};
 use crate::cgroup::parse::v2_limit;
-use crate::cgroup::{Chain, Counters, GroupFolder, usage};
+use crate::cgroup::usage::{Counters, usage};
 use crate::files::Files;
 
 pub(super) fn read(files: &Files, chain: &Chain) -> Cgroups {
@@ -22,18 +23,18 @@ pub(super) fn read(files: &Files, chain: &Chain) -> Cgroups {
 
 /// Where the controller is not enabled for a group, its memory is charged to the next one above.
 /// The root of the hierarchy has no such files either.
-fn counts_memory(files: &Files, group: &GroupFolder) -> bool {
-    let folder = &group.folder;
-    files.exists(&format!("{folder}/memory.max"))
-        || files.exists(&format!("{folder}/memory.current"))
+fn counts_memory(files: &Files, group: &CgroupDirectory) -> bool {
+    let directory = &group.directory;
+    files.exists(&format!("{directory}/memory.max"))
+        || files.exists(&format!("{directory}/memory.current"))
 }
 
-/// Only a group that is not the root of the hierarchy has `cgroup.events`, so a topmost folder that has it stands
+/// Only a group that is not the root of the hierarchy has `cgroup.events`, so a topmost directory that has it stands
 /// inside a cgroup namespace or a bind mount.
 fn hidden(files: &Files, chain: &Chain) -> HiddenAncestors {
     let below_root = chain.groups.last().is_some_and(|top| {
-        files.exists(&format!("{}/cgroup.events", top.folder))
-            || files.exists(&format!("{}/memory.max", top.folder))
+        files.exists(&format!("{}/cgroup.events", top.directory))
+            || files.exists(&format!("{}/memory.max", top.directory))
     });
     if chain.mounted_below_root || below_root {
         HiddenAncestors::Unknown
@@ -42,14 +43,14 @@ fn hidden(files: &Files, chain: &Chain) -> HiddenAncestors {
     }
 }
 
-fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
-    let path = |name: &str| format!("{}/{name}", group.folder);
+fn level(files: &Files, group: &CgroupDirectory) -> CgroupLevel {
+    let path = |name: &str| format!("{}/{name}", group.directory);
     CgroupLevel {
         version: CgroupVersion::V2,
         path: group.path.clone(),
         max: files.parsed(&path("memory.max"), v2_limit),
         high: files.parsed(&path("memory.high"), v2_limit),
-        usage: usage_of(files, &group.folder),
+        usage: usage_of(files, &group.directory),
         swap_left: swap_left(
             files,
             &path("memory.swap.max"),
@@ -64,12 +65,12 @@ fn level(files: &Files, group: &GroupFolder) -> CgroupLevel {
     }
 }
 
-/// What the memory of the group at `folder` is made of, groups below included.
-pub(super) fn usage_of(files: &Files, folder: &str) -> Fact<Usage> {
+/// What the memory of the group at `directory` is made of, groups below included.
+pub(super) fn usage_of(files: &Files, directory: &str) -> Fact<Usage> {
     usage(
         files,
-        &format!("{folder}/memory.current"),
-        &format!("{folder}/memory.stat"),
+        &format!("{directory}/memory.current"),
+        &format!("{directory}/memory.stat"),
         &Counters {
             active_file: "active_file",
             inactive_file: "inactive_file",

@@ -1,19 +1,20 @@
-//! Finds the Python that `python train.py` would start, and the folders it imports from.
+//! Finds the Python that `python train.py` would start, and the directories it imports from.
 
 use std::path::{Path, PathBuf};
 
+use brimful::env_vars;
 use brimful::fact::Fact;
 use brimful::machine::PythonVersion;
 
-use crate::Environment;
+use crate::environment::Environment;
 use crate::files::Files;
+use crate::python::installation::{Installation, PythonHint};
 use crate::python::parse::{pyvenv_value, version_in_name};
-use crate::python::{Installation, PythonHint};
 
 /// The installations worth looking at, best guess first.
 pub(super) fn candidates(files: &Files, env: &Environment, hint: &PythonHint) -> Vec<Installation> {
     if let Some(executable) = &hint.executable {
-        if !hint.import_folders.is_empty() {
+        if !hint.import_directories.is_empty() {
             return vec![Installation {
                 executable: executable.clone(),
                 found_by: "the running Python".into(),
@@ -21,7 +22,7 @@ pub(super) fn candidates(files: &Files, env: &Environment, hint: &PythonHint) ->
                     Some(version) => Fact::Known(version),
                     None => Fact::unavailable("the running Python did not say"),
                 },
-                import_folders: hint.import_folders.clone(),
+                import_directories: hint.import_directories.clone(),
             }];
         }
         return match pyenv_choice(files, env, hint, executable) {
@@ -41,8 +42,8 @@ pub(super) fn candidates(files: &Files, env: &Environment, hint: &PythonHint) ->
             None => found.push(installation(files, env, &executable, "first on PATH")),
         }
     }
-    if let Some(folder) = &hint.program_folder {
-        let beside = format!("{folder}/python");
+    if let Some(directory) = &hint.program_directory {
+        let beside = format!("{directory}/python");
         if files.exists(&beside) {
             found.push(installation(
                 files,
@@ -56,11 +57,11 @@ pub(super) fn candidates(files: &Files, env: &Environment, hint: &PythonHint) ->
 }
 
 fn first_on_path(files: &Files, env: &Environment) -> Option<String> {
-    let path = env.get("PATH")?;
+    let path = env.get(env_vars::PATH)?;
     ["python", "python3"].into_iter().find_map(|name| {
         path.split(':')
-            .filter(|folder| folder.starts_with('/'))
-            .map(|folder| format!("{}/{name}", folder.trim_end_matches('/')))
+            .filter(|directory| directory.starts_with('/'))
+            .map(|directory| format!("{}/{name}", directory.trim_end_matches('/')))
             .find(|candidate| files.locate(candidate).is_file())
     })
 }
@@ -74,12 +75,12 @@ fn pyenv_choice(
 ) -> Option<String> {
     let root = executable.split_once("/shims/")?.0;
     let named = env
-        .get("PYENV_VERSION")
+        .get(env_vars::PYENV_VERSION)
         .cloned()
         .or_else(|| {
-            let folder = PathBuf::from(hint.working_folder.as_deref()?);
-            folder.ancestors().find_map(|folder| {
-                let path = folder.join(".python-version");
+            let directory = PathBuf::from(hint.working_directory.as_deref()?);
+            directory.ancestors().find_map(|directory| {
+                let path = directory.join(".python-version");
                 files.text_up_to(path.to_str()?, 4096).known().cloned()
             })
         })
@@ -98,13 +99,13 @@ fn pyenv_choice(
         .find_map(|version| {
             // `3.11` stands for the newest 3.11 that is installed.
             let prefix = format!("{version}.");
-            let folder = installed.iter().find(|name| *name == version).or_else(|| {
+            let directory = installed.iter().find(|name| *name == version).or_else(|| {
                 installed
                     .iter()
                     .rev()
                     .find(|name| name.starts_with(&prefix))
             })?;
-            let path = format!("{root}/versions/{folder}/bin/python");
+            let path = format!("{root}/versions/{directory}/bin/python");
             files.exists(&path).then_some(path)
         })
 }
@@ -130,8 +131,8 @@ fn installation(
         layouts.extend(base_layout(files, &base));
     }
 
-    let mut import_folders: Vec<String> = env
-        .get("PYTHONPATH")
+    let mut import_directories: Vec<String> = env
+        .get(env_vars::PYTHONPATH)
         .map(|paths| {
             paths
                 .split(':')
@@ -144,16 +145,16 @@ fn installation(
     for (prefix, known_version) in layouts {
         let layout_version = known_version.or_else(|| only_version_below(files, &prefix));
         version = version.or(layout_version);
-        import_folders.extend(package_folders(files, env, &prefix, layout_version));
+        import_directories.extend(package_directories(files, env, &prefix, layout_version));
     }
     Installation {
         executable: executable.into(),
         found_by: found_by.into(),
         version: match version {
             Some(version) => Fact::Known(version),
-            None => Fact::unavailable(format!("no library folder was found for {executable}")),
+            None => Fact::unavailable(format!("no library directory was found for {executable}")),
         },
-        import_folders,
+        import_directories,
     }
 }
 
@@ -164,7 +165,7 @@ struct VirtualEnvironment {
     sees_system_packages: bool,
 }
 
-/// A virtual environment marks itself with a `pyvenv.cfg` above the executable's folder.
+/// A virtual environment marks itself with a `pyvenv.cfg` above the executable's directory.
 /// The executable there is a link; following it would leave the environment.
 fn pyvenv(files: &Files, executable: &str) -> Option<VirtualEnvironment> {
     let prefix = Path::new(executable).parent()?.parent()?.to_str()?;
@@ -190,7 +191,7 @@ fn base_layout(files: &Files, executable: &str) -> Option<(String, Option<Python
     Some((format!("/{prefix}"), version))
 }
 
-/// The version, where the library folder leaves no doubt.
+/// The version, where the library directory leaves no doubt.
 fn only_version_below(files: &Files, prefix: &str) -> Option<PythonVersion> {
     let names = files.names(&format!("{prefix}/lib"), 10_000);
     let versions: Vec<PythonVersion> = names
@@ -204,28 +205,28 @@ fn only_version_below(files: &Files, prefix: &str) -> Option<PythonVersion> {
     }
 }
 
-fn package_folders(
+fn package_directories(
     files: &Files,
     env: &Environment,
     prefix: &str,
     version: Option<PythonVersion>,
 ) -> Vec<String> {
-    let mut folders = Vec::new();
+    let mut directories = Vec::new();
     if let Some(version) = version {
         let is_environment = files.exists(&format!("{prefix}/pyvenv.cfg"));
-        if let Some(home) = env.get("HOME")
+        if let Some(home) = env.get(env_vars::HOME)
             && !is_environment
-            && !env.contains_key("PYTHONNOUSERSITE")
+            && !env.contains_key(env_vars::PYTHONNOUSERSITE)
         {
-            folders.push(format!("{home}/.local/lib/python{version}/site-packages"));
+            directories.push(format!("{home}/.local/lib/python{version}/site-packages"));
         }
         if prefix == "/usr" {
-            folders.push(format!("/usr/local/lib/python{version}/dist-packages"));
-            folders.push("/usr/lib/python3/dist-packages".into());
+            directories.push(format!("/usr/local/lib/python{version}/dist-packages"));
+            directories.push("/usr/lib/python3/dist-packages".into());
         }
-        folders.push(format!("{prefix}/lib/python{version}/site-packages"));
-        folders.push(format!("{prefix}/lib64/python{version}/site-packages"));
+        directories.push(format!("{prefix}/lib/python{version}/site-packages"));
+        directories.push(format!("{prefix}/lib64/python{version}/site-packages"));
     }
-    folders.retain(|folder| files.exists(folder));
-    folders
+    directories.retain(|directory| files.exists(directory));
+    directories
 }

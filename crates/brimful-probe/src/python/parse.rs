@@ -13,7 +13,7 @@ pub fn pyvenv_value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 /// The version in a name such as `python3.11`.
 pub fn version_in_name(name: &str) -> Option<PythonVersion> {
     let rest = name.strip_prefix("python")?;
-    // `python3.11-config` and `python3.13t` are no plain interpreters' folders.
+    // `python3.11-config` and `python3.13t` are no plain interpreters' directories.
     rest.bytes()
         .all(|b| b.is_ascii_digit() || b == b'.')
         .then(|| PythonVersion::parse(rest))?

@@ -10,10 +10,10 @@ use brimful_probe::snapshot_of_library;
 
 /// Built by `cargo build --examples`, which cargo does before it runs this.
 fn library(name: &str) -> PathBuf {
-    let mut folder = std::env::current_exe().unwrap();
-    folder.pop();
-    folder.pop();
-    folder.join("examples").join(name)
+    let mut directory = std::env::current_exe().unwrap();
+    directory.pop();
+    directory.pop();
+    directory.join("examples").join(name)
 }
 
 #[test]

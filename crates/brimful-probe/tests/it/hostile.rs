@@ -81,7 +81,7 @@ fn a_malformed_limit_is_a_gap_and_never_a_number() {
 }
 
 #[test]
-fn a_folder_in_place_of_a_file_is_a_gap() {
+fn a_directory_in_place_of_a_file_is_a_gap() {
     let machine = FakeMachine::load("docker-v2");
     machine.remove("/proc/meminfo");
     machine.write("/proc/meminfo/inside", "x");

@@ -148,7 +148,7 @@ fn pyenv_is_followed_to_the_version_it_would_start() {
         .file("/home/me/.pyenv/versions/3.12.1/lib/python3.12/os.py", "")
         .file("/srv/job/.python-version", "3.12\n");
     layout.check("/home/me/.pyenv/versions/3.10.13/bin/python", "3.10", None);
-    layout.hint.working_folder = Some("/srv/job/src".into());
+    layout.hint.working_directory = Some("/srv/job/src".into());
     layout.check("/home/me/.pyenv/versions/3.12.1/bin/python", "3.12", None);
     layout.env.insert("PYENV_VERSION".into(), "3.10.13".into());
     layout.check("/home/me/.pyenv/versions/3.10.13/bin/python", "3.10", None);
@@ -165,7 +165,7 @@ fn the_python_beside_the_program_wins_if_only_it_has_torch() {
             "/x/lib/python3.11/site-packages/torch/version.py",
             VERSION_FILE,
         );
-    layout.hint.program_folder = Some("/x/bin".into());
+    layout.hint.program_directory = Some("/x/bin".into());
     layout.check("/x/bin/python", "3.11", Some("2.9.1+cu128"));
 }
 

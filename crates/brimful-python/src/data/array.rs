@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use brimful_load::loader::{BatchField, Lent};
-use brimful_load::{DType, Form};
+use brimful_load::{DType, TensorSpec};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 #[pyclass(frozen, module = "brimful._native")]
 #[derive(Debug)]
 pub(crate) struct BatchArray {
-    form: Form,
+    form: TensorSpec,
     memory: Arc<Lent>,
 }
 
@@ -172,7 +172,7 @@ fn element(dtype: DType) -> ElementType {
 }
 
 #[expect(unsafe_code, reason = "DLPack is a C interface")]
-fn capsule(py: Python<'_>, form: &Form, memory: &Arc<Lent>) -> PyResult<Py<PyAny>> {
+fn capsule(py: Python<'_>, form: &TensorSpec, memory: &Arc<Lent>) -> PyResult<Py<PyAny>> {
     let side = |side: usize| i64::try_from(side).expect("its memory is there");
     let shape: Vec<i64> = form.shape().iter().copied().map(side).collect();
     let mut strides = vec![1; shape.len()];

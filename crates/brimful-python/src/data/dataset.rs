@@ -6,27 +6,27 @@
 )]
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::units::Bytes;
 use brimful_load::kernels::Occupied;
 use brimful_load::kernels::filter::Filter;
 use brimful_load::ops::{
-    Cast, Crop, DecodeImage, Flip, Layout, Normalize, Op, Parse, Place, Resize, Tokenize,
+    Cast, Crop, CropAnchor, DecodeImage, Flip, Layout, Normalize, Op, Parse, Resize, Tokenize,
     Transpose, Voxelize,
 };
 use brimful_load::pipeline::PipelineError;
 use brimful_load::sources::{
-    ArrowFile, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, Parquet, TarField, Tars, TokenForm,
-    Tokens, Wanted,
+    ArrowFile, DatasetRequest, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, Parquet, TarField,
+    Tars, TokenForm, Tokens,
 };
 use brimful_load::text::Tokenizer;
 use brimful_load::{
-    Access, DType, Indexes, Kind, OpError, Opening, Pipeline, Source, SourceError, remote,
+    Access, DType, FieldSpec, Indexes, OpError, Opening, Pipeline, Source, SourceError, remote,
 };
 use pyo3::prelude::*;
 
@@ -51,7 +51,7 @@ impl NativeDataset {
         &self,
         py: Python<'_>,
         field: &str,
-        make: impl FnOnce(u64, &Kind) -> Result<Arc<dyn Op>, OpError> + Send,
+        make: impl FnOnce(u64, &FieldSpec) -> Result<Arc<dyn Op>, OpError> + Send,
     ) -> PyResult<NativeDataset> {
         let pipeline = call(py, || Ok(self.pipeline.with(field, make)?))?;
         Ok(NativeDataset { pipeline })
@@ -71,14 +71,9 @@ impl NativeDataset {
         Ok(NativeDataset { pipeline })
     }
 
-    /// Decoded images have their colors side by side until somebody changes that.
+    /// The default for a field that does not exist, which the op then reports.
     fn layout(&self, field: &str) -> Layout {
-        let ops = self.pipeline.ops(field).unwrap_or_default();
-        if ops.contains(&"decode") && !ops.contains(&"transpose") {
-            Layout::Interleaved
-        } else {
-            Layout::Planes
-        }
+        self.pipeline.layout(field).unwrap_or_default()
     }
 }
 
@@ -92,7 +87,7 @@ impl NativeDataset {
     fn fields(&self) -> Vec<(String, String)> {
         let fields = self.pipeline.fields().into_iter();
         fields
-            .map(|field| (field.name, field.kind.to_string()))
+            .map(|field| (field.name, field.spec.to_string()))
             .collect()
     }
 
@@ -108,10 +103,10 @@ impl NativeDataset {
         format!("{access}: {}", choice.reason)
     }
 
-    fn decode(&self, py: Python<'_>, field: &str, most_pixels: u64) -> PyResult<NativeDataset> {
+    fn decode(&self, py: Python<'_>, field: &str, max_pixels: u64) -> PyResult<NativeDataset> {
         self.with(py, field, |_, _| {
             Ok(Arc::new(DecodeImage {
-                most_pixels,
+                max_pixels,
                 ..DecodeImage::default()
             }))
         })
@@ -145,7 +140,11 @@ impl NativeDataset {
         width: usize,
         random: bool,
     ) -> PyResult<NativeDataset> {
-        let place = if random { Place::Random } else { Place::Center };
+        let place = if random {
+            CropAnchor::Random
+        } else {
+            CropAnchor::Center
+        };
         self.with_alike(py, &fields, |layout, number| {
             Arc::new(Crop::new(number, (height, width), place, layout, COLORS))
         })
@@ -198,8 +197,8 @@ impl NativeDataset {
         let dtype = call(py, || Ok(dtype_of(dtype)?))?;
         self.with(py, field, |_, kind| {
             Ok(match kind {
-                Kind::Encoded(_) => Arc::new(Parse::new(dtype)),
-                Kind::Array(_) | Kind::Ragged { .. } => Arc::new(Cast::new(dtype)),
+                FieldSpec::Encoded(_) => Arc::new(Parse::new(dtype)),
+                FieldSpec::Array(_) | FieldSpec::Ragged { .. } => Arc::new(Cast::new(dtype)),
             })
         })
     }
@@ -232,7 +231,7 @@ impl NativeDataset {
         })
     }
 
-    #[pyo3(signature = (field, tokenizer, length, *, pad_id, special_tokens, most_bytes, mask))]
+    #[pyo3(signature = (field, tokenizer, length, *, pad_id, special_tokens, max_bytes, mask))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn tokenize(
         &self,
@@ -242,7 +241,7 @@ impl NativeDataset {
         length: usize,
         pad_id: Option<u32>,
         special_tokens: bool,
-        most_bytes: Option<usize>,
+        max_bytes: Option<usize>,
         mask: Option<&str>,
     ) -> PyResult<NativeDataset> {
         let pipeline = call(py, || {
@@ -250,7 +249,7 @@ impl NativeDataset {
             let make = |number| {
                 let mut op = Tokenize::new(number, Arc::clone(&tokenizer), length);
                 op.pad_id = pad_id.unwrap_or(op.pad_id);
-                op.most_bytes = most_bytes.unwrap_or(op.most_bytes);
+                op.max_bytes = max_bytes.unwrap_or(op.max_bytes);
                 op.special_tokens = special_tokens;
                 op
             };
@@ -307,9 +306,9 @@ pub(super) fn dtype_of(name: &str) -> Result<DType, UnknownType> {
 impl From<UnknownType> for Failure {
     fn from(UnknownType(found): UnknownType) -> Failure {
         Failure::Input {
-            message: format!("expected a type of elements, found {found:?}"),
+            message: format!("unknown dtype {found:?}"),
             hints: vec![format!(
-                "the types are {}",
+                "valid dtypes are {}",
                 DType::ALL.map(DType::name).join(", ")
             )],
         }
@@ -350,7 +349,7 @@ fn looked_through<S: Source + 'static>(
                 return Ok(());
             }
             last = Instant::now();
-            let passed = opening.progress.passed();
+            let passed = opening.progress.snapshot();
             let files = (passed.n_files_done, passed.n_files);
             let bytes = (passed.bytes_done.get(), passed.bytes.get());
             report.call1((files.0, files.1, bytes.0, bytes.1))?;
@@ -364,6 +363,7 @@ fn opened_meanwhile<S: Source + 'static>(
     open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
     mut meanwhile: impl FnMut() -> PyResult<()>,
 ) -> PyResult<NativeDataset> {
+    quiet_decoder_panics();
     let (done, opening) = mpsc::channel();
     let opening = Mutex::new(opening);
     let work = move || drop(done.send(catch_unwind(AssertUnwindSafe(open))));
@@ -387,6 +387,13 @@ fn opened_meanwhile<S: Source + 'static>(
     }
 }
 
+/// Keeps panics that the loader turns into errors out of the user's output. Every dataset is opened before it is read,
+/// so once is enough.
+fn quiet_decoder_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| panic::set_hook(brimful_load::quiet_hook(panic::take_hook())));
+}
+
 fn opening(headroom: Option<u64>, indexes: Option<PathBuf>) -> Opening {
     Opening {
         headroom: headroom.map(Bytes),
@@ -397,8 +404,8 @@ fn opening(headroom: Option<u64>, indexes: Option<PathBuf>) -> Opening {
 
 fn no_thread(cause: io::Error) -> Failure {
     Failure::Machine {
-        message: format!("expected one thread more to open files in, found none: {cause}"),
-        hints: vec!["raise the limit of processes (ulimit -u, pids.max), or end others".into()],
+        message: format!("failed to start a thread to open files: {cause}"),
+        hints: vec!["raise the process limit (ulimit -u, pids.max), or end other processes".into()],
     }
 }
 
@@ -410,10 +417,10 @@ pub(crate) fn open_hdf5(
     fields: Option<Vec<(String, String)>>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let wanted: Vec<Wanted> = fields
+    let wanted: Vec<DatasetRequest> = fields
         .unwrap_or_default()
         .into_iter()
-        .map(|(name, dataset)| Wanted {
+        .map(|(name, dataset)| DatasetRequest {
             name,
             dataset,
             axis: 0,
@@ -584,8 +591,8 @@ pub(crate) fn open_tar(
 /// What to do about a pipeline that cannot be.
 pub(super) fn hints_of(error: &PipelineError) -> Vec<String> {
     match error {
-        PipelineError::NotOneForm { field, .. } => vec![format!(
-            "give {field:?} one form (`decode`, `resize`, `crop`, `tokenize`, `voxelize`), or leave it out with `select`"
+        PipelineError::NotBatchable { .. } => vec![String::from(
+            "convert it with `decode`, `resize`, `crop`, `tokenize` or `voxelize`, or exclude it with `select`",
         )],
         _ => Vec::new(),
     }
@@ -607,7 +614,10 @@ fn hint_of_missing(path: &Path, cause: &io::Error) -> Option<String> {
         return None;
     }
     let here = std::env::current_dir().ok()?;
-    Some(format!("relative paths begin at {}", here.display()))
+    Some(format!(
+        "relative paths are resolved from {}",
+        here.display()
+    ))
 }
 
 impl From<SourceError> for Failure {

@@ -83,7 +83,7 @@ impl NativeLoader {
         let budget = self.loader.budget();
         (
             budget.threads,
-            budget.workbenches,
+            budget.op_scratches,
             budget.batches,
             budget.batch.get(),
         )
@@ -187,11 +187,11 @@ impl NativeEpoch {
         if here != self.process {
             return Err(Failure::Input {
                 message: format!(
-                    "expected the process that began this epoch ({}), found one that was forked from it ({here})",
+                    "this iterator belongs to process {}, but was used in its fork {here}",
                     self.process
                 ),
                 hints: vec![
-                    "threads do not follow a fork: begin a new loop over the loader in this process".to_owned(),
+                    "threads do not survive a fork; start a new loop over the loader in this process".to_owned(),
                 ],
             });
         }
@@ -220,7 +220,7 @@ impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Failure {
         let hint = match *error.cause {
             SampleCause::Read(ReadError::Truncated(_)) => Truncated::HINT,
-            _ => "`on_error=\"skip\"` leaves such samples out and counts them",
+            _ => "pass `on_error=\"skip\"` to skip and count such samples",
         };
         Failure::Input {
             message: with_causes(&error),
@@ -233,7 +233,7 @@ impl From<LoaderError> for Failure {
     fn from(error: LoaderError) -> Failure {
         let hints = match &error {
             LoaderError::TooLittleMemory { needed, .. } => vec![format!(
-                "give `memory` at least {needed}, or make `batch_size` smaller"
+                "set `memory` to at least {needed}, or reduce `batch_size`"
             )],
             LoaderError::Pipeline(error) => crate::data::dataset::hints_of(error),
             LoaderError::Setting { .. } => Vec::new(),

@@ -103,7 +103,7 @@ impl From<PackError> for Failure {
         let hints = match &error {
             PackError::Pipeline(error) => hints_of(error),
             PackError::TooLittleMemory { needed, .. } => {
-                vec![format!("give `memory` at least {needed}")]
+                vec![format!("set `memory` to at least {needed}")]
             }
             _ => Vec::new(),
         };

@@ -6,14 +6,13 @@
 
 use std::sync::Arc;
 
-use brimful_load::share::{ArrayNode, Damaged, Dict, Item, List, MAX_DEPTH};
+use brimful_share::{ArrayNode, Damaged, Dict, Item, List, MAX_DEPTH};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-use crate::share::dict::SharedDict;
 use crate::share::held::{Held, arrays, damaged};
-use crate::share::list::{SharedList, Slice};
 use crate::share::made::{Made, name};
+use crate::share::views::{SharedDict, SharedList, Slice};
 
 /// One value; `depth` is how many tuples it lies in.
 #[inline]

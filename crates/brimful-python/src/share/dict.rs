@@ -3,40 +3,21 @@
 use std::sync::Arc;
 
 use brimful::units::Bytes;
-use brimful_load::share::{Damaged, Dict};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::share::decode::{plain_dict, to_python};
-use crate::share::held::{Held, damaged};
+use crate::share::held::damaged;
 use crate::share::key::key_of;
-use crate::share::list::{SharedList, SharedListIterator, Slice, reduced, shortened};
+use crate::share::list::{SharedListIterator, reduced, shortened};
 use crate::share::made::name;
+use crate::share::views::{SharedDict, SharedList, Slice};
 
 const SHOWN_ITEMS: usize = 3;
 
-/// A dict in shared memory: it is read like a dict and cannot be changed.
-///
-/// Made by `brimful.share`. Values are made anew when they are asked for; inner lists and dicts are views.
-/// Pickling sends a handle, not the data.
-#[pyclass(frozen, mapping, module = "brimful")]
-pub(crate) struct SharedDict {
-    held: Arc<Held>,
-    at: u64,
-    dict: Dict,
-}
-
 impl SharedDict {
-    pub(crate) fn open(held: &Arc<Held>, at: u64) -> Result<SharedDict, Damaged> {
-        Ok(SharedDict {
-            held: Arc::clone(held),
-            at,
-            dict: Dict::read(held.bytes(), at)?,
-        })
-    }
-
     pub(crate) fn plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let plain = || plain_dict(py, &self.held, &self.dict, 0);
         self.held.read(py, plain)

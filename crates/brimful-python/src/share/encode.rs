@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::os::fd::AsRawFd;
 
-use brimful_load::share::{ArrayKind, Key, ListBuilder, MAX_DEPTH, ShareError, Slot, Writer};
+use brimful_share::{ArrayKind, Key, ListBuilder, MAX_DEPTH, ShareError, Slot, Writer};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -15,10 +15,9 @@ use pyo3::types::{
 use crate::border::{Failure, raise};
 use crate::share::array::SharedArray;
 use crate::share::decode::dtype;
-use crate::share::dict::SharedDict;
 use crate::share::held::{arrays, raised};
 use crate::share::key::{self, Use};
-use crate::share::list::SharedList;
+use crate::share::views::{SharedDict, SharedList};
 
 /// How often Ctrl-C is looked for.
 const ITEMS_BETWEEN_LOOKS: u32 = 1 << 14;
@@ -86,10 +85,11 @@ impl<'py> Encoder<'py> {
         if let Some(slot) = self.array(value)? {
             return Ok(slot);
         }
+        let expected = "a list, dict, tuple, array, tensor or iterator";
         Err(self.refused(
             value,
-            "a list, dict, tuple, array, tensor or iterator",
-            None,
+            expected,
+            "put a single value into a list: brimful.share([value])",
         ))
     }
 
@@ -129,8 +129,7 @@ impl<'py> Encoder<'py> {
         } else if let Some(slot) = self.array(value)? {
             list.push_slot(slot);
         } else {
-            let expected = "a str, bytes, number, bool, None, list, tuple, dict, array or tensor";
-            return Err(self.refused(value, expected, None));
+            return Err(self.unsupported(value));
         }
         Ok(())
     }
@@ -166,12 +165,12 @@ impl<'py> Encoder<'py> {
         if self.ancestors.contains(&address) {
             let hint =
                 "copy the data without the circle, for example with indexes in place of references";
-            return Err(self.refused(value, "values that do not hold themselves", Some(hint)));
+            return Err(self.refused(value, "values that do not hold themselves", hint));
         }
         if self.ancestors.len() >= MAX_DEPTH {
             let expected = format!("at most {MAX_DEPTH} levels of values in values");
             let hint = "flatten the data, or share its parts one by one";
-            return Err(self.refused(value, &expected, Some(hint)));
+            return Err(self.refused(value, &expected, hint));
         }
         self.ancestors.push(address);
         let done = work(self);
@@ -236,7 +235,7 @@ impl<'py> Encoder<'py> {
                 self.path.push(Step::Key(value.clone()));
                 let expected = "keys that are a str, bytes, number, bool, None or a tuple of these";
                 let hint = "make the keys plain values, for example with str(key)";
-                return Err(self.refused(&value, expected, Some(hint)));
+                return Err(self.refused(&value, expected, hint));
             }
             hashes.push(self.writer.hash(&canonical));
             self.push(&mut list, &value)?;
@@ -283,7 +282,7 @@ impl<'py> Encoder<'py> {
             }
             "refused" => {
                 let hint: String = found.get_item(2)?.extract()?;
-                Err(self.refused(&value, &name, Some(&hint)))
+                Err(self.refused(&value, &name, &hint))
             }
             library => {
                 self.has_arrays = true;
@@ -339,9 +338,28 @@ impl<'py> Encoder<'py> {
             .map_err(|error| not_written(self.py, error))
     }
 
-    /// Says where something is that cannot be shared, what it is, and what to do.
-    fn refused(&self, value: &Bound<'py, PyAny>, expected: &str, hint: Option<&str>) -> PyErr {
-        let place: String = self
+    /// The error for a value of a type that cannot be shared.
+    fn unsupported(&self, value: &Bound<'py, PyAny>) -> PyErr {
+        let found = type_name(value);
+        let hints = vec![
+            hint_for(value, &found),
+            "supported types are str, bytes, numbers, bool, None, list, tuple, dict, arrays and tensors".to_owned(),
+        ];
+        let message = format!("cannot share a value of type {found}{}", self.position());
+        raise(self.py, Failure::Input { message, hints })
+    }
+
+    /// The error for a value that is not what is expected at this position.
+    fn refused(&self, value: &Bound<'py, PyAny>, expected: &str, hint: &str) -> PyErr {
+        let found = type_name(value);
+        let message = format!("expected {expected}, found {found}{}", self.position());
+        let hints = vec![hint.to_owned()];
+        raise(self.py, Failure::Input { message, hints })
+    }
+
+    /// Where the encoder is inside the shared value: ` at [3]['meta']`, or nothing at its root.
+    fn position(&self) -> String {
+        let path: String = self
             .path
             .iter()
             .map(|step| match step {
@@ -352,16 +370,10 @@ impl<'py> Encoder<'py> {
                 },
             })
             .collect();
-        let found = type_name(value);
-        let message = match place.as_str() {
-            "" => format!("expected {expected}, found {found}"),
-            place => format!("expected {expected}, found {found} at {place}"),
-        };
-        let hints = match hint {
-            Some(hint) => vec![hint.to_owned()],
-            None => vec![hint_for(value, &found)],
-        };
-        raise(self.py, Failure::Input { message, hints })
+        match path.as_str() {
+            "" => path,
+            path => format!(" at {path}"),
+        }
     }
 }
 
@@ -407,26 +419,26 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
 
 fn hint_for(value: &Bound<'_, PyAny>, found: &str) -> String {
     let hint = if value.is_instance_of::<PyString>() {
-        "make it plain text: str(value)"
+        "convert it to a plain str: str(value)"
     } else if value.is_instance_of::<PyTuple>() {
-        "make it a plain tuple: tuple(value)"
+        "convert it to a plain tuple: tuple(value)"
     } else if value.is_instance_of::<PyDict>() {
-        "make it a plain dict: dict(value)"
+        "convert it to a plain dict: dict(value)"
     } else if value.is_instance_of::<PyList>() {
-        "make it a plain list: list(value)"
+        "convert it to a plain list: list(value)"
     } else if value.is_instance_of::<PyInt>() {
-        "make it a plain number: int(value)"
+        "convert it to a plain number: int(value)"
     } else if found.starts_with("pathlib") {
-        "make it text: str(path), and Path(text) where it is used"
+        "convert it to a str with str(path), and back with Path(text) where it is used"
     } else if found == "set" || found == "frozenset" {
-        "make it a list, or a dict with None as values if things are looked up in it"
+        "convert it to a list, or to a dict with None values to keep lookups"
     } else if found == "bytearray" || found == "memoryview" {
-        "make it bytes: bytes(value)"
+        "convert it to bytes: bytes(value)"
     } else if found.starts_with("pandas") {
         "share its columns as arrays: {name: frame[name].to_numpy() for name in frame}"
     } else {
-        "share plain values and make the objects of them where they are used, \
-         for example `dataclasses.asdict(value)` or `vars(value)`"
+        "share plain values, for example `dataclasses.asdict(value)` or `vars(value)`, and create the objects where \
+         they are used"
     };
     hint.to_owned()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use brimful_load::share::{Damaged, Handle, Id, Item, Segment, ShareError};
+use brimful_share::{Damaged, Handle, Id, Item, Segment, ShareError};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, raise};

@@ -1,6 +1,6 @@
 //! Keys of dicts as they are looked up.
 
-use brimful_load::share::Key;
+use brimful_share::Key;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyString, PyTuple};
 

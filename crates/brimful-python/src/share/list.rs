@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use brimful::units::Bytes;
-use brimful_load::share::{Damaged, Item, List};
+use brimful_share::Item;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PySlice, PyString};
 
 use crate::share::decode::{to_plain, to_python};
 use crate::share::held::{Held, damaged};
+use crate::share::views::{SharedList, Slice};
 
 /// How many items `repr` shows, and how much of each.
 const SHOWN_ITEMS: usize = 3;
@@ -19,82 +20,7 @@ const SHOWN_CHARS: usize = 40;
 /// How many items are asked of memory at once: their texts fit into the caches.
 const AT_ONCE: usize = 64;
 
-/// Which items of the list, and in which order. Checked: every index it gives is one of the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slice {
-    start: isize,
-    step: isize,
-    len: usize,
-}
-
-impl Slice {
-    pub(crate) fn whole(len: usize) -> Slice {
-        Slice {
-            start: 0,
-            step: 1,
-            len,
-        }
-    }
-
-    /// A slice from elsewhere, of a list of `list_len` items.
-    pub(crate) fn checked(
-        start: isize,
-        step: isize,
-        len: usize,
-        list_len: usize,
-    ) -> Result<Slice, Damaged> {
-        let last = isize::try_from(len.saturating_sub(1))
-            .ok()
-            .and_then(|last| last.checked_mul(step))
-            .and_then(|last| start.checked_add(last));
-        let inside = |idx: isize| usize::try_from(idx).is_ok_and(|idx| idx < list_len);
-        if len == 0 || (inside(start) && last.is_some_and(inside)) {
-            return Ok(Slice { start, step, len });
-        }
-        let expected = "a slice of the list";
-        Err(Damaged { expected, at: 0 })
-    }
-
-    #[inline]
-    fn idx(self, idx: usize) -> usize {
-        let idx = idx.cast_signed();
-        self.start
-            .wrapping_add(self.step.wrapping_mul(idx))
-            .cast_unsigned()
-    }
-
-    fn sliced(self, slice: &Bound<'_, PySlice>) -> PyResult<Slice> {
-        let found = slice.indices(isize::try_from(self.len)?)?;
-        Ok(Slice {
-            start: self.start.wrapping_add(self.step.wrapping_mul(found.start)),
-            step: self.step.wrapping_mul(found.step),
-            len: found.slicelength,
-        })
-    }
-}
-
-/// A list in shared memory: it is read like a list and cannot be changed.
-///
-/// Made by `brimful.share`. Items are made anew when they are asked for; slices and inner lists are views.
-/// Pickling sends a handle, not the data.
-#[pyclass(frozen, module = "brimful")]
-pub(crate) struct SharedList {
-    held: Arc<Held>,
-    at: u64,
-    list: List,
-    slice: Slice,
-}
-
 impl SharedList {
-    pub(crate) fn new(held: Arc<Held>, at: u64, list: List, slice: Slice) -> SharedList {
-        SharedList {
-            held,
-            at,
-            list,
-            slice,
-        }
-    }
-
     #[inline]
     fn raw(&self, py: Python<'_>, idx: usize) -> PyResult<Item<'_>> {
         self.list
@@ -347,11 +273,11 @@ impl SharedList {
     /// Lists of numbers become NumPy arrays without a copy; others have no such attribute.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let form = self.list.form();
-        let (Some(number_type), true) = (form.number_type(), self.slice.len > 0) else {
+        let encoding = self.list.encoding();
+        let (Some(number_type), true) = (encoding.number_type(), self.slice.len > 0) else {
             return Err(PyAttributeError::new_err("__array_interface__"));
         };
-        let width = form.width();
+        let width = encoding.width();
         let first = self.list.table() + self.slice.idx(0) * width;
         let address = self.held.bytes().as_ptr().addr() + first;
         let stride = self.slice.step.wrapping_mul(width.cast_signed());

@@ -8,22 +8,23 @@ mod held;
 mod key;
 mod list;
 mod made;
+mod views;
 
 pub(crate) use array::SharedArray;
-pub(crate) use dict::SharedDict;
-pub(crate) use list::{SharedList, SharedListIterator};
+pub(crate) use list::SharedListIterator;
+pub(crate) use views::{SharedDict, SharedList};
 
 use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use brimful_load::share::{Handle, Id, Item, List, Place, Segment, Writer, create};
+use brimful_share::{Handle, Id, Item, List, Segment, Storage, Writer, create};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::share::encode::Encoder;
 use crate::share::held::Held;
-use crate::share::list::Slice;
+use crate::share::views::Slice;
 
 /// What is collected before it is written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -38,8 +39,8 @@ pub(crate) fn share<'py>(
     value: &Bound<'py, PyAny>,
     folder: Option<PathBuf>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let place = folder.map_or(Place::Memory, Place::Folder);
-    let (file, id) = create(&place).map_err(|error| held::raised(py, &error))?;
+    let storage = folder.map_or(Storage::Memory, Storage::Directory);
+    let (file, id) = create(&storage).map_err(|error| held::raised(py, &error))?;
     let out = BufWriter::with_capacity(BUFFER_BYTES, file);
     let writer = Writer::new(out, id).map_err(|error| encode::not_written(py, error))?;
     let mut encoder = Encoder::new(py, writer);

@@ -58,14 +58,19 @@ def _look(parser, arguments):
         # Something that a library parses for itself.
         return
     first = not parser.add_help and not _through_parse_args()
-    options = _options(parser)
+    options = options_of(parser)
     if first:
-        _earlier.extend(options)
-        _write({"framework": _framework(parser), "options": _earlier})
+        note_earlier(_framework(parser), options)
         return
     seen = {flag for option in options for flag in option["flags"]}
     options += [option for option in _earlier if not seen & set(option["flags"])]
     end({"framework": _framework(parser), "options": options[:MAX_OPTIONS]})
+
+
+def note_earlier(framework, options):
+    """Keep what is known before the script has read all of its arguments."""
+    _earlier.extend(options)
+    _write({"framework": framework, "options": _earlier})
 
 
 def _is_of_hydra():
@@ -105,18 +110,18 @@ def _framework(parser):
     return "argparse"
 
 
-def _options(parser):
+def options_of(parser):
+    """Return the options of a parser of argparse, or of a copy of argparse as tyro has one."""
     found = []
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        kinds = {kind.__name__ for kind in type(action).__mro__}
+        if "_SubParsersAction" in kinds:
             # The subcommand that was typed.
             for name in sys.argv[1:]:
                 if name in action.choices:
-                    found += _options(action.choices[name])
+                    found += options_of(action.choices[name])
                     break
-        elif action.option_strings and not isinstance(
-            action, (argparse._HelpAction, argparse._VersionAction)
-        ):
+        elif action.option_strings and not kinds & {"_HelpAction", "_VersionAction"}:
             found.append(_option(action))
     return found
 

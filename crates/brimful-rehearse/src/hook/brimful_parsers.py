@@ -1,13 +1,16 @@
-"""Parsers of arguments that are not built on argparse: hydra, click, typer and fire.
+"""Parsers of arguments that are not built on argparse: hydra, OmegaConf, click, typer, fire and tyro.
 
 Each is watched at the point where it knows everything that the command line may set. What it accepts is
 written down in the same shape as for argparse, and the process ends there.
 """
 
+import ast
+import functools
 import inspect
+import re
 import sys
 
-from brimful_accepts import MAX_OPTIONS, MAX_TEXT, end, json_value, report_problem
+from brimful_accepts import MAX_OPTIONS, MAX_TEXT, end, json_value, note_earlier, options_of, report_problem
 from brimful_imports import IMPORTS
 
 _MAX_DEPTH = 32
@@ -19,6 +22,9 @@ def watch():
     for click in ("click.core", "typer._click.core"):
         IMPORTS.after(click, _watch_click, report_problem)
     IMPORTS.after("fire.core", _watch_fire, report_problem)
+    IMPORTS.after("omegaconf.omegaconf", _watch_omegaconf, report_problem)
+    IMPORTS.after("omegaconf.basecontainer", _watch_merge_with, report_problem)
+    IMPORTS.after("tyro._cli", _watch_tyro, report_problem)
 
 
 def _watch_hydra(module):
@@ -44,10 +50,78 @@ def _keys(config):
     from omegaconf import OmegaConf
 
     values = OmegaConf.to_container(config, resolve=False)
-    values.pop("hydra", None)
     found = []
-    _flatten(values, "", found, 0)
+    if isinstance(values, dict):
+        values.pop("hydra", None)
+        _flatten(values, "", found, 0)
     return found
+
+
+# What `OmegaConf.from_cli` has made: overrides that the script merges into its config.
+_overrides = []
+
+
+def _watch_omegaconf(module):
+    from_cli, kind = module.OmegaConf.from_cli, module.OmegaConf
+
+    @functools.wraps(from_cli)
+    def watched(args_list=None):
+        config = from_cli(args_list)
+        if args_list is None or list(args_list) == sys.argv[1:]:
+            _overrides.append(config)
+            try:
+                found = _keys(config)
+            except Exception as error:
+                report_problem(f"OmegaConf: {error!r}")
+            else:
+                # For a script that looks its values up in the overrides alone.
+                if found:
+                    note_earlier("argparse", found)
+        return config
+
+    kind.from_cli = staticmethod(watched)
+    for name in ("merge", "unsafe_merge"):
+        if hasattr(kind, name):
+            setattr(kind, name, staticmethod(_watched_merge(getattr(kind, name))))
+
+
+def _watched_merge(merge):
+    @functools.wraps(merge)
+    def watched(*configs):
+        merged = merge(*configs)
+        _end_at_merge(merged, configs)
+        return merged
+
+    return watched
+
+
+def _watch_merge_with(module):
+    kind = module.BaseContainer
+    merge_with, merge_with_cli = kind.merge_with, kind.merge_with_cli
+
+    @functools.wraps(merge_with)
+    def watched(self, *others):
+        merge_with(self, *others)
+        _end_at_merge(self, others)
+
+    @functools.wraps(merge_with_cli)
+    def watched_cli(self):
+        merge_with_cli(self)
+        _end_at_merge(self, [self], from_cli=True)
+
+    kind.merge_with, kind.merge_with_cli = watched, watched_cli
+
+
+def _end_at_merge(merged, configs, from_cli=False):
+    """End where the overrides of the command line have met the config: all keys are known."""
+    if not from_cli and not any(config is known for config in configs for known in _overrides):
+        return
+    try:
+        found = _keys(merged)
+    except Exception as error:
+        report_problem(f"OmegaConf: {error!r}")
+        return
+    end({"framework": "argparse", "options": found})
 
 
 def _flatten(values, prefix, found, depth):
@@ -181,3 +255,47 @@ def _parameters(function):
             {"flags": [flag], "dest": parameter.name, "takes": takes, "default": json_value(default)}
         )
     return found
+
+
+def _watch_tyro(module):
+    implementation = module._cli_impl
+
+    @functools.wraps(implementation)
+    def watched(f, **keywords):
+        words = keywords.get("args")
+        if not keywords.get("return_parser") and (words is None or list(words) == sys.argv[1:]):
+            try:
+                found = _tyro_options(implementation(f, **{**keywords, "return_parser": True}))
+            except Exception as error:
+                report_problem(f"tyro: {error!r}")
+            else:
+                end({"framework": "argparse", "options": found})
+        return implementation(f, **keywords)
+
+    module._cli_impl = watched
+
+
+def _tyro_options(parser):
+    found = options_of(parser)[:MAX_OPTIONS]
+    for option in found:
+        # `data.num-workers` is the field `num_workers` of `data`.
+        option["dest"] = option["dest"].rpartition("__tyro-dummy-inner__.")[2].replace("-", "_")
+        if option["takes"] == "value":
+            # tyro keeps a field's default apart, and shows it at the end of its help.
+            shown = re.search(r"\(default: ([^()]*)\)\s*$", option["help"])
+            option["default"] = _shown_value(shown.group(1)) if shown else None
+        if option["takes"] == "both" and option["flags"][1:] != [f"--no-{option['flags'][0][2:]}"]:
+            # The switch of a nested field is written otherwise: `--data.no-pin-memory`.
+            on, off = option["flags"][0], option["flags"][-1]
+            option["takes"] = "nothing_off" if option["default"] else "nothing"
+            option["flags"] = [off if option["default"] else on]
+    return found
+
+
+def _shown_value(text):
+    if text in {"None", ""}:
+        return None
+    try:
+        return json_value(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return json_value(text)

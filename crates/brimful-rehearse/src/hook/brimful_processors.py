@@ -14,6 +14,7 @@ class OnProcessors(Rehearsal):
 
     def install(self):
         tell(event="torch", torch=self.torch.__version__)
+        self.doing.start()
         self.watch_host()
         self.watch_optimizers()
         self.watch_modules()

@@ -41,6 +41,7 @@ from brimful_common import (
     tell,
 )
 from brimful_host import HostWatch, sources
+from brimful_inductor import CompiledKernels
 from brimful_onward import Onward
 from brimful_steps import Steps, StepsByScript, parameters_of
 from brimful_substitutes import Substitutes
@@ -99,7 +100,7 @@ def rehearsal_for(torch):
     return sys.modules["brimful_fallback"].Fallback(torch)
 
 
-class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
+class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
     """One training process under observation."""
 
     def __init__(self, torch):
@@ -168,6 +169,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
         self.watch_modules()
         self.watch_autograd()
         self.watch_calls()
+        self.watch_inductor()
         self.choose_convolutions()
         self.keep_values()
         self.assume_losses_are_finite()
@@ -586,6 +588,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps):
 
     def write(self, reason):
         self.finished = True
+        self.doing.stop()
         for wanted, seen in (("eval", self.evaluated_after), ("save", self.saved)):
             if wanted in WITH and not seen:
                 self.problem(f"--with {wanted}: the script did not get there within the rehearsal")

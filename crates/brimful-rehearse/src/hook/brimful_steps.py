@@ -106,7 +106,7 @@ class Steps:
         self.made_step(optimizer)
 
     def made_step(self, optimizer):
-        self.doing.stop()
+        self.doing.after_step()
         counts = self.count_step(optimizer)
         steps = self.steps()
         if counts:

@@ -38,6 +38,7 @@ _ACCEPTS = ("brimful_accepts", "brimful_parsers", "brimful_literals")
 _REHEARSAL = (
     "brimful_composition",
     "brimful_host",
+    "brimful_inductor",
     "brimful_isolation",
     "brimful_branches",
     "brimful_substitutes",

@@ -12,6 +12,7 @@ use brimful::cards::Card;
 use brimful::explain::Cause;
 use brimful::job::{Choices, Job, Settings, knobs};
 use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
+use brimful::user_error::{ErrorKind, Hint, UserError};
 
 pub use cache::Cache;
 use cache::unix_ms;
@@ -20,10 +21,10 @@ use shape::shape;
 
 use crate::config_files::{ConfigFileError, ConfigFiles};
 use crate::error::RehearsalError;
+use crate::events::{Event, Progress};
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::protection::Protection;
 use crate::reports::LastStep;
-use crate::run::{Event, Progress};
 use crate::side_effects::SideEffects;
 
 /// A search that asks for more than this has lost its way.
@@ -88,8 +89,35 @@ pub enum PlanError {
     Prediction(#[from] PredictionError),
     #[error(transparent)]
     Config(#[from] ConfigFileError),
-    #[error("the search asked for more than {MOST_REHEARSALS} rehearsals")]
+    #[error("the search for settings did not converge within {MOST_REHEARSALS} rehearsals")]
     Endless,
+}
+
+impl UserError for PlanError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            PlanError::Prediction(error) => error.kind(),
+            PlanError::Config(error) => error.kind(),
+            PlanError::Endless => ErrorKind::Bug,
+        }
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        match self {
+            PlanError::Prediction(error) => error.hints(),
+            PlanError::Config(error) => error.hints(),
+            PlanError::Endless => vec![Hint::text(
+                "this is a bug; please report it with the job file",
+            )],
+        }
+    }
+
+    fn script_output(&self) -> Option<&str> {
+        match self {
+            PlanError::Prediction(error) => error.script_output(),
+            PlanError::Config(_) | PlanError::Endless => None,
+        }
+    }
 }
 
 /// Searches, rehearses and answers.

@@ -179,7 +179,7 @@ impl ExplainedVerdict {
         ExplainedVerdict {
             cause: verdict.cause.id().into(),
             confidence: word(&verdict.confidence),
-            detail: verdict.detail.clone().into_owned(),
+            detail: verdict.detail.id().to_owned(),
             summary: verdict.summary.clone(),
             evidence: verdict
                 .evidence

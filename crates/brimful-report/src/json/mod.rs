@@ -8,6 +8,7 @@ mod plan;
 mod predict;
 mod predict_host;
 mod probe;
+mod range;
 mod replay;
 mod side_effects;
 
@@ -23,8 +24,8 @@ pub use plan::{
     SettingValue, WantedSettings,
 };
 pub use predict::{
-    AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, LikelyAndSafe,
-    PhaseBytes, PhaseUse, PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
+    AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, PhaseBytes,
+    PhaseUse, PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
 };
 pub use predict_host::{HostBudgetTerm, HostByWorkers, PredictedHost};
 pub use probe::{
@@ -33,6 +34,7 @@ pub use probe::{
     ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch, WholeLimit,
 };
 
+pub use range::LikelyAndSafe;
 pub use replay::{ReplayAgreement, ReplayDocument, ReplayResult};
 pub use side_effects::{HostConnection, SideEffects};
 

@@ -349,7 +349,7 @@ fn footprint(need: &Need) -> PlannedFootprint {
             .terms
             .iter()
             .map(|term| PlannedTerm {
-                name: term.id.clone(),
+                name: term.id.name().to_owned(),
                 likely_bytes: term.likely.get(),
                 safe_bytes: term.safe.get(),
                 reason: term.reason.clone(),
@@ -380,7 +380,7 @@ fn throughput(found: Option<Throughput>) -> Option<PlannedThroughput> {
 
 fn reason(reason: &Reason) -> PlanReason {
     PlanReason {
-        kind: reason.kind.clone(),
+        kind: reason.kind.id().to_owned(),
         text: reason.text.clone(),
         brim: reason.brim.clone(),
         missing_bytes: reason.missing.map(brimful::units::Bytes::get),

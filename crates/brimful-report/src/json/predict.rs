@@ -1,11 +1,11 @@
 //! The outward form of a prediction: what `brimful predict --json` prints and `brimful.predict()` returns.
 
 use brimful::predict::host::HostFacts;
-use brimful::predict::{DeviceBytes, Footprint, Verdict};
+use brimful::predict::{Footprint, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::{HostConnection, PredictedHost, SCHEMA_VERSION, SideEffects};
+use crate::json::{HostConnection, LikelyAndSafe, PredictedHost, SCHEMA_VERSION, SideEffects};
 
 /// What is known of a rehearsal besides its footprints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,15 +81,6 @@ pub struct PredictedPeak {
     pub device_bytes: LikelyAndSafe,
     /// What the training is doing then.
     pub phase: String,
-}
-
-/// A value and one that 95 of 100 runs stay below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct LikelyAndSafe {
-    /// The most likely value.
-    pub likely: u64,
-    /// What 95 of 100 runs stay below.
-    pub safe: u64,
 }
 
 /// One line of the budget.
@@ -205,15 +196,6 @@ pub struct PredictionCaveat {
     pub id: String,
     /// What it means here.
     pub text: String,
-}
-
-impl From<DeviceBytes> for LikelyAndSafe {
-    fn from(bytes: DeviceBytes) -> Self {
-        LikelyAndSafe {
-            likely: bytes.likely.get(),
-            safe: bytes.safe.get(),
-        }
-    }
 }
 
 impl PredictDocument {

@@ -4,7 +4,7 @@ use brimful::predict::host::{HostFacts, HostNeed, Pipeline, StartMethod, host_ne
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::LikelyAndSafe;
+use crate::json::range::LikelyAndSafe;
 
 /// Workers for which the table has a row.
 const WORKERS: [u64; 4] = [0, 1, 2, 4];
@@ -79,7 +79,7 @@ impl PredictedHost {
             workers: facts.workers,
             prefetch: facts.prefetch,
             micro_batch: facts.micro_batch,
-            start_method: method_name(facts.start_method).into(),
+            start_method: facts.start_method.name().into(),
             pin_memory: facts.pin_memory,
             persistent_workers: facts.persistent_workers,
             bytes: bytes(&need),
@@ -88,7 +88,7 @@ impl PredictedHost {
                 .terms
                 .iter()
                 .map(|term| HostBudgetTerm {
-                    name: term.id.clone(),
+                    name: term.id.name().to_owned(),
                     likely_bytes: term.likely.get(),
                     safe_bytes: term.safe.get(),
                     reason: term.reason.clone(),
@@ -131,7 +131,7 @@ fn rows(facts: &HostFacts, method: StartMethod) -> impl Iterator<Item = HostByWo
         };
         let need = host_need(facts, &pipeline);
         HostByWorkers {
-            start_method: method_name(method).into(),
+            start_method: method.name().into(),
             workers: *workers,
             bytes: bytes(&need),
             shm_bytes: shm_bytes(&need),
@@ -150,13 +150,5 @@ fn shm_bytes(need: &HostNeed) -> LikelyAndSafe {
     LikelyAndSafe {
         likely: need.shm_likely.get(),
         safe: need.shm_safe.get(),
-    }
-}
-
-fn method_name(method: StartMethod) -> &'static str {
-    match method {
-        StartMethod::Fork => "fork",
-        StartMethod::Forkserver => "forkserver",
-        StartMethod::Spawn => "spawn",
     }
 }

@@ -1,6 +1,6 @@
 //! A verdict, for a tired person.
 
-use brimful::explain::{Cause, Confidence, Source, Verdict};
+use brimful::explain::{Cause, Confidence, Detail, Source, Verdict};
 
 use crate::json::ExplainedAttempt;
 use crate::text::page::{Page, Role};
@@ -100,7 +100,7 @@ fn headline(verdict: &Verdict, page: &Page) -> String {
         out.push_str(&page.paint(role, line));
         out.push('\n');
     }
-    let detail = if verdict.detail.is_empty() {
+    let detail = if verdict.detail == Detail::Unspecified {
         String::new()
     } else {
         format!(" ({})", verdict.detail)

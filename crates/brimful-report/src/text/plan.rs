@@ -225,7 +225,7 @@ fn budget(brims: &[PlanBrim], need: &brimful::plan::Need, page: &Page) -> String
         .filter(|term| term.safe > Bytes::ZERO)
         .map(|term| {
             vec![
-                term.id.replace('_', " "),
+                term.id.name().replace('_', " "),
                 term.likely.to_string(),
                 term.safe.to_string(),
             ]
@@ -237,7 +237,7 @@ fn budget(brims: &[PlanBrim], need: &brimful::plan::Need, page: &Page) -> String
     }
     for reason in need.host.terms.iter().filter_map(|term| {
         let reason = term.reason.as_ref().filter(|_| term.safe > Bytes::ZERO)?;
-        Some(format!("{}: {reason}", term.id.replace('_', " ")))
+        Some(format!("{}: {reason}", term.id.name().replace('_', " ")))
     }) {
         out.push_str(&page.hang("    ", 4, &reason));
     }

@@ -2,10 +2,10 @@
 
 use brimful::job::{Settings, Value};
 use brimful::plan::{
-    Answer, Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung,
-    Throughput, Wanted,
+    Answer, Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, ReasonKind, RehearsalUsed,
+    Rung, Throughput, Wanted,
 };
-use brimful::predict::host::{HostNeed, HostTerm};
+use brimful::predict::host::{HostNeed, HostTerm, HostTermId};
 use brimful::units::Bytes;
 use brimful_report::html;
 use brimful_report::json::{self, HostConnection, PlanContext, PlanDocument, SideEffects};
@@ -37,7 +37,7 @@ fn plan() -> Answer {
                 likely: Bytes::from_mib(9000),
                 safe: Bytes::from_mib(10_000),
                 terms: vec![HostTerm {
-                    id: "worker_copies".into(),
+                    id: HostTermId::WorkerCopies,
                     likely: Bytes::from_mib(3000),
                     safe: Bytes::from_mib(3100),
                     reason: Some("each worker is sent the dataset and builds it anew".into()),
@@ -52,7 +52,7 @@ fn plan() -> Answer {
             ..Throughput::default()
         },
         reasons: vec![Reason {
-            kind: "refused".into(),
+            kind: ReasonKind::Refused,
             text: "workers 2 would be faster, but needs more\u{1b}[31m than there is".into(),
             brim: Some("host".into()),
             missing: Some(Bytes(17)),

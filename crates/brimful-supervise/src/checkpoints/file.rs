@@ -7,13 +7,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::checkpoints::checkpoint::{CheckpointKind, Incomplete};
 use crate::checkpoints::pickled::{self, MAX_PICKLE, Progress};
 use crate::checkpoints::region::Region;
 use crate::checkpoints::torch_zip::{self, Archive};
-use crate::checkpoints::{CheckpointKind, Incomplete};
 
 /// The format's own bound.
-const LONGEST_HEADER: u64 = 100 << 20;
+const MAX_HEADER: u64 = 100 << 20;
 /// How a pickle of protocol 2 or later begins; older ones have no mark.
 const PICKLE: u8 = 0x80;
 const STOP: u8 = b'.';
@@ -145,7 +145,7 @@ pub(super) fn safetensors(file: Region<'_>) -> Result<Vec<Tensor>, Incomplete> {
     }
     file.read_exact_at(&mut size, 0)?;
     let size = u64::from_le_bytes(size);
-    if size > LONGEST_HEADER {
+    if size > MAX_HEADER {
         return Err(Incomplete::Damaged("its header is too long"));
     }
     let data_start = 8 + size;

@@ -1,19 +1,19 @@
-//! Files and folders that a pattern names, with a bound on how far is looked.
+//! Files and directories that a pattern names, with a bound on how far is looked.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 
-use crate::checkpoints::folder;
+use crate::checkpoints::directory;
 use crate::checkpoints::version::{Version, version_of};
 
-/// Entries that are looked at for one pattern: a folder of data may have millions.
-const MOST_ENTRIES: usize = 200_000;
-/// Folders below folders that `**` goes down to.
-const DEEPEST: usize = 16;
-const MOST_FOUND: usize = 10_000;
-const LONGEST_PATTERN: usize = 1000;
+/// Entries that are looked at for one pattern: a directory of data may have millions.
+const MAX_ENTRIES: usize = 200_000;
+/// Directories below directories that `**` goes down to.
+const MAX_DEPTH: usize = 16;
+const MAX_FOUND: usize = 10_000;
+const MAX_PATTERN: usize = 1000;
 
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
@@ -21,7 +21,7 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// A file or folder that a pattern names.
+/// A file or directory that a pattern names.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) path: PathBuf,
@@ -35,22 +35,22 @@ pub(super) struct Found {
     pub(super) is_complete: bool,
 }
 
-/// Everything that the patterns name. What lies inside of a folder that is itself a checkpoint is a part of it.
-pub(super) fn candidates(folder: &Path, patterns: &[String]) -> Found {
+/// Everything that the patterns name. What lies inside a directory that is itself a checkpoint is a part of it.
+pub(super) fn candidates(directory: &Path, patterns: &[String]) -> Found {
     let mut found: BTreeMap<PathBuf, Version> = BTreeMap::new();
     let mut is_complete = true;
     for pattern in patterns {
-        is_complete &= look_for(folder, pattern, &mut found);
+        is_complete &= look_for(directory, pattern, &mut found);
     }
-    let folders: Vec<PathBuf> = found
+    let directories: Vec<PathBuf> = found
         .keys()
-        .filter(|path| folder::looks_like_one(path))
+        .filter(|path| directory::looks_like_one(path))
         .cloned()
         .collect();
     found.retain(|path, _| {
-        !folders
+        !directories
             .iter()
-            .any(|folder| path != folder && path.starts_with(folder))
+            .any(|directory| path != directory && path.starts_with(directory))
     });
     Found {
         candidates: found
@@ -62,9 +62,9 @@ pub(super) fn candidates(folder: &Path, patterns: &[String]) -> Found {
 }
 
 /// Whether everything was looked at.
-fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, Version>) -> bool {
+fn look_for(directory: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, Version>) -> bool {
     let pattern = pattern.trim_end_matches('/');
-    if pattern.is_empty() || pattern.len() > LONGEST_PATTERN {
+    if pattern.is_empty() || pattern.len() > MAX_PATTERN {
         return true;
     }
     // What stands before the first wildcard is a plain path; the search begins there.
@@ -76,7 +76,9 @@ fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, Version>
         .unwrap_or(parts.len());
     let root = parts[..n_plain]
         .iter()
-        .fold(folder.to_owned(), |path, part| path.join(part.as_os_str()));
+        .fold(directory.to_owned(), |path, part| {
+            path.join(part.as_os_str())
+        });
     let rest: Vec<String> = parts[n_plain..].iter().map(text).collect();
     if rest.is_empty() {
         add(root, found);
@@ -86,20 +88,20 @@ fn look_for(folder: &Path, pattern: &str, found: &mut BTreeMap<PathBuf, Version>
         return true;
     };
     let any_depth = rest.iter().any(|part| part == "**");
-    let mut walk = Walk {
+    let mut search = PatternSearch {
         pattern,
-        deepest: if any_depth { DEEPEST } else { rest.len() },
+        deepest: if any_depth { MAX_DEPTH } else { rest.len() },
         // A link may lead back up. Where the depth is told by the pattern, that comes to an end.
         follows_links: !any_depth,
-        n_left: MOST_ENTRIES,
+        n_left: MAX_ENTRIES,
         is_complete: true,
         found,
     };
-    walk.below(&root, Path::new(""), 1);
-    walk.is_complete
+    search.below(&root, Path::new(""), 1);
+    search.is_complete
 }
 
-struct Walk<'a> {
+struct PatternSearch<'a> {
     pattern: Pattern,
     deepest: usize,
     follows_links: bool,
@@ -108,14 +110,14 @@ struct Walk<'a> {
     found: &'a mut BTreeMap<PathBuf, Version>,
 }
 
-impl Walk<'_> {
-    fn below(&mut self, folder: &Path, relative: &Path, depth: usize) {
-        let Ok(entries) = std::fs::read_dir(folder) else {
+impl PatternSearch<'_> {
+    fn below(&mut self, directory: &Path, relative: &Path, depth: usize) {
+        let Ok(entries) = std::fs::read_dir(directory) else {
             return;
         };
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         for entry in entries.flatten() {
-            if self.n_left == 0 || self.found.len() >= MOST_FOUND {
+            if self.n_left == 0 || self.found.len() >= MAX_FOUND {
                 self.is_complete = false;
                 return;
             }
@@ -128,16 +130,16 @@ impl Walk<'_> {
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            let is_folder =
+            let is_directory =
                 kind.is_dir() || kind.is_symlink() && self.follows_links && entry.path().is_dir();
             let is_hidden = name.to_string_lossy().starts_with('.');
             // `**` does not mean `.git`.
             let is_meant = !is_hidden || self.follows_links;
-            if is_folder && is_meant && depth < self.deepest {
-                folders.push((entry.path(), below));
+            if is_directory && is_meant && depth < self.deepest {
+                directories.push((entry.path(), below));
             }
         }
-        for (path, below) in folders {
+        for (path, below) in directories {
             self.below(&path, &below, depth + 1);
         }
     }

@@ -2,8 +2,11 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use super::tests::{Entry, Place, torch, zip_of};
+use super::choose::MAX_REFUSED;
+use super::tests::{Entry, TestDir, torch, zip_of};
 use super::*;
 
 /// `torch.save({"step": step}, path)`, a step below 256.
@@ -12,7 +15,7 @@ fn at_step(step: u8) -> Vec<u8> {
     zip_of(&[Entry::plain("a/data.pkl", &pickle)], true)
 }
 
-fn find_with(place: &Place, pattern: &str, criteria: &Criteria<'_>) -> Checkpoints {
+fn find_with(place: &TestDir, pattern: &str, criteria: &Criteria<'_>) -> Checkpoints {
     choose(place.0.path(), &[pattern.to_owned()], criteria)
 }
 
@@ -45,7 +48,7 @@ fn set_time(path: &Path, time: SystemTime) {
 
 #[test]
 fn the_step_inside_wins_over_the_modification_time() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("out/a.pt", &at_step(40), 1);
     place.put("out/b.pt", &at_step(2), 9);
     let found = place.find("out/*.pt");
@@ -71,7 +74,7 @@ fn the_step_inside_wins_over_the_modification_time() {
 
 #[test]
 fn a_checkpoint_of_another_user_is_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("mine.pt", &at_step(3), 1);
     place.put("theirs.pt", &at_step(9), 2);
     let (mut criteria, uid) = give_away(&place.at("theirs.pt"));
@@ -93,7 +96,7 @@ fn a_checkpoint_of_another_user_is_refused() {
 
 #[test]
 fn one_file_of_another_user_in_a_directory_is_enough() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("checkpoint-5/model.pt", &torch(), 1);
     place.put("checkpoint-5/trainer_state.json", b"{\"global_step\":5}", 1);
     place.put("checkpoint-5/deep/er/optimizer.pt", &torch(), 1);
@@ -114,7 +117,7 @@ fn one_file_of_another_user_in_a_directory_is_enough() {
 
 #[test]
 fn links_are_resolved_and_belong_to_this_user_with_what_they_lead_to() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("step40.pt", &at_step(40), 1);
     symlink("step40.pt", place.at("last.pt")).unwrap();
     assert_eq!(
@@ -138,7 +141,7 @@ fn links_are_resolved_and_belong_to_this_user_with_what_they_lead_to() {
 
 #[test]
 fn a_checkpoint_from_the_future_is_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let now = SystemTime::now();
     place.put("now.pt", &torch(), 1);
     place.put("later.pt", &torch(), 1);
@@ -173,7 +176,7 @@ fn a_checkpoint_from_the_future_is_refused() {
 
 #[test]
 fn force_never_lifts_incompleteness() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("a.pt", &torch()[..99], 1);
     let found = find_with(&place, "a.pt", &Criteria::forced());
     assert_eq!(found.chosen, None);
@@ -183,7 +186,7 @@ fn force_never_lifts_incompleteness() {
 
 #[test]
 fn many_of_another_user_do_not_crowd_out_those_of_this_one() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("mine.pt", &at_step(3), 1);
     let now = SystemTime::now();
     for idx in 0..200 {
@@ -198,7 +201,7 @@ fn many_of_another_user_do_not_crowd_out_those_of_this_one() {
 
 #[test]
 fn a_step_that_cannot_be_read_is_no_step() {
-    let place = Place::new();
+    let place = TestDir::new();
     let big = [
         b"\x80\x02}X\x04\x00\x00\x00stepK\x07sB\xff\xff\xff\x7f",
         &[0; 64][..],
@@ -231,7 +234,7 @@ fn a_step_that_cannot_be_read_is_no_step() {
 
 #[test]
 fn pipes_in_a_directory_do_not_hold_it_up() {
-    let place = Place::new();
+    let place = TestDir::new();
     for name in ["meta.pt", "latest", "trainer_state.json", ".metadata"] {
         place.put("a/model.pt", &torch(), 1);
         let path = place.at("a").join(name);
@@ -243,7 +246,7 @@ fn pipes_in_a_directory_do_not_hold_it_up() {
     }
 }
 
-fn selector(place: &Place, resume: bool) -> Selector {
+fn selector(place: &TestDir, resume: bool) -> Selector {
     let options = SelectorOptions {
         resume,
         force: false,
@@ -253,7 +256,7 @@ fn selector(place: &Place, resume: bool) -> Selector {
 
 #[test]
 fn what_a_rehearsal_writes_is_not_resumed_from() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("last.pt", &at_step(40), 1);
     let mut selector = selector(&place, true);
     place.put("new.pt", &at_step(99), 9);
@@ -272,7 +275,7 @@ fn what_a_rehearsal_writes_is_not_resumed_from() {
 
 #[test]
 fn a_chosen_checkpoint_that_a_rehearsal_changed_is_given_up() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("last.pt", &at_step(40), 5);
     place.put("older.pt", &at_step(30), 4);
     let mut first = selector(&place, true);
@@ -300,7 +303,7 @@ fn a_chosen_checkpoint_that_a_rehearsal_changed_is_given_up() {
 
 #[test]
 fn a_chosen_checkpoint_that_was_put_back_is_kept() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("last.pt", &at_step(40), 5);
     let mut with_times = selector(&place, true);
     fs::rename(place.at("last.pt"), place.at("aside")).unwrap();
@@ -320,7 +323,7 @@ fn a_chosen_checkpoint_that_was_put_back_is_kept() {
 
 #[test]
 fn a_run_from_the_beginning_does_not_see_what_was_there() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("yesterday.pt", &at_step(90), 5);
     let mut selector = selector(&place, false);
     place.put("rehearsed.pt", &at_step(91), 6);

@@ -3,9 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use crate::checkpoints::choose::{Checkpoints, choose};
+use crate::checkpoints::criteria::Criteria;
+use crate::checkpoints::file;
+use crate::checkpoints::inventory::Inventory;
 use crate::checkpoints::region::{BLOCK, Region};
-use crate::checkpoints::version::{Inventory, version_of};
-use crate::checkpoints::{Checkpoints, Criteria, choose, file};
+use crate::checkpoints::version::version_of;
 
 /// Files of a directory whose contents are compared.
 const MAX_COMPARED: usize = 1000;

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 
@@ -111,11 +112,11 @@ fn safetensors() -> Vec<u8> {
     out
 }
 
-pub(super) struct Place(pub(super) tempfile::TempDir);
+pub(super) struct TestDir(pub(super) tempfile::TempDir);
 
-impl Place {
-    pub(super) fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl TestDir {
+    pub(super) fn new() -> TestDir {
+        TestDir(tempfile::tempdir().unwrap())
     }
 
     pub(super) fn at(&self, name: &str) -> PathBuf {
@@ -157,7 +158,7 @@ impl Place {
 
 #[test]
 fn the_newest_that_is_whole_is_chosen_and_newer_ones_are_told() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("out/step-100.pt", &torch(), 1);
     place.put("out/step-200.pt", &torch(), 2);
     place.put("out/step-300.pt", &torch()[..200], 3);
@@ -188,7 +189,7 @@ fn the_newest_that_is_whole_is_chosen_and_newer_ones_are_told() {
 
 #[test]
 fn patterns_go_down_as_far_as_they_say() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("a/b/c/last.pt", &torch(), 2);
     place.put("a/last.pt", &torch(), 1);
     let path_of = |pattern: &str| place.chosen(pattern).map(|(path, ..)| path);
@@ -208,7 +209,7 @@ fn patterns_go_down_as_far_as_they_say() {
 
 /// Writes each beginning of `whole` and holds that none is taken.
 fn cut_everywhere(name: &str, whole: &[u8], kind: CheckpointKind) {
-    let place = Place::new();
+    let place = TestDir::new();
     for length in 0..whole.len() {
         fs::write(place.at(name), &whole[..length]).unwrap();
         assert_eq!(place.chosen(name), None, "{name} of {length} bytes");
@@ -236,7 +237,7 @@ fn a_file_that_is_cut_anywhere_is_not_taken() {
 
 #[test]
 fn no_damage_makes_it_panic() {
-    let place = Place::new();
+    let place = TestDir::new();
     for (name, whole) in [
         ("a.pt", torch()),
         ("a.safetensors", safetensors()),
@@ -255,7 +256,7 @@ fn no_damage_makes_it_panic() {
 
 #[test]
 fn a_hole_in_a_zip_file_is_noticed() {
-    let place = Place::new();
+    let place = TestDir::new();
     let mut bytes = torch();
     bytes[50..80].fill(0);
     place.put("a.pt", &bytes, 1);
@@ -273,7 +274,7 @@ fn a_hole_in_a_zip_file_is_noticed() {
 
 #[test]
 fn headers_that_lie_are_refused() {
-    let place = Place::new();
+    let place = TestDir::new();
     let with_header = |header: &str, n_data: usize| {
         let mut out = (header.len() as u64).to_le_bytes().to_vec();
         out.extend_from_slice(header.as_bytes());
@@ -301,7 +302,7 @@ fn headers_that_lie_are_refused() {
 
 #[test]
 fn pickles_and_other_files_are_taken_as_far_as_they_can_be_judged() {
-    let place = Place::new();
+    let place = TestDir::new();
     let mut legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.".to_vec();
     place.put("a.pth", &legacy, 1);
     assert!(place.refused("a.pth").contains("cut short"));
@@ -318,9 +319,9 @@ fn pickles_and_other_files_are_taken_as_far_as_they_can_be_judged() {
 }
 
 #[test]
-fn a_folder_of_hugging_face_needs_all_of_its_parts() {
-    let place = Place::new();
-    let write_all = |place: &Place| {
+fn a_directory_of_hugging_face_needs_all_of_its_parts() {
+    let place = TestDir::new();
+    let write_all = |place: &TestDir| {
         place.put("out/checkpoint-500/model.safetensors", &safetensors(), 5);
         place.put("out/checkpoint-500/optimizer.pt", &torch(), 5);
         place.put("out/checkpoint-500/scheduler.pt", &torch(), 5);
@@ -374,7 +375,7 @@ fn a_folder_of_hugging_face_needs_all_of_its_parts() {
 
 #[test]
 fn every_shard_of_a_model_has_to_be_there() {
-    let place = Place::new();
+    let place = TestDir::new();
     let index =
         br#"{"metadata":{},"weight_map":{"a":"model-1.safetensors","b":"model-2.safetensors"}}"#;
     place.put("checkpoint-7/model.safetensors.index.json", index, 1);
@@ -399,8 +400,8 @@ fn every_shard_of_a_model_has_to_be_there() {
 }
 
 #[test]
-fn folders_of_pytorch_and_deepspeed_are_known() {
-    let place = Place::new();
+fn directories_of_pytorch_and_deepspeed_are_known() {
+    let place = TestDir::new();
     // A text in a pickle has its length before it; 49 is the letter `1`.
     place.put(
         "dcp/.metadata",
@@ -434,13 +435,13 @@ fn folders_of_pytorch_and_deepspeed_are_known() {
     place.put("empty/readme.txt", b"nothing", 1);
     assert_eq!(
         place.refused("empty"),
-        "a folder of no known kind of checkpoint"
+        "a directory of no known kind of checkpoint"
     );
 }
 
 #[test]
 fn links_that_turn_in_circles_and_pipes_do_not_hold_it_up() {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("a/b/last.pt", &torch(), 1);
     symlink(place.at("a"), place.at("a/b/up")).unwrap();
     symlink(place.at("loop"), place.at("loop")).unwrap();
@@ -460,5 +461,5 @@ fn links_that_turn_in_circles_and_pipes_do_not_hold_it_up() {
         0,
     )
     .unwrap();
-    assert_eq!(place.refused("pipe.pt"), "neither a file nor a folder");
+    assert_eq!(place.refused("pipe.pt"), "neither a file nor a directory");
 }

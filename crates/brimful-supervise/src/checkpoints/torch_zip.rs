@@ -1,13 +1,13 @@
 //! What `torch.save` writes: a zip archive whose list of contents stands at its end.
 //!
-//! Whole means: the list can be read, each of its entries lies inside of the file behind a header of its own, and one of
+//! Whole means: the list can be read, each of its entries lies inside the file behind a header of its own, and one of
 //! them is `data.pkl`. Checksums are not computed: that would read every byte of the model.
 //!
 //! `torch.save` compresses nothing, so an entry can be read in place; a compressed one is never unpacked.
 
 use std::ops::Range;
 
-use crate::checkpoints::Incomplete;
+use crate::checkpoints::checkpoint::Incomplete;
 use crate::checkpoints::region::Region;
 
 const END: u32 = 0x0605_4b50;
@@ -23,11 +23,11 @@ const LOCAL_LENGTH: usize = 30;
 const ENCRYPTED: u64 = 1;
 const PICKLE: &str = "data.pkl";
 /// A comment at the end may be this long.
-const LONGEST_COMMENT: usize = 0xffff;
+const MAX_COMMENT: usize = 0xffff;
 /// A model of a million tensors has a list of some 100 MB.
-const LONGEST_LIST: u64 = 256 << 20;
+const MAX_LIST: u64 = 256 << 20;
 /// Headers that are looked at. A hole in a file is rarely one header wide.
-const MOST_HEADERS: usize = 20_000;
+const MAX_HEADERS: usize = 20_000;
 
 /// How every entry of a zip file begins, and so every file that `torch.save` writes.
 pub(super) const START: [u8; 4] = *b"PK\x03\x04";
@@ -64,7 +64,7 @@ impl<'a> Archive<'a> {
     /// Reads the list, and holds that each entry lies before it.
     pub(super) fn open(region: Region<'a>) -> Result<Archive<'a>, Incomplete> {
         let directory = find_directory(region)?;
-        if directory.length > LONGEST_LIST {
+        if directory.length > MAX_LIST {
             return Err(Incomplete::Damaged("its list of contents is too long"));
         }
         let list_end = directory.start.checked_add(directory.length);
@@ -86,7 +86,7 @@ impl<'a> Archive<'a> {
 
     /// Whether each entry begins with a header of its own, and one of them is `data.pkl`.
     fn check(&self) -> Result<(), Incomplete> {
-        for entry in self.entries.iter().take(MOST_HEADERS) {
+        for entry in self.entries.iter().take(MAX_HEADERS) {
             let mut header = [0; 4];
             self.region.read_exact_at(&mut header, entry.offset)?;
             if u32::from_le_bytes(header) != LOCAL {
@@ -156,7 +156,7 @@ pub(super) fn check(region: Region<'_>) -> Result<(), Incomplete> {
 fn find_directory(file: Region<'_>) -> Result<Directory, Incomplete> {
     let length = file.length();
     let no_end = Incomplete::CutShort("the list of contents at its end is missing");
-    let window = length.min((LONGEST_COMMENT + END_LENGTH) as u64);
+    let window = length.min((MAX_COMMENT + END_LENGTH) as u64);
     let start = length - window;
     let mut tail = vec![0; usize::try_from(window).unwrap_or(0)];
     file.read_exact_at(&mut tail, start)?;

@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::checkpoints::criteria::Criteria;
 use crate::checkpoints::find::Candidate;
-use crate::checkpoints::{Criteria, Refusal};
+use crate::checkpoints::refusal::Refusal;
 
 /// Clocks of machines that share a file system differ by less.
 const MAX_AHEAD: Duration = Duration::from_mins(5);

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::tests::{Entry, Place, zip_of};
+use super::tests::{Entry, TestDir, zip_of};
 use super::*;
 
 /// The persistent ids of some storages in a tuple, with `{"step": 40}` at the end of it.
@@ -67,7 +67,7 @@ fn safetensors_of(dtype: &str, data: &[u8]) -> Vec<u8> {
 
 /// Whether a file of these storages is accepted.
 fn accepts(storages: &[(&str, &[u8])]) -> bool {
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("a.pt", &torch_of(storages), 1);
     let found = place.find("a.pt");
     if let Some(chosen) = found.chosen {
@@ -88,7 +88,7 @@ fn a_file_whose_tensors_are_all_zero_is_refused() {
         ("HalfStorage", &ZEROS[..64])
     ]));
     assert!(accepts(&[("FloatStorage", WEIGHTS)]));
-    let place = Place::new();
+    let place = TestDir::new();
     place.put("a.pt", &torch_of(&[("FloatStorage", ZEROS)]), 1);
     assert_eq!(place.refused("a.pt"), "its tensors are all zero");
 }
@@ -127,7 +127,7 @@ fn step_counters_and_random_states_say_nothing_of_the_weights() {
 
 #[test]
 fn what_cannot_be_sampled_is_not_claimed_to_be_zero() {
-    let place = Place::new();
+    let place = TestDir::new();
     let pickle = pickle(&[("FloatStorage", "0")]);
     let packed = Entry {
         name: "a/data/0",
@@ -163,7 +163,7 @@ fn what_cannot_be_sampled_is_not_claimed_to_be_zero() {
 
 #[test]
 fn safetensors_are_sampled_by_their_types() {
-    let place = Place::new();
+    let place = TestDir::new();
     for (dtype, data, is_refused) in [
         ("F32", ZEROS, true),
         ("BF16", ZEROS, true),
@@ -184,7 +184,7 @@ fn safetensors_are_sampled_by_their_types() {
 
 #[test]
 fn a_directory_is_judged_by_its_model() {
-    let place = Place::new();
+    let place = TestDir::new();
     let put = |name: &str, bytes: &[u8]| place.put(&format!("checkpoint-2/{name}"), bytes, 1);
     put("model.safetensors", &safetensors_of("F32", ZEROS));
     put("optimizer.pt", &torch_of(&[("FloatStorage", WEIGHTS)]));
@@ -238,7 +238,7 @@ fn metadata(parts: &[(usize, usize)]) -> Vec<u8> {
 
 #[test]
 fn a_distributed_checkpoint_is_judged_by_the_archives_in_its_files() {
-    let place = Place::new();
+    let place = TestDir::new();
     let check = |storages: &[(&str, &[u8])]| {
         let mut file = Vec::new();
         let mut parts = Vec::new();
@@ -266,7 +266,7 @@ fn a_distributed_checkpoint_is_judged_by_the_archives_in_its_files() {
 #[test]
 fn a_huge_file_of_zeros_is_settled_within_a_second() {
     const LENGTH: u64 = 50 << 30;
-    let place = Place::new();
+    let place = TestDir::new();
     let path = place.at("a.safetensors");
     let n = 100;
     let each = LENGTH / n;
@@ -298,7 +298,7 @@ fn a_huge_file_of_zeros_is_settled_within_a_second() {
 
 #[test]
 fn no_damage_makes_the_sampling_panic() {
-    let place = Place::new();
+    let place = TestDir::new();
     let whole = torch_of(&[("FloatStorage", &[0; 16]), ("LongStorage", &[1; 8])]);
     for at in 0..whole.len() {
         for value in [0x00, 0x7f, 0xff] {

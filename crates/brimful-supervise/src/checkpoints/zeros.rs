@@ -8,14 +8,16 @@
 //! Nothing is claimed of what cannot be sampled: compressed archives, pickles, files of other kinds, and whatever the
 //! disk does not give within [`TIME_LIMIT`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::checkpoints::checkpoint::CheckpointKind;
+use crate::checkpoints::directory;
 use crate::checkpoints::file::{self, Tensor};
 use crate::checkpoints::pickled::{self, MAX_PICKLE};
 use crate::checkpoints::region::{BLOCK, Region};
+use crate::checkpoints::tensor_source::TensorSource;
 use crate::checkpoints::torch_zip::{self, Archive};
-use crate::checkpoints::{CheckpointKind, folder};
 
 /// For one checkpoint. The usual one is settled by its first block; only one of zeros is sampled to the end.
 const TIME_LIMIT: Duration = Duration::from_millis(800);
@@ -29,39 +31,26 @@ const MAX_SOURCES: usize = 256;
 /// Scalars are at most this long.
 const SCALAR: u64 = 8;
 
-/// Something that holds storages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// A file, which says by itself of which kind it is.
-    File(PathBuf),
-    /// An archive of `torch.save` within a file.
-    Part {
-        path: PathBuf,
-        offset: u64,
-        length: u64,
-    },
-}
-
 /// Whether every sampled byte of every storage is zero. No where that cannot be told.
 pub(super) fn are_all(path: &Path, kind: CheckpointKind) -> bool {
     let deadline = Instant::now() + TIME_LIMIT;
     sources(path, kind).is_some_and(|sources| are_all_in(&sources, deadline) == Some(true))
 }
 
-fn sources(path: &Path, kind: CheckpointKind) -> Option<Vec<Source>> {
+fn sources(path: &Path, kind: CheckpointKind) -> Option<Vec<TensorSource>> {
     match kind {
         CheckpointKind::TorchZip | CheckpointKind::Safetensors => {
-            Some(vec![Source::File(path.to_owned())])
+            Some(vec![TensorSource::File(path.to_owned())])
         }
         CheckpointKind::HuggingFace | CheckpointKind::Distributed | CheckpointKind::DeepSpeed => {
-            folder::model_sources(path, MAX_SOURCES)
+            directory::model_sources(path, MAX_SOURCES)
         }
         CheckpointKind::Pickle | CheckpointKind::Other => None,
     }
 }
 
 /// Nothing where it cannot be told.
-fn are_all_in(sources: &[Source], deadline: Instant) -> Option<bool> {
+fn are_all_in(sources: &[TensorSource], deadline: Instant) -> Option<bool> {
     let mut sampling = Sampling {
         deadline,
         has_numbers: false,
@@ -71,8 +60,8 @@ fn are_all_in(sources: &[Source], deadline: Instant) -> Option<bool> {
     let every = sources.len().div_ceil(MAX_SOURCES).max(1);
     for source in sources.iter().step_by(every) {
         let (path, part) = match source {
-            Source::File(path) => (path, None),
-            Source::Part {
+            TensorSource::File(path) => (path, None),
+            TensorSource::Part {
                 path,
                 offset,
                 length,

@@ -1,4 +1,4 @@
-"""The hook inside of a training process: optimizer steps, loaders, the card, and how it ended.
+"""The hook inside a training process: optimizer steps, loaders, the GPU, and how it ended.
 
 Changes no tensor, starts nothing, prints nothing, waits for nothing. Costs one call and one store per
 optimizer step, and at most twice a second a look at the allocator's statistics.
@@ -12,8 +12,8 @@ import time
 import weakref
 from functools import wraps
 
-from brimful_card import Card
-from brimful_page import EPOCHS, STEPS, count, guarded, page, text
+from brimful_gauge import EPOCHS, STEPS, count, guarded, page, text
+from brimful_gpu import Gpu
 
 # Between two looks at the allocator.
 INTERVAL = 0.5
@@ -34,7 +34,7 @@ def install(torch):
     guarded(inside.watch_steps)()
     guarded(inside.watch_loaders)()
     guarded(inside.watch_modes)()
-    inside.card.install()
+    inside.gpu.install()
     guarded(inside.watch_end)()
     os.register_at_fork(after_in_child=inside.forget)
 
@@ -53,7 +53,7 @@ class Inside:
 
     def __init__(self, torch):
         self.torch = torch
-        self.card = Card(torch, self.is_evaluating)
+        self.gpu = Gpu(torch, self.is_evaluating)
         self.loaders = []
         self.due = 0.0
         self.ended = False
@@ -66,7 +66,7 @@ class Inside:
         announcement = page.announcement
         page.forget()
         page.announcement = announcement
-        self.card.forget()
+        self.gpu.forget()
         self.loaders = []
         self.due = 0.0
         self.steps_at_iteration = None
@@ -145,7 +145,7 @@ class Inside:
             if words is None:
                 return
             words[STEPS] += 1
-        page.put(self.card.look() or {})
+        page.put(self.gpu.look() or {})
 
     # --- loaders ---
 
@@ -265,8 +265,8 @@ class Inside:
         kind = type(error)
         message = text(error)
         if kind.__name__ == "OutOfMemoryError":
-            self.card.tell_untold(message)
-            self.card.tell_unobserved(message)
+            self.gpu.tell_untold(message)
+            self.gpu.tell_unobserved(message)
         page.tell("exception", {"type_name": name_of(kind), "message": message}, last=True)
 
 

@@ -1,7 +1,7 @@
-"""Loaded by Python at its start because `brimful run` put this folder first on PYTHONPATH.
+"""Loaded by Python at its start because `brimful run` put this directory first on PYTHONPATH.
 
 Steps aside for the user's own sitecustomize, and leaves one object on sys.meta_path that waits for torch.
-The script sees neither this folder on its path nor this module: where the user has no sitecustomize,
+The script sees neither this directory on its path nor this module: where the user has no sitecustomize,
 importing it fails as it would without us. PYTHONPATH stays as it is, for the Pythons that this one starts.
 
 Every Python of the job reads this file, so it keeps to what Python 2 can parse, and imports nothing that
@@ -91,8 +91,8 @@ class _TorchFinder(object):
             _install(torch)
 
 
-# Each needs those before it. They are loaded by path: their folder is on nobody's search path.
-_PARTS = ("brimful_page", "brimful_card", "brimful_inside")
+# Each needs those before it. They are loaded by path: their directory is on nobody's search path.
+_PARTS = ("brimful_gauge", "brimful_gpu", "brimful_inside")
 
 
 def _install(torch):

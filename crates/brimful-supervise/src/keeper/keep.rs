@@ -20,15 +20,15 @@ use signal_hook::consts::signal::{
     SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 
+use crate::clock::unix_ms;
+use crate::descriptors::{set_inherited, write_all};
 use crate::exit_status::{Ended, ExitStatusFile};
 use crate::fault;
 use crate::keeper::messages::{ReadOrder, Report, said};
-use crate::keeper::set_inherited;
-use crate::relay::write_all;
-use crate::run::unix_ms;
 use crate::signals::is_ignored;
+use crate::start_step::StartStep;
 use crate::status_line;
-use crate::steps::{StartStep, step};
+use crate::steps::step;
 
 /// What the keeper does, from its arguments on; returns when there is nothing more to keep. The exit code is the
 /// training's, where the keeper saw its end alone: brimful may have failed, and still wait for it.
@@ -37,7 +37,7 @@ pub fn keep(arguments: &[OsString]) -> u8 {
     let Some(life) = word(0).and_then(inherited) else {
         return 1;
     };
-    let ways = word(1)
+    let routes = word(1)
         .unwrap_or_default()
         .split(',')
         .map(|pair| {
@@ -49,14 +49,14 @@ pub fn keep(arguments: &[OsString]) -> u8 {
     // Both sides may be killed at any moment; whoever is left continues.
     let started = ReadOrder::read(&life)
         .ok()
-        .and_then(|order| start(life, ways, &order));
+        .and_then(|order| start(life, routes, &order));
     started.map_or(1, Keeping::until_the_end)
 }
 
 /// A descriptor that was handed down under this number. The training does not get it.
 #[expect(
     unsafe_code,
-    reason = "a number on the command line is the only way to hand a descriptor through exec"
+    reason = "a number on the command line is the only route to hand a descriptor through exec"
 )]
 fn inherited(number: &str) -> Option<OwnedFd> {
     let number: i32 = number.parse().ok().filter(|number| *number > 2)?;
@@ -71,7 +71,7 @@ fn inherited(number: &str) -> Option<OwnedFd> {
 struct Keeping {
     life: UnixStream,
     brimful: Brimful,
-    ways: Vec<Option<(OwnedFd, OwnedFd)>>,
+    routes: Vec<Option<(OwnedFd, OwnedFd)>>,
     status_file: Option<ExitStatusFile>,
     /// Has something to read after every SIGCHLD.
     woken: UnixStream,
@@ -93,7 +93,7 @@ struct Brimful {
 /// Starts the training and lets it wait at its gate until brimful says so. `None` where it was not started.
 fn start(
     life: UnixStream,
-    ways: Vec<Option<(OwnedFd, OwnedFd)>>,
+    routes: Vec<Option<(OwnedFd, OwnedFd)>>,
     order: &ReadOrder,
 ) -> Option<Keeping> {
     // A handler, not ignored: that would be handed down to the training.
@@ -144,7 +144,7 @@ fn start(
     Some(Keeping {
         life,
         brimful,
-        ways,
+        routes,
         status_file,
         woken,
         training,
@@ -210,7 +210,7 @@ impl Keeping {
             self.look_at_training();
             if self.alone {
                 self.record_end();
-                if self.reaped && self.ways.iter().all(Option::is_none) {
+                if self.reaped && self.routes.iter().all(Option::is_none) {
                     return self.ended.unwrap_or(Ended::Unknown).exit_code();
                 }
             }
@@ -221,7 +221,7 @@ impl Keeping {
             if ready.life && !self.hear() {
                 return 0;
             }
-            for idx in ready.ways {
+            for idx in ready.routes {
                 self.pass_on(idx, &mut buffer);
             }
         }
@@ -280,8 +280,8 @@ impl Keeping {
 
     /// Waits for something to do.
     fn wait(&self) -> Ready {
-        let open: Vec<usize> = (0..self.ways.len())
-            .filter(|idx| self.alone && self.ways[*idx].is_some())
+        let open: Vec<usize> = (0..self.routes.len())
+            .filter(|idx| self.alone && self.routes[*idx].is_some())
             .collect();
         let mut waiting = vec![PollFd::new(&self.woken, PollFlags::IN)];
         if !self.alone {
@@ -290,7 +290,7 @@ impl Keeping {
         let n_before = waiting.len();
         waiting.extend(
             open.iter()
-                .filter_map(|idx| self.ways[*idx].as_ref())
+                .filter_map(|idx| self.routes[*idx].as_ref())
                 .map(|(source, _)| PollFd::new(source, PollFlags::IN)),
         );
         if poll(&mut waiting, None).is_err() {
@@ -300,7 +300,7 @@ impl Keeping {
         Ready {
             woken: is_ready(0),
             life: !self.alone && is_ready(1),
-            ways: open
+            routes: open
                 .into_iter()
                 .enumerate()
                 .filter(|(place, _)| is_ready(n_before + place))
@@ -327,8 +327,8 @@ impl Keeping {
             }
             [said::HEARD, _] => self.reap_if_ended(),
             [said::LET_GO, idx] => {
-                if let Some(way) = self.ways.get_mut(usize::from(idx)) {
-                    *way = None;
+                if let Some(route) = self.routes.get_mut(usize::from(idx)) {
+                    *route = None;
                 }
             }
             [said::ROWS, up] => self.rows = u16::from(up),
@@ -341,7 +341,7 @@ impl Keeping {
     fn is_alone(&mut self) {
         self.alone = true;
         if self.rows > 0
-            && let Some((_, destination)) = self.ways.iter().flatten().next_back()
+            && let Some((_, destination)) = self.routes.iter().flatten().next_back()
         {
             write_all(destination, status_line::reset(self.rows).as_bytes());
         }
@@ -353,7 +353,7 @@ impl Keeping {
     }
 
     fn pass_on(&mut self, idx: usize, buffer: &mut [u8]) {
-        let Some((source, destination)) = &self.ways[idx] else {
+        let Some((source, destination)) = &self.routes[idx] else {
             return;
         };
         match rustix::io::read(source.as_fd(), &mut *buffer) {
@@ -362,7 +362,7 @@ impl Keeping {
                 write_all(destination, &buffer[..n_read]);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
-            Ok(_) | Err(_) => self.ways[idx] = None,
+            Ok(_) | Err(_) => self.routes[idx] = None,
         }
     }
 }
@@ -371,7 +371,7 @@ impl Keeping {
 struct Ready {
     woken: bool,
     life: bool,
-    ways: Vec<usize>,
+    routes: Vec<usize>,
 }
 
 impl Brimful {

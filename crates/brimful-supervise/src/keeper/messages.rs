@@ -13,15 +13,15 @@ const MAX_ORDER_BYTES: u32 = 16 << 20;
 /// What brimful says, two bytes each.
 pub(super) mod said {
     /// All is well: brimful ends by itself.
-    pub(in crate::keeper) const DONE: u8 = b'x';
+    pub(crate) const DONE: u8 = b'x';
     /// The training may begin.
-    pub(in crate::keeper) const GO: u8 = b'g';
+    pub(crate) const GO: u8 = b'g';
     /// brimful knows of the training's end.
-    pub(in crate::keeper) const HEARD: u8 = b'a';
-    /// Nobody reads this way any more.
-    pub(in crate::keeper) const LET_GO: u8 = b'c';
+    pub(crate) const HEARD: u8 = b'a';
+    /// Nobody reads this route any more.
+    pub(crate) const LET_GO: u8 = b'c';
     /// A status line is up, on a terminal of so many rows.
-    pub(in crate::keeper) const ROWS: u8 = b'r';
+    pub(crate) const ROWS: u8 = b'r';
 }
 
 /// What the keeper starts.

@@ -20,18 +20,18 @@ pub(crate) use messages::{Order, Report};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::descriptors::Inherited;
 use crate::keeper::messages::said;
-use crate::streams::Way;
+use crate::streams::Route;
 
 /// The hidden first argument under which brimful starts itself as the keeper.
 pub const ARGUMENT: &str = "__keep";
@@ -39,9 +39,9 @@ pub const ARGUMENT: &str = "__keep";
 /// For the keeper to come up and the training to stand at its gate, also on a machine that swaps.
 const COMES_UP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Tells the keeper to let go of one way, so that the training hears that nobody reads it any more.
-pub(crate) fn let_go(line: &File, way_idx: usize) {
-    let idx = u8::try_from(way_idx).unwrap_or(u8::MAX);
+/// Tells the keeper to let go of one route, so that the training hears that nobody reads it any more.
+pub(crate) fn let_go(line: &File, route_idx: usize) {
+    let idx = u8::try_from(route_idx).unwrap_or(u8::MAX);
     let _ = rustix::io::write(line, &[said::LET_GO, idx]);
 }
 
@@ -65,22 +65,28 @@ impl Keeper {
     /// Starts `program` as the keeper of these streams, and the training up to its gate.
     pub(crate) fn start(
         program: &Path,
-        ways: &[Way],
+        routes: &[Route],
         (stdout, stderr): (Stdio, Stdio),
         variables: &[(OsString, OsString)],
         order: &Order<'_>,
     ) -> io::Result<Gated> {
         let (ours, theirs) = UnixStream::pair()?;
-        let list: Vec<String> = ways
+        let list: Vec<String> = routes
             .iter()
-            .map(|way| format!("{}:{}", way.source.as_raw_fd(), way.destination.as_raw_fd()))
+            .map(|route| {
+                format!(
+                    "{}:{}",
+                    route.source.as_raw_fd(),
+                    route.destination.as_raw_fd()
+                )
+            })
             .collect();
         let theirs = OwnedFd::from(theirs);
-        let handed = ways
+        let handed = routes
             .iter()
-            .flat_map(|way| [&way.source, &way.destination])
+            .flat_map(|route| [&route.source, &route.destination])
             .chain([&theirs]);
-        let handed = Handed::down(handed.collect())?;
+        let handed = Inherited::new(handed.collect())?;
         let child = Command::new(program)
             .arg0("brimful")
             .arg(ARGUMENT)
@@ -90,7 +96,7 @@ impl Keeper {
             // The training has the streams from the keeper, which then lets go of them.
             .stdout(stdout)
             .stderr(stderr)
-            // Out of the way of Ctrl-C.
+            // Not reached by Ctrl-C.
             .process_group(0)
             .spawn()?;
         drop(handed);
@@ -155,7 +161,7 @@ impl Keeper {
         let _ = rustix::io::write(&self.life, &[said::ROWS, rows]);
     }
 
-    /// A handle through which the relay says that nobody reads a way any more.
+    /// A handle through which the relay says that nobody reads a route any more.
     pub(crate) fn line(&self) -> io::Result<File> {
         Ok(File::from(OwnedFd::from(self.life.try_clone()?)))
     }
@@ -220,31 +226,4 @@ impl Gated {
     pub(crate) fn call_off(self) {
         self.keeper.end();
     }
-}
-
-/// Descriptors that a program started now inherits.
-struct Handed<'a>(Vec<&'a OwnedFd>);
-
-impl Handed<'_> {
-    fn down(descriptors: Vec<&OwnedFd>) -> io::Result<Handed<'_>> {
-        let handed = Handed(descriptors);
-        for descriptor in &handed.0 {
-            set_inherited(descriptor, true)?;
-        }
-        Ok(handed)
-    }
-}
-
-impl Drop for Handed<'_> {
-    fn drop(&mut self) {
-        for descriptor in &self.0 {
-            let _ = set_inherited(descriptor, false);
-        }
-    }
-}
-
-fn set_inherited(descriptor: impl AsFd, inherited: bool) -> io::Result<()> {
-    let mut flags = fcntl_getfd(&descriptor)?;
-    flags.set(FdFlags::CLOEXEC, !inherited);
-    Ok(fcntl_setfd(&descriptor, flags)?)
 }

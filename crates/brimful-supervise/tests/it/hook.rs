@@ -51,15 +51,15 @@ def get_worker_info(): return None
 ];
 
 /// Runs a script with the hook; `None` and a word about it where there is no Python.
-fn run(staged: &Staged, folder: &Path, script: &str) -> Option<Output> {
+fn run(staged: &Staged, directory: &Path, script: &str) -> Option<Output> {
     for (name, text) in TORCH {
-        let path = folder.join("torch").join(name);
+        let path = directory.join("torch").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
     let output = Command::new("python3")
         .args(["-c", script])
-        .current_dir(folder)
+        .current_dir(directory)
         .envs(staged.environment(None, 0, false))
         .output();
     if output.is_err() {
@@ -70,8 +70,8 @@ fn run(staged: &Staged, folder: &Path, script: &str) -> Option<Output> {
 
 #[test]
 fn what_the_hook_writes_is_what_the_supervisor_reads() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut staged = Staged::new(&folder.path().join("run")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut staged = Staged::new(&directory.path().join("run")).unwrap();
     let script = "
 import sys, torch
 kept = iter(torch.utils.data.DataLoader())
@@ -80,7 +80,7 @@ for _ in range(5):
         hook(None, (), {})
 raise RuntimeError('that is it')
 ";
-    let Some(output) = run(&staged, folder.path(), script) else {
+    let Some(output) = run(&staged, directory.path(), script) else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -119,14 +119,14 @@ raise RuntimeError('that is it')
     let gauges = staged.gauges();
     staged.remove();
     assert!(!gauges.exists());
-    assert!(!folder.path().join("run/inside").exists());
+    assert!(!directory.path().join("run/inside").exists());
 }
 
 #[test]
 fn a_python_without_torch_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut staged = Staged::new(&folder.path().join("run")).unwrap();
-    let Some(output) = run(&staged, folder.path(), "print('done')") else {
+    let directory = tempfile::tempdir().unwrap();
+    let mut staged = Staged::new(&directory.path().join("run")).unwrap();
+    let Some(output) = run(&staged, directory.path(), "print('done')") else {
         return;
     };
     assert_eq!(output.stdout, b"done\n");

@@ -28,9 +28,9 @@ fn program() -> PathBuf {
     path
 }
 
-/// A folder for the records, and a group with a limit. `None` and a word about it where there are no groups.
+/// A directory for the records, and a group with a limit. `None` and a word about it where there are no groups.
 struct Place {
-    folder: TempDir,
+    directory: TempDir,
     group: TestGroup,
 }
 
@@ -45,13 +45,13 @@ impl Place {
         };
         group.limit(LIMIT).unwrap();
         Some(Place {
-            folder: tempfile::tempdir().unwrap(),
+            directory: tempfile::tempdir().unwrap(),
             group,
         })
     }
 
     fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn command(&self, scripts: &[&str]) -> Command {
@@ -59,7 +59,7 @@ impl Place {
         command
             .arg(self.at("state"))
             .args(scripts)
-            .current_dir(self.folder.path())
+            .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command
     }
@@ -68,7 +68,7 @@ impl Place {
         self.command(scripts).output().unwrap()
     }
 
-    fn run_folder(&self) -> PathBuf {
+    fn run_directory(&self) -> PathBuf {
         let mut runs: Vec<PathBuf> = std::fs::read_dir(self.at("state/runs"))
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -78,7 +78,7 @@ impl Place {
     }
 
     fn record(&self) -> Record {
-        let file = File::open(self.run_folder().join("record.jsonl")).unwrap();
+        let file = File::open(self.run_directory().join("record.jsonl")).unwrap();
         let record = Record::read(file).unwrap();
         assert_eq!(record.n_broken_lines, 0);
         record
@@ -93,7 +93,7 @@ impl Place {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(self.group.processes(), Vec::<u32>::new());
-        let left: Vec<_> = std::fs::read_dir(self.run_folder())
+        let left: Vec<_> = std::fs::read_dir(self.run_directory())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .collect();

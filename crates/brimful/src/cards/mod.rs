@@ -9,7 +9,7 @@ use crate::fact::Fact;
 use crate::machine::{
     ComputeCapability, DeviceIdentity, Gpu, GpuVendor, Machine, TorchMemory, TorchMemoryOrigin,
 };
-use crate::suggest::closest;
+use crate::suggest::{closest, did_you_mean};
 use crate::units::Bytes;
 
 /// One kind of GPU.
@@ -47,10 +47,22 @@ pub enum How {
 
 /// No card of that name is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected the name of a GPU, found `{found}`")]
+#[error("unknown GPU `{found}`{}", did_you_mean(.close))]
 pub struct UnknownCard {
     pub found: String,
     pub close: Vec<&'static str>,
+}
+
+/// Products without memory of their own. What the catalogue says of them is the memory of the whole machine.
+const WITH_HOST_MEMORY: [&str; 3] = ["NVIDIA GB10", "NVIDIA Thor", "Orin"];
+
+/// Whether a GPU of that product name uses the host's memory: what it takes is missing there.
+pub fn shares_host_memory(product: &str) -> bool {
+    WITH_HOST_MEMORY.iter().any(|known| {
+        product
+            .strip_prefix(known)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    })
 }
 
 /// Every card, grouped by generation.
@@ -334,6 +346,16 @@ mod tests {
             97887,
             Some("rtx-pro-6000-max-q"),
         );
+    }
+
+    #[test]
+    fn cards_that_share_memory_with_the_host_are_known_by_their_names() {
+        for card in all() {
+            let says_so = card.torch_visible.source.contains("shared with the host");
+            assert_eq!(shares_host_memory(card.name), says_so, "{}", card.id);
+        }
+        assert!(shares_host_memory("Orin (nvgpu)"));
+        assert!(!shares_host_memory("Original"));
     }
 
     #[test]

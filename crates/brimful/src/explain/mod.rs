@@ -14,6 +14,7 @@
 
 pub mod rules;
 
+mod detail;
 mod error_file;
 mod evidence;
 mod replay;
@@ -22,6 +23,7 @@ mod signs;
 mod text;
 mod verdict;
 
+pub use detail::Detail;
 pub use error_file::ErrorFile;
 pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
 pub use replay::{SnapshotUnreadable, replay_snapshot};

@@ -2,7 +2,7 @@
 
 use crate::explain::series::Series;
 use crate::explain::text::{Rank, Sign, TextSigns};
-use crate::explain::{Cause, Evidence, Source};
+use crate::explain::{Cause, Detail, Evidence, Source};
 use crate::record::{HookLine, KernelCounts, Outcome};
 use crate::watch::Role;
 
@@ -72,7 +72,9 @@ impl<'a> Signs<'a> {
                 .is_some_and(|end| matches!(end.outcome, Outcome::Failed { .. })),
         };
         for sign in &signs.text.signs {
-            if sign.cause == Cause::DataloaderWorkerKilledOom || sign.detail == "worker_vanished" {
+            if sign.cause == Cause::DataloaderWorkerKilledOom
+                || sign.detail == Detail::WorkerVanished
+            {
                 signs.worker_pids.extend(&sign.facts.pids);
             }
             if sign.rank > Rank::Killer {
@@ -169,8 +171,8 @@ impl<'a> Signs<'a> {
     pub(in crate::explain) fn somebody_was_killed(&self) -> bool {
         self.signal == Some(9)
             || self.text.signs.iter().any(|sign| {
-                sign.detail == "sigkill"
-                    || sign.detail == "worker_vanished"
+                sign.detail == Detail::Sigkill
+                    || sign.detail == Detail::WorkerVanished
                     || sign.cause == Cause::DataloaderWorkerKilledOom
             })
     }
@@ -191,7 +193,7 @@ impl<'a> Signs<'a> {
         }
         let told = self.text.signs.iter().find(|sign| {
             sign.cause == Cause::DataloaderWorkerKilledOom
-                || (sign.detail == "worker_vanished" && !sign.facts.pids.is_empty())
+                || (sign.detail == Detail::WorkerVanished && !sign.facts.pids.is_empty())
         });
         match told {
             Some(told) => Some(told.facts.pids.first().copied().unwrap_or_default()),
@@ -204,22 +206,22 @@ impl<'a> Signs<'a> {
         self.text
             .signs
             .iter()
-            .filter(|sign| sign.detail == "sigkill")
+            .filter(|sign| sign.detail == Detail::Sigkill)
             .find_map(|sign| sign.facts.process_rank)
     }
 }
 
 /// earlyoom and its like, which send signals of their own.
-pub(in crate::explain) fn is_kill_without_the_kernel(detail: &str) -> bool {
+pub(in crate::explain) fn is_kill_without_the_kernel(detail: Detail) -> bool {
     matches!(
         detail,
-        "earlyoom"
-            | "nohang"
-            | "systemd_oomd"
-            | "ray_memory_monitor"
-            | "dask_memory_limit"
-            | "scheduler_limit"
-            | "evicted"
+        Detail::Earlyoom
+            | Detail::Nohang
+            | Detail::SystemdOomd
+            | Detail::RayMemoryMonitor
+            | Detail::DaskMemoryLimit
+            | Detail::SchedulerLimit
+            | Detail::Evicted
     )
 }
 

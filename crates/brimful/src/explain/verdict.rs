@@ -1,16 +1,15 @@
 //! Why an attempt ended, with proof.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
+
+use crate::explain::Detail;
 
 /// Why an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub cause: Cause,
     pub confidence: Confidence,
-    /// Finer than the cause, one word of the rule that found it, such as `leak`, `burst`, `pinned_memory`, `segfault`.
-    pub detail: Cow<'static, str>,
+    pub detail: Detail,
     /// One sentence that a tired person understands, with the figure that matters.
     pub summary: String,
     /// What it rests on, heaviest first.
@@ -113,7 +112,7 @@ impl Verdict {
         Verdict {
             cause: Cause::Ambiguous,
             confidence: Confidence::CannotTell,
-            detail: Cow::Borrowed("no_evidence"),
+            detail: Detail::NoEvidence,
             summary: "nothing here says why it ended".into(),
             evidence: Vec::new(),
             remedies: Vec::new(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::job::bounds::MAX_KNOBS;
 use crate::job::error::{JobError, Mistake};
 use crate::job::overrides::Override;
-use crate::job::read::MAX_KNOBS;
 use crate::job::rules::{self, CHECKPOINT, EFFECTIVE_BATCH_PLACE};
 use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Job, Knob, knobs};

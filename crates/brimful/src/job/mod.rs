@@ -5,6 +5,7 @@
 
 mod value;
 
+mod bounds;
 mod config;
 mod error;
 mod file;

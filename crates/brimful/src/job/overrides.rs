@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
+use crate::job::bounds::MAX_VALUES;
 use crate::job::error::{JobError, Mistake};
 use crate::job::knobs;
-use crate::job::read::MOST_VALUES;
 use crate::job::template::is_name;
 use crate::job::value::Value;
 
@@ -43,10 +43,10 @@ impl FromStr for Override {
         } else {
             values.split(',').map(value).collect()
         };
-        if values.len() > MOST_VALUES {
+        if values.len() > MAX_VALUES {
             return Err(JobError::nowhere(Mistake::TooMany {
                 what: "values of a knob",
-                limit: MOST_VALUES,
+                limit: MAX_VALUES,
             }));
         }
         Ok(Override {

@@ -1,5 +1,6 @@
 //! From the text of a `brimful.toml` to a [`JobFile`].
 
+use crate::job::bounds::{MAX_KNOBS, MAX_VALUES};
 use crate::job::error::{JobError, Mistake};
 use crate::job::file::{Assigned, JobFile, Mode, Placed};
 use crate::job::located::{Entry, Node, Text, parse};
@@ -9,10 +10,8 @@ use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Knob};
 use crate::suggest;
 
-pub(super) const MAX_KNOBS: usize = 64;
-pub(super) const MOST_VALUES: usize = 256;
-const MOST_MODES: usize = 64;
-const MOST_WORDS: usize = 1024;
+const MAX_MODES: usize = 64;
+const MAX_ARGUMENTS: usize = 1024;
 const MAX_CONFIGS: usize = 16;
 
 const TABLES: [&str; 5] = ["job", "keep", "knobs", "config", "modes"];
@@ -183,12 +182,12 @@ fn configs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), Jo
 
 fn modes(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobError> {
     for entry in lines.entries("modes", entry.node)? {
-        if read.modes.len() == MOST_MODES {
+        if read.modes.len() == MAX_MODES {
             return Err(JobError::at(
                 entry.line,
                 Mistake::TooMany {
                     what: "modes",
-                    limit: MOST_MODES,
+                    limit: MAX_MODES,
                 },
             ));
         }
@@ -255,12 +254,12 @@ fn choices(lines: &Text, entry: &Entry<'_>) -> Result<Choices, JobError> {
     let Some(items) = lines.items(entry.node) else {
         return Ok(Choices::Listed(vec![value(entry.node)?]));
     };
-    if items.len() > MOST_VALUES {
+    if items.len() > MAX_VALUES {
         return Err(JobError::at(
             entry.line,
             Mistake::TooMany {
                 what: "values of a knob",
-                limit: MOST_VALUES,
+                limit: MAX_VALUES,
             },
         ));
     }
@@ -277,12 +276,12 @@ fn words(lines: &Text, entry: &Entry<'_>) -> Result<Placed<Vec<String>>, JobErro
     let items = lines
         .items(entry.node)
         .ok_or_else(|| entry.node.unlike(entry.key, EXPECTED))?;
-    if items.len() > MOST_WORDS {
+    if items.len() > MAX_ARGUMENTS {
         return Err(JobError::at(
             entry.line,
             Mistake::TooMany {
                 what: "words",
-                limit: MOST_WORDS,
+                limit: MAX_ARGUMENTS,
             },
         ));
     }

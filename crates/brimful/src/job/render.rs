@@ -8,7 +8,7 @@ use crate::job::value::{Settings, Value};
 use crate::job::{Choices, ConfigOverrides, Job, knobs};
 
 /// The variable that holds the knob `allocator`. The newer `PYTORCH_ALLOC_CONF` is not read by every release.
-pub const ALLOCATOR_VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
+pub const ALLOCATOR_VARIABLE: &str = crate::env_vars::PYTORCH_CUDA_ALLOC_CONF;
 
 /// A job as it can be started.
 #[derive(Clone, Debug, Default, PartialEq)]

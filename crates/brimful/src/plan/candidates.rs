@@ -11,11 +11,11 @@
 
 use crate::job::{Choices, Job, Settings, Value, knobs};
 use crate::plan::choices::{
-    allocators, eval_batches, first_count, micro_batches, pipes, science, start_method, start_name,
-    values_or, world_size,
+    allocators, eval_batches, first_count, micro_batches, pipes, science, values_or, world_size,
 };
+use crate::plan::pipe::{Pipe, accumulation};
 use crate::plan::{Room, Shape};
-use crate::predict::host::{HostFacts, Pipeline, StartMethod};
+use crate::predict::host::StartMethod;
 
 /// Levels of science that are looked at, at most.
 const MOST_LEVELS: usize = 4096;
@@ -52,16 +52,6 @@ pub(crate) struct Spot {
     pub(crate) checkpoint: usize,
     pub(crate) eval: usize,
     pub(crate) micro: usize,
-}
-
-/// How data is handed over; nothing for what is not a knob of the job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pipe {
-    pub(crate) workers: Option<u64>,
-    pub(crate) prefetch: Option<u64>,
-    pub(crate) pin_memory: Option<bool>,
-    pub(crate) persistent: Option<bool>,
-    pub(crate) start_method: Option<StartMethod>,
 }
 
 /// One combination: a spot, and places in the lists of pipelines and allocators.
@@ -175,9 +165,7 @@ impl<'a> Space<'a> {
         put(knobs::PREFETCH, pipe.prefetch.map(Value::from));
         put(knobs::PIN_MEMORY, pipe.pin_memory.map(Value::from));
         put(knobs::PERSISTENT_WORKERS, pipe.persistent.map(Value::from));
-        let start_method = pipe
-            .start_method
-            .map(|method| Value::from(start_name(method)));
+        let start_method = pipe.start_method.map(|method| Value::from(method.name()));
         put(knobs::START_METHOD, start_method);
         let allocator = self.allocators[place.allocator].as_deref();
         put(knobs::ALLOCATOR, allocator.map(Value::from));
@@ -272,7 +260,7 @@ impl<'a> Space<'a> {
             start_method: settings
                 .text(knobs::START_METHOD)
                 .filter(|_| knob(knobs::START_METHOD))
-                .and_then(start_method),
+                .and_then(StartMethod::from_name),
         };
         if pipe.workers != Some(0) {
             return pipe;
@@ -317,20 +305,6 @@ impl<'a> Space<'a> {
     }
 }
 
-impl Pipe {
-    /// As the host's needs are asked for; what is no knob stays as it was rehearsed.
-    pub(crate) fn pipeline(&self, facts: &HostFacts, micro: Option<u64>) -> Pipeline {
-        Pipeline {
-            workers: self.workers.unwrap_or(facts.workers),
-            prefetch: self.prefetch.unwrap_or(facts.prefetch),
-            micro_batch: micro.unwrap_or(facts.micro_batch),
-            start_method: self.start_method.unwrap_or(facts.start_method),
-            pin_memory: self.pin_memory.unwrap_or(facts.pin_memory),
-            persistent_workers: self.persistent.unwrap_or(facts.persistent_workers),
-        }
-    }
-}
-
 /// The settings that the user would have started with: the first value of each knob.
 pub fn wanted(job: &Job, room: &Room) -> Settings {
     let space = Space::new(job, room, &[]);
@@ -366,11 +340,4 @@ pub fn wanted(job: &Job, room: &Room) -> Settings {
         pipe: pipe.unwrap_or(0),
         allocator: 0,
     })
-}
-
-/// Micro-batches per optimizer step, where it is a whole number.
-pub(crate) fn accumulation(effective: Option<u64>, micro: u64, world: u64) -> Option<u64> {
-    let effective = effective?;
-    let at_once = micro.checked_mul(world.max(1)).filter(|n| *n > 0)?;
-    (effective > 0 && effective.is_multiple_of(at_once)).then(|| effective / at_once)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::job::{Choices, Job, Knob, Science, Value, knobs};
-use crate::plan::candidates::{Pipe, accumulation};
+use crate::plan::pipe::{Pipe, accumulation};
 use crate::plan::{Room, Shape};
 use crate::predict::host::StartMethod;
 
@@ -11,24 +11,6 @@ use crate::predict::host::StartMethod;
 const MOST_WORKERS: u64 = 8;
 /// Values of one knob that are looked at, at most.
 const MOST_VALUES: usize = 64;
-
-/// As `multiprocessing` calls it.
-pub(crate) fn start_name(method: StartMethod) -> &'static str {
-    match method {
-        StartMethod::Fork => "fork",
-        StartMethod::Forkserver => "forkserver",
-        StartMethod::Spawn => "spawn",
-    }
-}
-
-pub(crate) fn start_method(name: &str) -> Option<StartMethod> {
-    match name {
-        "fork" => Some(StartMethod::Fork),
-        "forkserver" => Some(StartMethod::Forkserver),
-        "spawn" => Some(StartMethod::Spawn),
-        _ => None,
-    }
-}
 
 pub(crate) fn first_count(knob: &Knob) -> Option<u64> {
     match &knob.choices {
@@ -310,7 +292,7 @@ pub(crate) fn pipes(job: &Job, room: &Room, unused: &mut Vec<(String, String)>) 
         StartMethod::Spawn,
     ];
     let method = |value: &Value| match value {
-        Value::Text(name) => start_method(name),
+        Value::Text(name) => StartMethod::from_name(name),
         _ => None,
     };
     let methods = understood(job, knobs::START_METHOD, methods, method, unused);

@@ -1,5 +1,6 @@
 //! Whether settings stay below every limit.
 
+use crate::cards;
 use crate::plan::{PlanBrim, Room};
 use crate::units::Bytes;
 
@@ -82,9 +83,29 @@ impl Brim {
     }
 }
 
+/// Bytes of a card, likely and safe. One that holds the run by giving cached memory back is full.
+fn on_card(gpu: GpuSum, limit: Bytes) -> (u64, u64) {
+    let most = if gpu.fits { limit.get() } else { u64::MAX };
+    (gpu.likely.min(most), gpu.safe.min(most))
+}
+
+/// Bytes of the host, likely and safe, with those of cards that have no memory of their own.
+fn on_host(room: &Room, taken: &Taken) -> (u64, u64) {
+    let shared = room
+        .gpus
+        .iter()
+        .filter(|(name, _)| cards::shares_host_memory(name))
+        .filter_map(|(_, limit)| Some(on_card(taken.gpu?, *limit)));
+    let own = (taken.host.likely, taken.host.safe);
+    shared.fold(own, |(likely, safe), card| {
+        (likely.saturating_add(card.0), safe.saturating_add(card.1))
+    })
+}
+
 /// The limits that are missed; none where a limit is not known.
 pub(crate) fn misses(room: &Room, taken: &Taken) -> impl Iterator<Item = Miss> {
-    let host = room.host.map(|limit| (Brim::Host, limit, taken.host.safe));
+    let (_, host) = on_host(room, taken);
+    let host = room.host.map(|limit| (Brim::Host, limit, host));
     let shm = room
         .shm
         .map(|limit| (Brim::Shm, limit, taken.host.shm_safe));
@@ -119,7 +140,7 @@ pub(crate) fn card_limit(room: &Room) -> Option<u64> {
     room.gpus.iter().map(|(_, limit)| limit.get()).min()
 }
 
-/// Every known limit and what is taken of it. Where a card holds the run by giving cached memory back, it is full.
+/// Every known limit and what is taken of it.
 pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
     let brim = |brim: Brim, limit: Bytes, likely: u64, safe: u64| PlanBrim {
         name: brim.name(room),
@@ -129,7 +150,8 @@ pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
     };
     let mut brims = Vec::new();
     if let Some(limit) = room.host {
-        brims.push(brim(Brim::Host, limit, taken.host.likely, taken.host.safe));
+        let (likely, safe) = on_host(room, taken);
+        brims.push(brim(Brim::Host, limit, likely, safe));
     }
     if let Some(limit) = room.shm {
         let host = taken.host;
@@ -137,8 +159,7 @@ pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
     }
     if let Some(gpu) = taken.gpu {
         for (index, (_, limit)) in room.gpus.iter().enumerate() {
-            let most = if gpu.fits { limit.get() } else { u64::MAX };
-            let (likely, safe) = (gpu.likely.min(most), gpu.safe.min(most));
+            let (likely, safe) = on_card(gpu, *limit);
             brims.push(brim(Brim::Gpu(index), *limit, likely, safe));
         }
     }
@@ -162,4 +183,50 @@ pub(crate) fn times(bytes: u64, factor: f64) -> u64 {
 )]
 pub(crate) fn whole(figure: f64) -> u64 {
     figure as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::testing::{MB, room};
+
+    fn taken() -> Taken {
+        Taken {
+            host: HostSum {
+                likely: 3_000 * MB,
+                safe: 4_000 * MB,
+                ..HostSum::default()
+            },
+            gpu: Some(GpuSum {
+                likely: 5_000 * MB,
+                safe: 6_000 * MB,
+                fits: true,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_card_with_memory_of_its_own_takes_none_of_the_host() {
+        assert!(fits(&room(8_000, 8_000), &taken()));
+    }
+
+    #[test]
+    fn a_card_that_shares_the_hosts_memory_counts_there_too() {
+        let mut room = room(8_000, 8_000);
+        room.gpus[0].0 = "NVIDIA GB10".to_owned();
+        let missed: Vec<Miss> = misses(&room, &taken()).collect();
+        let host = Miss {
+            brim: Brim::Host,
+            limit: 8_000 * MB,
+            safe: 10_000 * MB,
+        };
+        assert_eq!(missed, [host]);
+        let shown = brims(&room, &taken());
+        assert_eq!(
+            (shown[0].likely, shown[0].safe),
+            (Bytes(8_000 * MB), Bytes(10_000 * MB))
+        );
+        room.host = Some(Bytes(10_000 * MB));
+        assert!(fits(&room, &taken()));
+    }
 }

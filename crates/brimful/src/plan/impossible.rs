@@ -5,7 +5,7 @@ use crate::plan::candidates::wanted;
 use crate::plan::fit::{self, Brim, Miss};
 use crate::plan::reasons::{closest, failed, one_copy_for_all, reason, unknown_limits, unused};
 use crate::plan::view::View;
-use crate::plan::{Impossible, Need, Reason};
+use crate::plan::{Impossible, Need, Reason, ReasonKind};
 use crate::units::Bytes;
 
 pub(crate) fn impossible(view: &View<'_>) -> Impossible {
@@ -35,7 +35,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
     };
     let misses: Vec<Miss> = fit::misses(view.room, &near.taken).collect();
     reasons.extend(misses.iter().map(|miss| Reason {
-        kind: "refused".to_owned(),
+        kind: ReasonKind::Refused,
         text: format!(
             "the least that was found needs {} of {}, {} more than there is",
             Bytes(miss.safe),
@@ -47,7 +47,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
     }));
     if misses.is_empty() {
         let text = "by prediction it fits, but an earlier run that needed no more died of memory";
-        reasons.push(reason("died", text.to_owned()));
+        reasons.push(reason(ReasonKind::Died, text.to_owned()));
     }
     reasons.extend(view.lessons.reasons.iter().cloned());
     reasons.extend(unknown_limits(view, near.taken.gpu.is_some()));

@@ -8,16 +8,19 @@
 //! `view.rs` puts these together. On it stand `search.rs` (which to rehearse and to choose), `reasons.rs` and
 //! `impossible.rs` (why), `rungs.rs` and `revise.rs` (what next, before and after a death).
 
+mod candidate;
 mod candidates;
 mod choices;
 mod cost;
 mod estimate;
 mod fit;
 mod impossible;
+mod learning;
 mod learnt;
 mod lessons;
 mod moves;
 mod observed;
+mod pipe;
 mod reasons;
 mod revise;
 mod room;
@@ -172,8 +175,7 @@ pub struct PlanBrim {
 /// One sentence of why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// `refused`, `sacrificed`, `chosen`, `estimated`, `unknown_limit`, …
-    pub kind: String,
+    pub kind: ReasonKind,
     pub text: String,
     /// For what was refused: which limit, and by how many bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,6 +186,57 @@ pub struct Reason {
         skip_serializing_if = "Option::is_none"
     )]
     pub missing: Option<Bytes>,
+}
+
+/// What a reason is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonKind {
+    /// How the effective batch is made.
+    #[default]
+    Chosen,
+    /// Faster settings do not fit.
+    Refused,
+    /// A value that changes the result was given up.
+    Sacrificed,
+    /// An earlier run that needed no more ran out of memory.
+    Died,
+    /// What would need less memory.
+    Remedy,
+    /// Settings that promise too little to be rehearsed.
+    NotRehearsed,
+    /// PyTorch has to return cached memory to stay below the limit.
+    GivesBack,
+    /// A rehearsal failed.
+    Failed,
+    /// A limit is not known.
+    UnknownLimit,
+    /// A value is estimated, not measured.
+    Estimated,
+    /// A knob has no effect.
+    Unused,
+    /// Predictions were raised after earlier runs.
+    Learnt,
+}
+
+impl ReasonKind {
+    /// The name in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            ReasonKind::Chosen => "chosen",
+            ReasonKind::Refused => "refused",
+            ReasonKind::Sacrificed => "sacrificed",
+            ReasonKind::Died => "died",
+            ReasonKind::Remedy => "remedy",
+            ReasonKind::NotRehearsed => "not_rehearsed",
+            ReasonKind::GivesBack => "gives_back",
+            ReasonKind::Failed => "failed",
+            ReasonKind::UnknownLimit => "unknown_limit",
+            ReasonKind::Estimated => "estimated",
+            ReasonKind::Unused => "unused",
+            ReasonKind::Learnt => "learnt",
+        }
+    }
 }
 
 /// One step down.

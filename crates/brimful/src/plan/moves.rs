@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use crate::job::{Settings, Value, knobs};
 use crate::plan::Change;
-use crate::plan::candidates::{Pipe, Place, Space, Spot};
+use crate::plan::candidates::{Place, Space, Spot};
+use crate::plan::pipe::Pipe;
 use crate::predict::host::StartMethod;
 
 /// What differs between two settings, in the order of their names.

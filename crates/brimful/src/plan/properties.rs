@@ -1,16 +1,13 @@
 //! What holds for every job, room and rehearsal.
 
-use std::borrow::Cow;
-
 use proptest::prelude::*;
 
-use crate::explain::{Cause, Confidence, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Verdict};
 use crate::job::{Job, Settings, Value, knobs};
+use crate::plan::candidate::{Candidate, candidate, order};
 use crate::plan::candidates::Space;
 use crate::plan::revise::{Known, revise_with};
-use crate::plan::search::{
-    Candidate, WORTH, best_at, candidate, most_rehearsals, next_step_with, order,
-};
+use crate::plan::search::{WORTH, best_at, max_rehearsals, next_step_with};
 use crate::plan::testing::{Model, all_shapes, any_job, any_model, any_room, drive};
 use crate::plan::view::View;
 use crate::plan::{
@@ -22,7 +19,7 @@ pub(crate) fn verdict(cause: Cause) -> Verdict {
     Verdict {
         cause,
         confidence: Confidence::Proved,
-        detail: Cow::Borrowed(""),
+        detail: Detail::Unspecified,
         summary: String::new(),
         evidence: Vec::new(),
         remedies: Vec::new(),
@@ -59,7 +56,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
 
 /// The best over all combinations, without a search.
 fn brute_force(model: &Model, job: &Job, room: &Room, shapes: &[Shape]) -> Option<Candidate> {
-    let view = View::new(model, job, room, shapes, &[]);
+    let view = View::new(model, job, room, shapes);
     view.known()
         .filter_map(|(spot, _)| best_at(&view, spot))
         .min_by(order)
@@ -175,9 +172,9 @@ proptest! {
         let (step, shapes) = drive(&model, &job, &room, &[]);
         let ranks = Shape { world_size: model.world, ..Shape::default() };
         let space = Space::new(&job, &room, &[ranks]);
-        let per_page = most_rehearsals(space.micros.len(), space.checkpoints.len()) + 1;
+        let per_page = max_rehearsals(space.micros.len(), space.checkpoints.len()) + 1;
         prop_assert!(shapes.len() <= 1 + per_page * space.n_levels() * space.compiles.len());
-        let view = View::new(&model, &job, &room, &all, &[]);
+        let view = View::new(&model, &job, &room, &all);
         match (plan_of(step), best) {
             (Some(plan), Some(best)) => {
                 let place = view.space.place_of(&plan.settings).expect("planned settings are combinations");
@@ -199,7 +196,7 @@ proptest! {
         let all = all_shapes(&model, &job, &room);
         let best = brute_force(&model, &job, &room, &all);
         let step = next_step_with(&model, &job, &room, &all, &[]);
-        let view = View::new(&model, &job, &room, &all, &[]);
+        let view = View::new(&model, &job, &room, &all);
         match (step, best) {
             (Step::Done(plan), Some(best)) => prop_assert_eq!(plan.settings, view.space.settings(best.place)),
             (Step::Impossible(_), None) => {}
@@ -224,7 +221,7 @@ proptest! {
         let (less, more) = (drive(&model, &job, &room, &[]).0, drive(&model, &job, &large, &[]).0);
         if let Some(less) = plan_of(less) {
             let more = plan_of(more).expect("what fits a small room fits a large one");
-            let view = View::new(&model, &job, &large, &large_shapes, &[]);
+            let view = View::new(&model, &job, &large, &large_shapes);
             let place = |plan: &Plan| view.space.place_of(&plan.settings).expect("a combination");
             let (less, more) = (place(&less), place(&more));
             prop_assert!((more.spot.level, more.spot.compile) <= (less.spot.level, less.spot.compile));

@@ -1,13 +1,14 @@
 //! Why these settings and not better ones, in sentences.
 
 use crate::job::knobs;
+use crate::plan::candidate::{Candidate, candidate, died_of, order};
 use crate::plan::candidates::{Place, Spot, wanted};
 use crate::plan::fit::{self, Miss};
 use crate::plan::lessons::Lack;
 use crate::plan::moves::changes;
-use crate::plan::search::{Candidate, candidate, died_of, order};
 use crate::plan::view::View;
-use crate::plan::{Reason, Source};
+use crate::plan::{Reason, ReasonKind, Source};
+use crate::predict::host::HostTermId;
 use crate::units::Bytes;
 
 /// Copies in workers that are worth a remedy.
@@ -29,9 +30,9 @@ pub(crate) fn reasons(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
     reasons
 }
 
-pub(crate) fn reason(kind: &str, text: String) -> Reason {
+pub(crate) fn reason(kind: ReasonKind, text: String) -> Reason {
     Reason {
-        kind: kind.to_owned(),
+        kind,
         text,
         ..Reason::default()
     }
@@ -49,10 +50,13 @@ pub(crate) fn one_copy_for_all(view: &View<'_>, planned: Option<Place>) -> Optio
     }
     let place = view.space.place_of(&settings)?;
     let (host, _) = view.need(place)?;
-    let copies = host.terms.iter().find(|term| term.id == "worker_copies")?;
+    let copies = host
+        .terms
+        .iter()
+        .find(|term| term.id == HostTermId::WorkerCopies)?;
     (copies.safe >= MIN_COPIES).then(|| {
         reason(
-            "remedy",
+            ReasonKind::Remedy,
             format!(
                 "{workers} workers would hold {} in copies of the dataset: brimful.share(data) keeps one copy for all of them, and brimful.data reads it without workers (docs/guides/share.md)",
                 copies.safe
@@ -72,7 +76,7 @@ fn kept(view: &View<'_>, best: &Candidate) -> Option<Reason> {
         world => format!(" on each of {world} ranks"),
     };
     Some(reason(
-        "chosen",
+        ReasonKind::Chosen,
         format!(
             "the effective batch stays {effective}: {} of {micro}{ranks} for each optimizer step",
             if accumulation == 1 {
@@ -109,7 +113,7 @@ fn sacrificed(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
                 None => ("nothing above it could be rehearsed".to_owned(), None),
             };
             Reason {
-                kind: "sacrificed".to_owned(),
+                kind: ReasonKind::Sacrificed,
                 text: format!("{knob} is {taken} instead of {wanted}: {why}"),
                 brim: miss.map(|miss| miss.brim.name(view.room)),
                 missing: miss.map(|miss| Bytes(miss.missing())),
@@ -152,7 +156,7 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
     let words = difference(view, found, best);
     if let Some(miss) = fit::worst_miss(view.room, &found.taken) {
         return Reason {
-            kind: "refused".to_owned(),
+            kind: ReasonKind::Refused,
             text: format!(
                 "{words} would be faster, but {}",
                 needs_more(view, &miss, found)
@@ -171,11 +175,11 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
         let text = format!(
             "{words} would be faster, but an earlier run that needed no more died for want of {what}"
         );
-        return reason("died", text);
+        return reason(ReasonKind::Died, text);
     }
     // It should fit, was not rehearsed, and did not promise enough.
     let text = format!("{words} might be a little faster; it was not rehearsed for so little");
-    reason("not_rehearsed", text)
+    reason(ReasonKind::NotRehearsed, text)
 }
 
 /// How settings differ from the chosen ones: "workers 4, prefetch 2".
@@ -235,7 +239,7 @@ fn gives_back(view: &View<'_>, best: &Candidate) -> Option<Reason> {
     let limit = fit::card_limit(view.room)?;
     let gpu = best.taken.gpu.filter(|gpu| gpu.safe > limit)?;
     Some(reason(
-        "gives_back",
+        ReasonKind::GivesBack,
         format!(
             "it would take {} of the card if that were larger; replayed on this one it goes through, because PyTorch gives cached memory back",
             Bytes(gpu.safe)
@@ -254,7 +258,7 @@ pub(crate) fn failed(view: &View<'_>, level: usize) -> Vec<Reason> {
             };
             let why: String = why.chars().take(200).collect();
             reason(
-                "failed",
+                ReasonKind::Failed,
                 format!("the rehearsal{micro} came to nothing: {why}"),
             )
         })
@@ -266,7 +270,7 @@ pub(crate) fn unknown_limits(view: &View<'_>, on_card: bool) -> Vec<Reason> {
     let mut add = |known: bool, what: &str| {
         if !known {
             let text = format!("the limit of {what} is not known, so nothing was refused for it");
-            unknown.push(reason("unknown_limit", text));
+            unknown.push(reason(ReasonKind::UnknownLimit, text));
         }
     };
     add(view.room.host.is_some(), "host memory");
@@ -284,11 +288,11 @@ fn estimated(best: &Candidate) -> Option<Reason> {
     } else {
         "samples per second are estimated from the rehearsal"
     };
-    Some(reason("estimated", text.to_owned()))
+    Some(reason(ReasonKind::Estimated, text.to_owned()))
 }
 
 pub(crate) fn unused(view: &View<'_>) -> Vec<Reason> {
     let told = view.space.unused.iter().take(5);
-    told.map(|(_, text)| reason("unused", text.clone()))
+    told.map(|(_, text)| reason(ReasonKind::Unused, text.clone()))
         .collect()
 }

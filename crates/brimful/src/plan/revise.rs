@@ -6,11 +6,12 @@
 
 use crate::explain::{Cause, Confidence, Verdict};
 use crate::job::{Job, Settings, knobs};
+use crate::plan::candidate::{Candidate, candidate, died_of, order};
 use crate::plan::candidates::{Place, Spot, wanted};
 use crate::plan::fit::{self, whole};
+use crate::plan::learning;
 use crate::plan::lessons::Lack;
 use crate::plan::moves::{changes, changes_in_words, halved};
-use crate::plan::search::{Candidate, candidate, died_of, order};
 use crate::plan::view::{Computed, Needs, View};
 use crate::plan::{LearntRun, MeasuredOn, Observed, Revision, Room, Shape};
 use crate::predict::host::StartMethod;
@@ -75,7 +76,7 @@ pub(crate) fn revise_with(
         observed: observed.clone(),
         measured_on: Some(MeasuredOn::of(known.room, known.shapes)),
     });
-    let view = View::new(needs, known.job, known.room, known.shapes, &learnt);
+    let view = learning::view(needs, known.job, known.room, known.shapes, &learnt);
     if view.space.is_empty() {
         return give_up("None of the knobs has a value that can be used.");
     }

@@ -15,28 +15,19 @@
 //! evaluation batch is tried only where nothing fits with a larger one. And as long as only one micro-batch was rehearsed
 //! there, how much faster or slower others are is a guess (see `cost.rs`), which cost a tenth in the worst of some thousand random jobs.
 
-use std::cmp::Ordering;
-
 use crate::job::{Job, Settings, knobs};
+use crate::plan::candidate::{Candidate, candidate, died_of, order};
 use crate::plan::candidates::{Place, Spot, wanted};
-use crate::plan::fit::{self, Taken};
+use crate::plan::fit;
 use crate::plan::impossible::impossible;
-use crate::plan::lessons::Death;
+use crate::plan::learning;
 use crate::plan::reasons::reasons;
 use crate::plan::rungs::rungs;
 use crate::plan::view::{Computed, Needs, Page, View};
-use crate::plan::{LearntRun, Need, Plan, Room, Shape, Step, Throughput, Wanted};
+use crate::plan::{LearntRun, Need, Plan, Room, Shape, Step, Wanted};
 
 /// How much faster something must promise to be to be worth a rehearsal.
 pub(crate) const WORTH: f64 = 1.02;
-
-/// Settings with what they take and how fast they are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) place: Place,
-    pub(crate) taken: Taken,
-    pub(crate) throughput: Throughput,
-}
 
 /// What is to be done to come to a plan for `job` in `room`: rehearse, or be done.
 pub fn next_step(job: &Job, room: &Room, shapes: &[Shape], learnt: &[LearntRun]) -> Step {
@@ -50,7 +41,7 @@ pub(crate) fn next_step_with(
     shapes: &[Shape],
     learnt: &[LearntRun],
 ) -> Step {
-    let view = View::new(needs, job, room, shapes, learnt);
+    let view = learning::view(needs, job, room, shapes, learnt);
     if view.space.is_empty() {
         return Step::Impossible(Box::new(impossible(&view)));
     }
@@ -80,9 +71,9 @@ fn with_one_worker(settings: Settings) -> Settings {
     }
 }
 
-/// Most rehearsals at one level with one value of `compile`, for so many micro-batches and values of checkpointing. The
+/// The maximum number of rehearsals at one level with one value of `compile`, for so many micro-batches and values of checkpointing. The
 /// leanest corner may come on top.
-pub(crate) fn most_rehearsals(n_micros: usize, n_checkpoints: usize) -> usize {
+pub(crate) fn max_rehearsals(n_micros: usize, n_checkpoints: usize) -> usize {
     let halvings = usize::try_from(n_micros.max(1).ilog2()).unwrap_or(0) + 1;
     3 + halvings * n_checkpoints.max(1)
 }
@@ -123,7 +114,7 @@ fn decide(view: &View<'_>, level: usize, compile: usize) -> Decision {
         .filter(|(spot, _)| !refused.contains(spot))
         .map(|(spot, _)| spot.eval)
         .collect();
-    let most = most_rehearsals(n_micros, n_checkpoints);
+    let most = max_rehearsals(n_micros, n_checkpoints);
     let hopeful = if n_rehearsed < most {
         hopeful(view, &page, (level, compile), &refused, fitting)
     } else {
@@ -294,38 +285,6 @@ pub(crate) fn best_at(view: &View<'_>, spot: Spot) -> Option<Candidate> {
         .filter_map(|place| candidate(view, place))
         .filter(|found| fit::fits(view.room, &found.taken) && died_of(view, found).is_none())
         .min_by(order)
-}
-
-pub(crate) fn candidate(view: &View<'_>, place: Place) -> Option<Candidate> {
-    Some(Candidate {
-        place,
-        taken: view.taken(place)?,
-        throughput: view.throughput(place),
-    })
-}
-
-/// The earlier death that these settings would repeat.
-pub(crate) fn died_of<'v>(view: &'v View<'_>, candidate: &Candidate) -> Option<&'v Death> {
-    view.lessons
-        .deaths
-        .iter()
-        .find(|death| death.excludes(view, candidate.place, &candidate.taken))
-}
-
-/// Better comes first.
-pub(crate) fn order(a: &Candidate, b: &Candidate) -> Ordering {
-    let science = |c: &Candidate| (c.place.spot.level, c.place.spot.compile);
-    let speed = |c: &Candidate| c.throughput.samples_per_second;
-    let rest = |c: &Candidate| {
-        let card = c.taken.gpu.map_or(0, |gpu| gpu.safe);
-        // The allocator is left as it is wanted where that makes no difference.
-        let asked = (c.place.spot.eval, c.place.allocator);
-        (asked, c.taken.host.safe, card, c.place)
-    };
-    science(a)
-        .cmp(&science(b))
-        .then_with(|| speed(b).total_cmp(&speed(a)))
-        .then_with(|| rest(a).cmp(&rest(b)))
 }
 
 fn plan(view: &View<'_>, best: &Candidate) -> Plan {

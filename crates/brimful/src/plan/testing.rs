@@ -7,7 +7,7 @@ use crate::plan::candidates::{Place, Space, Spot};
 use crate::plan::search::next_step_with;
 use crate::plan::view::Needs;
 use crate::plan::{GpuNeed, LearntRun, Pace, Room, Shape, Step};
-use crate::predict::host::{HostFacts, HostNeed, HostTerm, Pipeline, StartMethod};
+use crate::predict::host::{HostFacts, HostNeed, HostTerm, HostTermId, Pipeline, StartMethod};
 use crate::units::Bytes;
 
 pub(crate) const MB: u64 = 1_000_000;
@@ -172,7 +172,7 @@ impl Needs for Model {
             shm_likely: Bytes(shm),
             shm_safe: Bytes(shm + shm / 10),
             terms: vec![HostTerm {
-                id: "worker_copies".into(),
+                id: HostTermId::WorkerCopies,
                 likely: Bytes(pipeline.workers * copied),
                 safe: Bytes(pipeline.workers * copied),
                 reason: None,

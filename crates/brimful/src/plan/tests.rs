@@ -10,8 +10,8 @@ use crate::plan::search::next_step_with;
 use crate::plan::testing::{MB, Model, auto, drive, knob, room, usual_job, whole};
 use crate::plan::view::Needs;
 use crate::plan::{
-    LearntRun, MeasuredOn, Observed, Plan, Revision, Room, Shape, Source, Step, next_step, revise,
-    wanted,
+    LearntRun, MeasuredOn, Observed, Plan, ReasonKind, Revision, Room, Shape, Source, Step,
+    next_step, revise, wanted,
 };
 use crate::predict::host::{HostNeed, Pipeline};
 use crate::units::Bytes;
@@ -61,7 +61,10 @@ fn a_card_too_small_makes_smaller_micro_batches_and_no_sacrifice() {
     assert_eq!(count(&plan.settings, "resolution"), 32);
     let micro = count(&plan.settings, knobs::MICRO_BATCH);
     assert_eq!(micro * count(&plan.settings, knobs::ACCUMULATION), 128);
-    let refused = plan.reasons.iter().find(|reason| reason.kind == "refused");
+    let refused = plan
+        .reasons
+        .iter()
+        .find(|reason| reason.kind == ReasonKind::Refused);
     let refused = refused.expect("a larger one is refused");
     assert_eq!(refused.brim.as_deref(), Some("gpu"));
     assert!(refused.missing.is_some_and(|bytes| bytes > Bytes::ZERO));
@@ -83,7 +86,7 @@ fn science_is_given_up_in_the_order_of_sacrifice() {
     let told = plan
         .reasons
         .iter()
-        .find(|reason| reason.kind == "sacrificed");
+        .find(|reason| reason.kind == ReasonKind::Sacrificed);
     assert!(
         told.expect("it is said")
             .text
@@ -130,7 +133,10 @@ fn a_host_too_small_makes_fewer_workers() {
     let (poor, _) = planned(&model, &usual_job(), &room(7_500, 40_000), &[]);
     assert_eq!(count(&rich.settings, knobs::WORKERS), 4);
     assert!(count(&poor.settings, knobs::WORKERS) < 4);
-    let refused = poor.reasons.iter().find(|reason| reason.kind == "refused");
+    let refused = poor
+        .reasons
+        .iter()
+        .find(|reason| reason.kind == ReasonKind::Refused);
     assert_eq!(refused.expect("it is said").brim.as_deref(), Some("host"));
 }
 
@@ -146,7 +152,10 @@ fn copies_in_workers_have_a_remedy() {
         .push(knob(knobs::START_METHOD, &[Value::Text("spawn".into())]));
     let remedy = |host| {
         let (plan, _) = planned(&model, &job, &room(host, 40_000), &[]);
-        let found = plan.reasons.iter().find(|reason| reason.kind == "remedy");
+        let found = plan
+            .reasons
+            .iter()
+            .find(|reason| reason.kind == ReasonKind::Remedy);
         found.map(|reason| reason.text.clone())
     };
     let text = remedy(12_000).expect("gigabytes in copies");
@@ -207,7 +216,12 @@ fn a_peak_above_the_prediction_raises_it() {
     let (again, _) = planned(&Model::default(), &job, &room, &[run]);
     let raised = again.brims[0].likely.get() as f64;
     assert!((raised / likely as f64 - 1.5).abs() < 0.01);
-    assert!(again.reasons.iter().any(|reason| reason.kind == "learnt"));
+    assert!(
+        again
+            .reasons
+            .iter()
+            .any(|reason| reason.kind == ReasonKind::Learnt)
+    );
 }
 
 fn loader_job() -> Job {

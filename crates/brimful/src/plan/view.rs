@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::job::Job;
-use crate::plan::candidates::{Pipe, Place, Space, Spot};
+use crate::plan::candidates::{Place, Space, Spot};
 use crate::plan::cost::{self, Feed, RECOMPUTE, Work};
 use crate::plan::estimate::{Line, Points, card_line, median};
 use crate::plan::fit::{GpuSum, HostSum, Taken, times, whole};
-use crate::plan::lessons::Lessons;
-use crate::plan::{GpuNeed, LearntRun, Room, Shape, Source, Throughput};
+use crate::plan::lessons::{Death, Lessons};
+use crate::plan::pipe::Pipe;
+use crate::plan::{GpuNeed, Room, Shape, Source, Throughput};
 use crate::predict::host::{HostNeed, Pipeline, host_need};
 
 /// Where the host's bytes come from; a parameter, so that laws can be tested with bytes of any form.
@@ -71,7 +72,6 @@ impl<'a> View<'a> {
         job: &'a Job,
         room: &'a Room,
         shapes: &'a [Shape],
-        learnt: &[LearntRun],
     ) -> View<'a> {
         let space = Space::new(job, room, shapes);
         let mut newest: BTreeMap<Spot, &Shape> = BTreeMap::new();
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
                 }
             }
         }
-        let mut view = View {
+        View {
             space,
             room,
             lessons: Lessons::default(),
@@ -94,11 +94,7 @@ impl<'a> View<'a> {
             cards: RefCell::default(),
             works: RefCell::default(),
             nears: RefCell::default(),
-        };
-        if !view.space.is_empty() {
-            view.learn(learnt);
         }
-        view
     }
 
     /// What was rehearsed.
@@ -106,10 +102,13 @@ impl<'a> View<'a> {
         self.shapes.values().copied()
     }
 
-    fn learn(&mut self, learnt: &[LearntRun]) {
-        self.lessons = Lessons::factors(self, learnt);
-        // Deaths are weighed with the factors, times with the bytes behind them.
-        let deaths = Lessons::deaths(self, learnt);
+    /// Applies the factors and rates of earlier runs.
+    pub(crate) fn learn(&mut self, lessons: Lessons) {
+        self.lessons = lessons;
+    }
+
+    /// Excludes what killed earlier runs, and forgets what was computed without the lessons.
+    pub(crate) fn learn_deaths(&mut self, deaths: Vec<Death>) {
         self.lessons.deaths = deaths;
         self.pages.borrow_mut().clear();
         self.works.borrow_mut().clear();

@@ -4,6 +4,7 @@ use brimful_allocsim::version::{Tie, TorchVersion};
 
 use super::Workload;
 use super::story::Story;
+use crate::cards;
 use crate::units::Bytes;
 
 /// A reason to trust the figures less.
@@ -11,6 +12,16 @@ use crate::units::Bytes;
 pub struct Caveat {
     pub id: &'static str,
     pub text: String,
+}
+
+/// Where a card has no memory of its own, it is full earlier than its total says.
+pub(super) fn memory_of_the_host(card: &str) -> Option<Caveat> {
+    cards::shares_host_memory(card).then(|| Caveat {
+        id: "shared_with_host",
+        text: format!(
+            "{card} has no memory of its own but shares the host's: what the script needs of host memory, and what other programs hold, comes on top"
+        ),
+    })
 }
 
 /// All that apply, the heaviest first.

@@ -7,6 +7,7 @@ use brimful_allocsim::settings::Settings;
 use brimful_allocsim::trace::Event;
 use brimful_allocsim::version::TorchVersion;
 
+use super::caveats::memory_of_the_host;
 use super::kinds::{Kind, kinds};
 use super::outside::{Outside, context, nccl};
 use super::story::{Phase, Story};
@@ -219,7 +220,10 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         phases: recorder.phase_peaks(),
         largest: recorder.largest(),
         curve: recorder.curve(),
-        caveats: caveats(workload, &story),
+        caveats: caveats(workload, &story)
+            .into_iter()
+            .chain(memory_of_the_host(&target.name))
+            .collect(),
         steps: workload.steps,
         events: workload.trace.events.len(),
         settings: target.settings.to_string(),

@@ -276,3 +276,15 @@ fn an_upper_bound_is_no_reason_to_say_that_it_does_not_fit() {
     assert_eq!(found.verdict, Verdict::Tight);
     assert!(found.headroom < 0);
 }
+
+#[test]
+fn a_card_without_memory_of_its_own_says_so() {
+    let ids = |name: &str| -> Vec<&'static str> {
+        let mut target = target(Bytes::from_gib(16));
+        target.name = name.into();
+        let found = footprint(&workload(3, 10), &target);
+        found.caveats.iter().map(|caveat| caveat.id).collect()
+    };
+    assert_eq!(ids("NVIDIA GB10"), ["shared_with_host"]);
+    assert!(ids("Tesla T4").is_empty());
+}

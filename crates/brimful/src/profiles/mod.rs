@@ -12,7 +12,7 @@ use crate::machine::{
     Host, Layer, Machine, Platform, PlatformName, ProcessLimits, SharedMemory, Subject,
     SubjectKind, Swap, torch_devices,
 };
-use crate::suggest::closest;
+use crate::suggest::{closest, did_you_mean};
 use crate::units::Bytes;
 
 /// A well-known kind of machine.
@@ -45,7 +45,7 @@ pub enum GroupFact {
 
 /// No profile of that name is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected the name of a recorded machine, found `{found}`")]
+#[error("unknown machine `{found}`{}", did_you_mean(.close))]
 pub struct UnknownProfile {
     pub found: String,
     pub close: Vec<&'static str>,

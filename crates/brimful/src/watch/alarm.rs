@@ -40,3 +40,11 @@ pub enum Urgency {
     /// The end is near: acting now is right.
     Critical,
 }
+
+/// What a detector reports while its trouble lasts.
+#[derive(Debug)]
+pub(crate) struct DetectorOutput {
+    pub urgency: Urgency,
+    /// One sentence with its figures, at most about 110 characters.
+    pub message: String,
+}

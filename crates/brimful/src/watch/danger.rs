@@ -10,7 +10,7 @@
 //! full and flat is never in danger here, however full: only a rise is.
 
 use crate::watch::host::HostHistory;
-use crate::watch::interval::interval_ms;
+use crate::watch::looks::interval_ms;
 use crate::watch::words::{size, size_of, span, whole};
 
 /// From the signal to the first byte of a checkpoint, as assumed: the rest of one call into C, then Python's handler.

@@ -1,7 +1,7 @@
 //! What a running job looks like at a moment, and what to do about it.
 //!
 //! The supervisor takes a [`Sample`] and hands it to [`Watch::observe`]; what comes back is a list of [`Alarm`]s.
-//! [`next_action`] decides what to do, [`next_interval`] when to look again. Nothing here reads a clock:
+//! [`next_action()`] decides what to do, [`next_interval`] when to look again. Nothing here reads a clock:
 //! a sample carries its own time, so a recorded run can be watched again.
 //!
 //! What is remembered has one file per subject (`host.rs`, `progress.rs`, `workers.rs`, `gpus.rs`, …) and a bound on
@@ -13,6 +13,9 @@ pub mod detectors;
 mod action;
 mod alarm;
 mod interval;
+mod looks;
+mod next_action;
+mod observe;
 mod sample;
 mod state;
 
@@ -36,10 +39,12 @@ mod simulation;
 #[cfg(test)]
 mod testing;
 
-pub use action::{Action, OnPressure, StopReason, WatchRules, next_action};
+pub use action::{Action, OnPressure, StopReason, WatchRules};
 pub use alarm::{Alarm, Urgency};
 pub use interval::next_interval;
+pub use next_action::next_action;
+pub use observe::Watch;
 pub use sample::{
     Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
-pub use state::{Standing, Watch, WatchState};
+pub use state::{Standing, WatchState};

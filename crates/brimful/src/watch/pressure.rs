@@ -16,7 +16,7 @@ const WIDEST_SPACING_MS: u64 = 600_000;
 pub(crate) struct Pressure {
     stage: Stage,
     /// For the present rise.
-    asked: Option<Asked>,
+    asked: Option<CheckpointRequest>,
     n_asked: u32,
     calm_since_ms: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Stage {
 
 /// A checkpoint was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct CheckpointRequest {
     pub at_ms: u64,
     /// What was left at that moment, of both.
     pub time_left_ms: u64,
@@ -47,7 +47,7 @@ impl Pressure {
         &self.stage
     }
 
-    pub(crate) fn asked(&self) -> Option<&Asked> {
+    pub(crate) fn asked(&self) -> Option<&CheckpointRequest> {
         self.asked.as_ref()
     }
 
@@ -66,7 +66,7 @@ impl Pressure {
         match action {
             Action::KeepWatching => {}
             Action::AskForCheckpoint { .. } => {
-                self.asked = Some(Asked {
+                self.asked = Some(CheckpointRequest {
                     at_ms,
                     time_left_ms: danger.map_or(0, |danger| danger.time_left_ms),
                     headroom,

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::units::Bytes;
-use crate::watch::action::{Action, OnPressure, WatchRules, next_action};
+use crate::watch::action::{Action, OnPressure, WatchRules};
 use crate::watch::alarm::{Alarm, Urgency};
 use crate::watch::danger::trigger_headroom;
 use crate::watch::interval::next_interval;
+use crate::watch::next_action::next_action;
+use crate::watch::observe::Watch;
 use crate::watch::sample::{
     Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
-use crate::watch::state::Watch;
 use crate::watch::testing::{GB, MB, Noise, host_sample, slow_series, with_progress};
 
 /// Points, buckets, epochs, workers, cards, counters: more is never held.

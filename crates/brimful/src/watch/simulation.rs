@@ -1,9 +1,10 @@
 //! Plays curves of memory against the watch, at the intervals that it asks for itself, and shows when it acts.
 
-use crate::watch::action::{Action, OnPressure, WatchRules, next_action};
+use crate::watch::action::{Action, OnPressure, WatchRules};
 use crate::watch::alarm::Alarm;
 use crate::watch::interval::next_interval;
-use crate::watch::state::Watch;
+use crate::watch::next_action::next_action;
+use crate::watch::observe::Watch;
 use crate::watch::testing::{GB, KB, MB, Noise, host_sample};
 
 /// What happened to a job.

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::watch::action::Action;
-use crate::watch::alarm::{Alarm, Urgency};
+use crate::watch::alarm::{Alarm, DetectorOutput, Urgency};
 use crate::watch::danger::{self, Danger};
-use crate::watch::detectors::{CATALOGUE, Told};
 use crate::watch::gpus::GpuHistory;
 use crate::watch::host::HostHistory;
 use crate::watch::pressure::Pressure;
@@ -73,61 +71,6 @@ pub(crate) struct Forecast {
     pub is_known_ground: bool,
 }
 
-/// The watch over one attempt: samples in, alarms out.
-///
-/// ```
-/// use brimful::units::Bytes;
-/// use brimful::watch::{Gauge, HostSample, Sample, Watch};
-///
-/// let mut watch = Watch::default();
-/// let mut said = Vec::new();
-/// for second in 0..60 {
-///     let used = Bytes::from_gib(10).saturating_add(Bytes::from_mib(12 * second));
-///     let limit = Bytes::from_gib(12);
-///     said.extend(watch.observe(&Sample {
-///         at_ms: second * 1000,
-///         host: Some(HostSample { used, limit, headroom: limit.saturating_sub(used), swapped: None }),
-///         gauges: vec![Gauge { pid: 7, steps: second, ..Gauge::default() }],
-///         ..Sample::default()
-///     }));
-/// }
-/// assert_eq!(
-///     said[0].message,
-///     "host memory reaches its limit in about 2 minutes: 10.5 GiB of 12 GiB, rising 12 MiB/s"
-/// );
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Watch {
-    state: WatchState,
-}
-
-impl Watch {
-    /// Takes one sample; says what is new in it. An alarm is said once, again when it gets worse, and again after it
-    /// was over.
-    pub fn observe(&mut self, sample: &Sample) -> Vec<Alarm> {
-        self.state.take(sample);
-        let mut alarms = Vec::new();
-        for detector in CATALOGUE {
-            let told = detector.check(&self.state, sample);
-            alarms.extend(self.state.say(detector.id, told));
-        }
-        alarms
-    }
-
-    /// Tells the watch that an action was carried out (or said, in a dry run).
-    pub fn acted(&mut self, action: &Action, at_ms: u64) {
-        let headroom = self.state.fresh_headroom().unwrap_or(0);
-        let danger = self.state.danger();
-        self.state
-            .pressure
-            .acted(action, at_ms, headroom, danger.as_ref());
-    }
-
-    pub fn state(&self) -> &WatchState {
-        &self.state
-    }
-}
-
 impl WatchState {
     pub fn latest(&self) -> Option<&Sample> {
         self.latest.as_ref()
@@ -164,6 +107,10 @@ impl WatchState {
 
     pub(crate) fn pressure(&self) -> &Pressure {
         &self.pressure
+    }
+
+    pub(super) fn pressure_mut(&mut self) -> &mut Pressure {
+        &mut self.pressure
     }
 
     /// A rise that calls for acting now.
@@ -248,7 +195,7 @@ impl WatchState {
         })
     }
 
-    fn take(&mut self, sample: &Sample) {
+    pub(super) fn take(&mut self, sample: &Sample) {
         if sample.at_ms.saturating_add(STEP_BACK_MS) < self.now_ms {
             *self = WatchState {
                 pressure: std::mem::take(&mut self.pressure),
@@ -282,9 +229,13 @@ impl WatchState {
     }
 
     /// What is new in what a detector told.
-    fn say(&mut self, id: &'static str, told: Option<Told>) -> Option<Alarm> {
+    pub(super) fn say(
+        &mut self,
+        id: &'static str,
+        output: Option<DetectorOutput>,
+    ) -> Option<Alarm> {
         let now_ms = self.now_ms;
-        let Some(told) = told else {
+        let Some(output) = output else {
             if self
                 .standing
                 .get(id)
@@ -296,24 +247,24 @@ impl WatchState {
         };
         if let Some(standing) = self.standing.get_mut(id) {
             standing.last_ms = now_ms;
-            if told.urgency < standing.urgency {
+            if output.urgency < standing.urgency {
                 // The worst of it may be over while the rest goes on; if it comes back, that is said.
                 if now_ms.abs_diff(standing.last_worst_ms) >= OVER_AFTER_MS {
-                    standing.urgency = told.urgency;
+                    standing.urgency = output.urgency;
                     standing.last_worst_ms = now_ms;
                 }
                 return None;
             }
             standing.last_worst_ms = now_ms;
-            if told.urgency == standing.urgency {
+            if output.urgency == standing.urgency {
                 return None;
             }
-            standing.urgency = told.urgency;
+            standing.urgency = output.urgency;
         } else {
             self.standing.insert(
                 id,
                 Standing {
-                    urgency: told.urgency,
+                    urgency: output.urgency,
                     since_ms: now_ms,
                     last_ms: now_ms,
                     last_worst_ms: now_ms,
@@ -323,8 +274,8 @@ impl WatchState {
         Some(Alarm {
             at_ms: now_ms,
             detector: id.into(),
-            urgency: told.urgency,
-            message: told.message,
+            urgency: output.urgency,
+            message: output.message,
         })
     }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use crate::units::Bytes;
 use crate::watch::alarm::{Alarm, Urgency};
+use crate::watch::observe::Watch;
 use crate::watch::sample::{Gauge, HostSample, Sample};
-use crate::watch::state::Watch;
 
 pub(crate) const KB: u64 = 1_000;
 pub(crate) const MB: u64 = 1_000_000;

@@ -11,10 +11,10 @@ use crate::ops::Out;
 
 /// Bytes of all that is not the picture itself: tables, thumbnails, color profiles and other notes. The decoder copies
 /// some of them, and puts parts of them together in a second copy.
-pub(super) const MOST_NOTES: u64 = 4 << 20;
+pub(super) const MAX_NOTES: u64 = 4 << 20;
 
 /// Parts of them. The decoder sorts some anew for each that it finds.
-const MOST_PARTS: usize = 2000;
+const MAX_PARTS: usize = 2000;
 
 impl DecodeImage {
     pub(super) fn jpeg(&self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), OpError> {
@@ -57,11 +57,9 @@ fn picture(bytes: &[u8]) -> Result<&[u8], OpError> {
         at += marker + len;
         n_parts += usize::from(len > 0);
         n_bytes += len as u64;
-        if n_parts > MOST_PARTS || n_bytes > MOST_NOTES {
+        if n_parts > MAX_PARTS || n_bytes > MAX_NOTES {
             return Err(malformed(
-                format!(
-                    "a JPEG file with at most {MOST_NOTES} bytes of notes in {MOST_PARTS} parts"
-                ),
+                format!("a JPEG file with at most {MAX_NOTES} bytes of notes in {MAX_PARTS} parts"),
                 "more",
             ));
         }

@@ -9,10 +9,10 @@ mod webp;
 
 use std::fmt::Display;
 
-use crate::array::{DType, Encoding, Kind};
+use crate::array::{DType, Encoding, FieldSpec};
+use crate::catch_panics::catch_panics;
 use crate::error::OpError;
-use crate::foreign::foreign;
-use crate::ops::{Op, Out, Room, SampleKey, Scratch};
+use crate::ops::{Layout, Op, Out, Reservation, SampleKey, Scratch};
 use crate::value::Value;
 
 const NAME: &str = "decode";
@@ -28,7 +28,7 @@ const NAME: &str = "decode";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeImage {
     /// Larger images are errors before their memory is taken.
-    pub most_pixels: u64,
+    pub max_pixels: u64,
     /// Pixels of the longer side.
     pub longest_side: u32,
 }
@@ -37,7 +37,7 @@ impl Default for DecodeImage {
     /// 16 megapixels, in any proportion.
     fn default() -> DecodeImage {
         DecodeImage {
-            most_pixels: 16 << 20,
+            max_pixels: 16 << 20,
             longest_side: 1 << 14,
         }
     }
@@ -56,14 +56,14 @@ const FIXED_BYTES: u64 = 1 << 20;
 
 impl DecodeImage {
     /// Bytes that the prefix codes of a lossless WebP file may take.
-    fn most_codes(&self) -> u64 {
+    fn max_codes(&self) -> u64 {
         // So that they and 5 bytes for a pixel stay below the bound for all.
-        (self.most_pixels.saturating_mul(BYTES_PER_PIXEL - 5)).saturating_add(self.other_bytes())
+        (self.max_pixels.saturating_mul(BYTES_PER_PIXEL - 5)).saturating_add(self.other_bytes())
     }
 
     /// Bytes that are not counted by the pixel.
     fn other_bytes(&self) -> u64 {
-        2 * jpeg::MOST_NOTES + BYTES_PER_SIDE * u64::from(self.longest_side)
+        2 * jpeg::MAX_NOTES + BYTES_PER_SIDE * u64::from(self.longest_side)
     }
 
     /// Where pixels go, if so many are allowed.
@@ -86,11 +86,11 @@ impl DecodeImage {
                 format!("{width}x{height}"),
             ));
         }
-        if pixels > self.most_pixels {
+        if pixels > self.max_pixels {
             return Err(malformed(
                 format!(
-                    "an image of at most {} pixels, as `most_pixels` of decode says",
-                    self.most_pixels
+                    "an image of at most {} pixels, as `max_pixels` of decode says",
+                    self.max_pixels
                 ),
                 format!("{width}x{height}, which are {pixels}"),
             ));
@@ -104,9 +104,13 @@ impl Op for DecodeImage {
         NAME
     }
 
-    fn kind(&self, input: &Kind) -> Result<Kind, OpError> {
+    fn layout(&self, _input: Layout) -> Layout {
+        Layout::Interleaved
+    }
+
+    fn output_spec(&self, input: &FieldSpec) -> Result<FieldSpec, OpError> {
         match input {
-            Kind::Encoded(Encoding::Image | Encoding::Unknown) => Ok(Kind::Ragged {
+            FieldSpec::Encoded(Encoding::Image | Encoding::Unknown) => Ok(FieldSpec::Ragged {
                 dtype: DType::U8,
                 rank: 3,
             }),
@@ -118,17 +122,17 @@ impl Op for DecodeImage {
         }
     }
 
-    fn scratch_bytes(&self, _: &Kind) -> u64 {
-        self.most_pixels
+    fn scratch_bytes(&self, _: &FieldSpec) -> u64 {
+        self.max_pixels
             .saturating_mul(BYTES_PER_PIXEL)
             .saturating_add(self.other_bytes())
             .saturating_add(FIXED_BYTES)
     }
 
-    fn room(&self, input: &Kind, _: u64) -> Room {
-        Room {
+    fn reservation(&self, input: &FieldSpec, _: u64) -> Reservation {
+        Reservation {
             scratch: self.scratch_bytes(input),
-            result: self.most_pixels.saturating_mul(3),
+            result: self.max_pixels.saturating_mul(3),
         }
     }
 
@@ -142,7 +146,7 @@ impl Op for DecodeImage {
         let bytes = input.bytes();
         // The decoders are not ours, and the file is hostile: should one of them give up, it is about this file only.
         // What it was writing to is written anew before anybody reads it.
-        let decoded = foreign(|| match Format::of(bytes) {
+        let decoded = catch_panics(|| match Format::of(bytes) {
             Some(Format::Jpeg) => self.jpeg(bytes, &mut out),
             Some(Format::Png) => self.png(bytes, &mut out),
             Some(Format::WebP) => self.webp(bytes, &mut out),

@@ -9,13 +9,13 @@ use crate::error::OpError;
 use crate::ops::Out;
 
 /// What the decoder may take for chunks other than the picture: palettes, and what it does not tell of.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 impl DecodeImage {
     pub(super) fn png(&self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), OpError> {
         let wrong = |error| malformed("a sound PNG file", error);
         let mut decoder =
-            png::Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MOST_BYTES });
+            png::Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MAX_BYTES });
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
         decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);

@@ -13,7 +13,7 @@ const GROUP_BYTES: u64 = 3 * 5 * 56;
 const ALPHABETS: [usize; 5] = [280, 256, 256, 256, 40];
 
 /// The longest code, and the length up to which a table is made of it.
-const LONGEST: usize = 15;
+const MAX_CODE_BITS: usize = 15;
 const TABLE_BITS: usize = 10;
 
 /// The order in which the lengths of the code for lengths are written.
@@ -23,20 +23,20 @@ const ORDER: [usize; 19] = [
 
 /// Bytes for all codes of the picture `data`, or somewhat more than `most`. Nothing where it is broken.
 pub(super) fn bytes(data: &[u8], most: u64) -> Option<u64> {
-    let mut walk = Walk {
+    let mut walk = CodeReader {
         bits: Bits { data, at: 0 },
         lengths: Vec::new(),
     };
     walk.picture(most)
 }
 
-struct Walk<'a> {
+struct CodeReader<'a> {
     bits: Bits<'a>,
     /// Of the code that is being read.
     lengths: Vec<u8>,
 }
 
-impl Walk<'_> {
+impl CodeReader<'_> {
     fn picture(&mut self, most: u64) -> Option<u64> {
         // The sign of the format.
         self.bits.take(8)?;
@@ -209,7 +209,7 @@ enum Code {
     Two([usize; 2]),
     /// Symbols in the order of their codes, and how many there are of each length.
     Many {
-        counts: [usize; LONGEST + 1],
+        counts: [usize; MAX_CODE_BITS + 1],
         symbols: Vec<u16>,
     },
 }
@@ -217,7 +217,7 @@ enum Code {
 impl Code {
     /// The code of these lengths, zero where a symbol has none. Nothing where they leave codes over or need too many.
     fn of(lengths: &[u8]) -> Option<Code> {
-        let mut counts = [0; LONGEST + 1];
+        let mut counts = [0; MAX_CODE_BITS + 1];
         for &length in lengths {
             *counts.get_mut(usize::from(length))? += 1;
         }
@@ -234,8 +234,8 @@ impl Code {
         if free != 0 {
             return None;
         }
-        let mut starts = [0; LONGEST + 1];
-        for length in 1..LONGEST {
+        let mut starts = [0; MAX_CODE_BITS + 1];
+        for length in 1..MAX_CODE_BITS {
             starts[length + 1] = starts[length] + counts[length];
         }
         let mut symbols = vec![0; n_symbols];

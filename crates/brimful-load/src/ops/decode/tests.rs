@@ -98,7 +98,7 @@ fn lossy_images_are_close_to_those_of_pillow() {
 #[test]
 fn images_beyond_the_limit_are_errors() {
     let small = DecodeImage {
-        most_pixels: 22 * 29 - 1,
+        max_pixels: 22 * 29 - 1,
         ..DecodeImage::default()
     };
     let narrow = DecodeImage {
@@ -108,7 +108,7 @@ fn images_beyond_the_limit_are_errors() {
     for name in all() {
         assert_eq!(
             decode(&small, &fixture(name)).unwrap_err().to_string(),
-            "decode expected an image of at most 637 pixels, as `most_pixels` of decode says, found 29x22, which are 638",
+            "decode expected an image of at most 637 pixels, as `max_pixels` of decode says, found 29x22, which are 638",
             "{name}"
         );
         assert_eq!(
@@ -129,7 +129,7 @@ fn a_bomb_is_an_error_before_memory_is_taken() {
         decode(&DecodeImage::default(), &bomb)
             .unwrap_err()
             .to_string(),
-        "decode expected an image of at most 16777216 pixels, as `most_pixels` of decode says, found 16383x16383, \
+        "decode expected an image of at most 16777216 pixels, as `max_pixels` of decode says, found 16383x16383, \
          which are 268402689"
     );
 
@@ -169,8 +169,8 @@ fn other_files_are_told_by_their_first_bytes() {
         "decode expected a JPEG, PNG or WebP file, found bytes that begin with \"GIF89a and m\""
     );
     assert!(message(b"").contains("begin with \"\""));
-    let mesh = Kind::Encoded(Encoding::Mesh);
-    assert!(DecodeImage::default().kind(&mesh).is_err());
+    let mesh = FieldSpec::Encoded(Encoding::Mesh);
+    assert!(DecodeImage::default().output_spec(&mesh).is_err());
 }
 
 #[test]
@@ -217,7 +217,7 @@ proptest! {
             bytes[at] = byte;
         }
         bytes.truncate(cut.max(bytes.len() / 2));
-        let op = DecodeImage { most_pixels: 1 << 20, ..DecodeImage::default() };
+        let op = DecodeImage { max_pixels: 1 << 20, ..DecodeImage::default() };
         if let Ok(value) = decode(&op, &bytes) {
             prop_assert!(value.bytes().len() <= 3 << 20);
         }

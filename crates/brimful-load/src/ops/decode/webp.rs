@@ -19,7 +19,7 @@ impl DecodeImage {
         let (width, height) = picture.size;
         let pixels = self.pixels(out, width, height)?;
         if picture.is_lossless {
-            let most = self.most_codes();
+            let most = self.max_codes();
             let codes = prefix_codes::bytes(picture.data, most)
                 .ok_or_else(|| malformed("a sound WebP file", "one with broken codes"))?;
             if codes > most {

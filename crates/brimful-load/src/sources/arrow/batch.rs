@@ -2,13 +2,14 @@
 
 use arrow_ipc::RecordBatch;
 
-use crate::sources::arrow::layout::{Column, Layer, Leaf, Node};
+use crate::problem::Problem;
+use crate::sources::arrow::layout::Column;
 use crate::sources::arrow::message::Frame;
-use crate::sources::problem::Problem;
+use crate::sources::arrow::nodes::{Layer, Leaf, Node};
 
 /// One array of a record batch: places in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct ArrayOffsets {
     /// Its elements.
     pub(super) len: u64,
     /// One bit per element, set where there is one; nothing where there are no nulls.
@@ -24,7 +25,7 @@ pub(super) fn locate(
     batch: &RecordBatch<'_>,
     frame: Frame,
     columns: &[Column],
-    spots: &mut Vec<Spot>,
+    spots: &mut Vec<ArrayOffsets>,
 ) -> Result<u64, Problem> {
     if batch.compression().is_some() {
         return Err(Problem::unsupported(
@@ -59,7 +60,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    fn layer(&self, layer: &Node<Layer>, needed: u64) -> Result<Spot, Problem> {
+    fn layer(&self, layer: &Node<Layer>, needed: u64) -> Result<ArrayOffsets, Problem> {
         let mut spot = self.array(layer.number, layer.buffer, needed)?;
         if let Layer::Varying(offsets) = layer.form {
             let bytes = offsets_bytes(spot.len, offsets.size())?;
@@ -68,7 +69,7 @@ impl Table<'_> {
         Ok(spot)
     }
 
-    fn leaf(&self, leaf: &Node<Leaf>, needed: u64) -> Result<Spot, Problem> {
+    fn leaf(&self, leaf: &Node<Leaf>, needed: u64) -> Result<ArrayOffsets, Problem> {
         let mut spot = self.array(leaf.number, leaf.buffer, needed)?;
         let mut data_buffer = leaf.buffer + 1;
         let bytes = match leaf.form {
@@ -87,7 +88,7 @@ impl Table<'_> {
     }
 
     /// The length and the nulls of an array.
-    fn array(&self, node: usize, buffer: usize, needed: u64) -> Result<Spot, Problem> {
+    fn array(&self, node: usize, buffer: usize, needed: u64) -> Result<ArrayOffsets, Problem> {
         let nodes = self.batch.nodes();
         let Some(nodes) = nodes.filter(|nodes| node < nodes.len()) else {
             return Err(Problem::malformed(
@@ -107,7 +108,7 @@ impl Table<'_> {
             0 => None,
             _ => Some(self.buffer(buffer, len.div_ceil(8))?.0),
         };
-        Ok(Spot {
+        Ok(ArrayOffsets {
             len,
             validity,
             offsets: 0,

@@ -6,8 +6,9 @@ use crate::array::{DType, Encoding};
 use crate::error::ReadError;
 use crate::reading::Reader;
 use crate::source::check_slot;
-use crate::sources::arrow::batch::Spot;
-use crate::sources::arrow::layout::{Column, Layer, Leaf, Offsets};
+use crate::sources::arrow::batch::ArrayOffsets;
+use crate::sources::arrow::layout::Column;
+use crate::sources::arrow::nodes::{Layer, Leaf, Offsets};
 use crate::value::{Piece, Value};
 
 /// Bytes of offsets, validity or bits that are looked at in one go, on the stack.
@@ -34,7 +35,7 @@ impl Column {
     pub(super) fn read(
         &self,
         readers: &Readers,
-        spots: &[Spot],
+        spots: &[ArrayOffsets],
         row: u64,
         value: &mut Value,
     ) -> Result<(), ReadError> {
@@ -80,7 +81,7 @@ impl Column {
     pub(super) fn read_into(
         &self,
         readers: &Readers,
-        spots: &[Spot],
+        spots: &[ArrayOffsets],
         row: u64,
         slot: &mut [u8],
         value: &mut Value,
@@ -108,8 +109,8 @@ impl Column {
     }
 
     /// Bytes of the offsets that [`Column::largest`] looks at.
-    pub(super) fn offsets_bytes(&self, spots: &[Spot]) -> u64 {
-        let bytes = |spot: &Spot, offsets: Offsets| spot.len.saturating_mul(offsets.size());
+    pub(super) fn offsets_bytes(&self, spots: &[ArrayOffsets]) -> u64 {
+        let bytes = |spot: &ArrayOffsets, offsets: Offsets| spot.len.saturating_mul(offsets.size());
         match (self.layers.as_slice(), spots) {
             (_, [.., leaf]) if let Leaf::Varying { offsets, .. } = self.leaf.form => {
                 bytes(leaf, offsets)
@@ -120,8 +121,12 @@ impl Column {
     }
 
     /// Bytes of the largest sample of a batch, as its offsets say. Reads all of them, a chunk at a time.
-    pub(super) fn largest(&self, places: &Reader, spots: &[Spot]) -> Result<u64, ReadError> {
-        let widest = |spot: &Spot, offsets: Offsets| -> Result<u64, ReadError> {
+    pub(super) fn largest(
+        &self,
+        places: &Reader,
+        spots: &[ArrayOffsets],
+    ) -> Result<u64, ReadError> {
+        let widest = |spot: &ArrayOffsets, offsets: Offsets| -> Result<u64, ReadError> {
             let mut widest = 0;
             each_offset(places, spot, offsets, 0..spot.len, |before, after| {
                 widest = widest.max(after.saturating_sub(before));
@@ -158,7 +163,7 @@ impl Column {
     fn resolve<'s>(
         &self,
         places: &Reader,
-        spots: &'s [Spot],
+        spots: &'s [ArrayOffsets],
         row: u64,
         shape: &mut Vec<usize>,
     ) -> Result<Cell<'s>, ReadError> {
@@ -192,7 +197,7 @@ impl Column {
     fn list(
         &self,
         places: &Reader,
-        spot: &Spot,
+        spot: &ArrayOffsets,
         offsets: Offsets,
         lists: Range<u64>,
         known: Option<usize>,
@@ -249,7 +254,7 @@ impl Column {
     fn check_valid(
         &self,
         places: &Reader,
-        spot: &Spot,
+        spot: &ArrayOffsets,
         range: &Range<u64>,
     ) -> Result<(), ReadError> {
         if range.end > spot.len {
@@ -286,7 +291,7 @@ impl Column {
 /// Elements of an innermost array, which lie within it.
 #[derive(Debug)]
 struct Cell<'s> {
-    spot: &'s Spot,
+    spot: &'s ArrayOffsets,
     range: Range<u64>,
 }
 
@@ -306,7 +311,7 @@ impl Cell<'_> {
 /// Calls `visit` with the two offsets of each element of `range`.
 fn each_offset(
     places: &Reader,
-    spot: &Spot,
+    spot: &ArrayOffsets,
     offsets: Offsets,
     range: Range<u64>,
     mut visit: impl FnMut(u64, u64) -> Result<(), ReadError>,

@@ -6,24 +6,24 @@ use arrow_ipc::{Field as ArrowField, KeyValue, Schema};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::sources::arrow::layout::{Layer, Leaf, Node};
-use crate::sources::problem::Problem;
+use crate::problem::Problem;
+use crate::sources::arrow::nodes::{Layer, Leaf, Node};
 
 /// Longest note that is parsed.
-const LONGEST: usize = 1 << 18;
+const MAX_LEN: usize = 1 << 18;
 
 /// Most sides of a tensor: as many as NumPy 2 allows.
-const MOST_SIDES: usize = 64;
+const MAX_DIMENSIONS: usize = 64;
 
 /// The sides of a sample, from the outside in; nothing where a side varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct ColumnShape {
     sides: Vec<Option<usize>>,
     /// The sides that the elements of a fixed list are given instead, when all is read.
     tensor: Option<Vec<usize>>,
 }
 
-impl Shape {
+impl ColumnShape {
     /// The side of the list number `at`, where it is known.
     pub(super) fn side(&self, at: usize) -> Option<usize> {
         self.sides.get(at).copied().flatten()
@@ -51,7 +51,7 @@ pub(super) fn shape(
     field: &ArrowField<'_>,
     layers: &[Node<Layer>],
     leaf: Leaf,
-) -> Result<Shape, Problem> {
+) -> Result<ColumnShape, Problem> {
     let mut sides: Vec<Option<usize>> = layers
         .iter()
         .filter_map(|layer| match layer.form {
@@ -63,7 +63,7 @@ pub(super) fn shape(
     if let Leaf::Binary(width) = leaf {
         sides.push(Some(width));
     }
-    let mut shape = Shape {
+    let mut shape = ColumnShape {
         sides,
         tensor: None,
     };
@@ -92,7 +92,7 @@ pub(super) fn shape(
         }
     } else if extension == "arrow.fixed_shape_tensor" {
         let tensor: Tensor = parsed(said)
-            .filter(|tensor: &Tensor| tensor.shape.len() <= MOST_SIDES)
+            .filter(|tensor: &Tensor| tensor.shape.len() <= MAX_DIMENSIONS)
             .ok_or_else(|| differs(shown(said)))?;
         let is_in_order = tensor
             .permutation
@@ -173,7 +173,7 @@ fn note<'a>(mut notes: impl Iterator<Item = KeyValue<'a>>, key: &str) -> Option<
 }
 
 fn parsed<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_LEN {
         return None;
     }
     serde_json::from_str(text).ok()

@@ -6,15 +6,16 @@
 
 use arrow_ipc::{Field as ArrowField, Precision, Type};
 
-use crate::array::{DType, Encoding, Field, Form, Kind};
-use crate::sources::arrow::extension::{self, Shape};
-use crate::sources::problem::Problem;
+use crate::array::{DType, Encoding, Field, FieldSpec, TensorSpec};
+use crate::problem::Problem;
+use crate::sources::arrow::extension::{self, ColumnShape};
+use crate::sources::arrow::nodes::{Layer, Leaf, Node, Offsets};
 
 /// How deep lists may be nested.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Longest name of a column that is read.
-const LONGEST_NAME: usize = 1024;
+const MAX_NAME_LEN: usize = 1024;
 
 /// One column that is read.
 #[derive(Clone, Debug)]
@@ -23,54 +24,7 @@ pub(super) struct Column {
     /// From the outside in; without the innermost.
     pub(super) layers: Vec<Node<Layer>>,
     pub(super) leaf: Node<Leaf>,
-    pub(super) shape: Shape,
-}
-
-/// An array of a record batch: its numbers among the nodes and among the buffers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Node<T> {
-    pub(super) form: T,
-    pub(super) number: usize,
-    pub(super) buffer: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layer {
-    /// A struct of which one child is read.
-    Struct,
-    /// So many elements each.
-    Fixed(usize),
-    /// From one offset to the next.
-    Varying(Offsets),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaf {
-    Number(DType),
-    /// So many bytes each.
-    Binary(usize),
-    /// Eight to a byte.
-    Bits,
-    /// From one offset to the next.
-    Varying {
-        offsets: Offsets,
-        encoding: Encoding,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offsets {
-    Narrow,
-    Wide,
-}
-
-impl Offsets {
-    pub(super) const fn size(self) -> u64 {
-        match self {
-            Offsets::Narrow => 4,
-            Offsets::Wide => 8,
-        }
-    }
+    pub(super) shape: ColumnShape,
 }
 
 /// Nodes and buffers, counted while columns are passed.
@@ -143,16 +97,16 @@ impl Column {
         is_image: bool,
     ) -> Result<Column, Problem> {
         let name = name(field);
-        if name.len() > LONGEST_NAME {
+        if name.len() > MAX_NAME_LEN {
             return Err(Problem::malformed(
-                format!("names of at most {LONGEST_NAME} bytes"),
+                format!("names of at most {MAX_NAME_LEN} bytes"),
                 format!("one of {}", name.len()),
             ));
         }
         let mut layers = Vec::new();
         let mut inner = *field;
         let leaf = loop {
-            if layers.len() == DEEPEST {
+            if layers.len() == MAX_DEPTH {
                 return Err(unsupported(field, "the column is nested too deep"));
             }
             if inner.dictionary().is_some() {
@@ -194,7 +148,7 @@ impl Column {
         };
         let leaf = count.take(leaf, buffers);
         let shape = extension::shape(field, &layers, leaf.form)?;
-        let kind = kind(&leaf.form, &shape).ok_or_else(|| {
+        let spec = spec(&leaf.form, &shape).ok_or_else(|| {
             Problem::malformed(
                 format!("a column {name:?} whose samples fit into memory"),
                 format!("{shape:?}"),
@@ -203,7 +157,7 @@ impl Column {
         Ok(Column {
             field: Field {
                 name: name.to_owned(),
-                kind,
+                spec,
             },
             layers,
             leaf,
@@ -286,16 +240,16 @@ fn layer<'a>(
     Ok(None)
 }
 
-fn kind(leaf: &Leaf, shape: &Shape) -> Option<Kind> {
+fn spec(leaf: &Leaf, shape: &ColumnShape) -> Option<FieldSpec> {
     let dtype = match *leaf {
-        Leaf::Varying { encoding, .. } => return Some(Kind::Encoded(encoding)),
+        Leaf::Varying { encoding, .. } => return Some(FieldSpec::Encoded(encoding)),
         Leaf::Number(dtype) => dtype,
         Leaf::Binary(_) => DType::U8,
         Leaf::Bits => DType::Bool,
     };
     match shape.known() {
-        Some(sides) => Form::new(dtype, sides).map(Kind::Array),
-        None => Some(Kind::Ragged {
+        Some(sides) => TensorSpec::new(dtype, sides).map(FieldSpec::Array),
+        None => Some(FieldSpec::Ragged {
             dtype,
             rank: shape.rank(),
         }),

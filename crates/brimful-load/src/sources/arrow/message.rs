@@ -2,15 +2,16 @@
 
 use arrow_ipc::{Footer, Message, root_as_footer, root_as_message};
 
+use crate::problem::Problem;
 use crate::reading::Reader;
-use crate::sources::problem::{Problem, footer_start};
+use crate::sources::files::footer_start;
 use crate::value::Piece;
 
 /// What a file of the file format begins and ends with.
 const MAGIC: &[u8; 6] = b"ARROW1";
 
 /// Longest description of a message or footer that is read: enough for a batch of 200,000 columns.
-const LONGEST: u64 = 16 << 20;
+const MAX_LEN: u64 = 16 << 20;
 
 /// Stands before the length of a message since Arrow 0.15.
 const CONTINUATION: u32 = u32::MAX;
@@ -85,7 +86,7 @@ impl<'a> Messages<'a> {
             ));
         }
         let len = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-        let start = footer_start(last_start, len, LONGEST)?;
+        let start = footer_start(last_start, len, MAX_LEN)?;
         self.describe(start, len)?;
         let footer = root_as_footer(&self.description).map_err(|_| broken("footer", start))?;
         Ok((footer, start))
@@ -106,9 +107,9 @@ impl<'a> Messages<'a> {
         }
         let body_start = start
             .checked_add(len)
-            .filter(|&end| len <= LONGEST && end <= limit)
+            .filter(|&end| len <= MAX_LEN && end <= limit)
             .ok_or_else(|| {
-                let most = limit.saturating_sub(start).min(LONGEST);
+                let most = limit.saturating_sub(start).min(MAX_LEN);
                 Problem::malformed(
                     format!("a message of at most {most} bytes at {offset}"),
                     format!("{len}"),
@@ -154,7 +155,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Reads a description; `len` is at most [`LONGEST`].
+    /// Reads a description; `len` is at most [`MAX_LEN`].
     fn describe(&mut self, start: u64, len: u64) -> Result<(), Problem> {
         self.description.clear();
         self.description

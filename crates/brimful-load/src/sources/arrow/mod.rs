@@ -19,9 +19,10 @@ mod column;
 mod extension;
 mod layout;
 mod message;
+mod nodes;
+mod scan;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::path::{Path, PathBuf};
 
@@ -30,13 +31,15 @@ use brimful::units::Bytes;
 use crate::array::Field;
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::problem::Problem;
 use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index, check_slots};
-use crate::sources::arrow::batch::Spot;
+use crate::sources::arrow::batch::ArrayOffsets;
 use crate::sources::arrow::column::Readers;
-use crate::sources::arrow::layout::{Column, Leaf};
-use crate::sources::arrow::walk::{Refused, Walk};
-use crate::sources::problem::{Problem, choice_of, file_name};
+use crate::sources::arrow::layout::Column;
+use crate::sources::arrow::nodes::Leaf;
+use crate::sources::arrow::scan::{Refused, Scan};
+use crate::sources::files::{choice_of, file_name};
 use crate::value::Value;
 
 /// The rows of one or several Arrow files, one after another.
@@ -60,7 +63,7 @@ pub(crate) struct Part {
     /// The first row of each record batch, counted within the file.
     batches: Vec<u64>,
     /// Of each record batch `stride`, column after column.
-    spots: Vec<Spot>,
+    spots: Vec<ArrayOffsets>,
     stride: usize,
 }
 
@@ -125,7 +128,7 @@ pub(crate) fn check_same<'a>(
     expected: &[Field],
     found: impl ExactSizeIterator<Item = &'a Field>,
 ) -> Result<(), Problem> {
-    let shown = |field: &Field| format!("{:?} of {}", field.name, field.kind);
+    let shown = |field: &Field| format!("{:?} of {}", field.name, field.spec);
     if expected.len() != found.len() {
         return Err(Problem::malformed(
             format!("{} columns as in the first file", expected.len()),
@@ -187,7 +190,7 @@ impl Part {
     }
 
     fn walk(&mut self, columns: Option<&[String]>) -> Result<(), Refused> {
-        let mut walk = Walk::default();
+        let mut walk = Scan::default();
         walk.through(self.readers.places(), columns)?;
         self.columns = walk.columns;
         self.len = walk.rows;
@@ -240,14 +243,14 @@ impl Part {
     }
 
     /// The spots of the record batch of a row, and the row within it.
-    fn spots(&self, row: u64) -> Result<(&[Spot], u64), ReadError> {
+    fn spots(&self, row: u64) -> Result<(&[ArrayOffsets], u64), ReadError> {
         self.batch(row).ok_or_else(|| ReadError::Malformed {
             expected: format!("the record batch of row {row}"),
             found: "none".to_owned(),
         })
     }
 
-    fn batch(&self, row: u64) -> Option<(&[Spot], u64)> {
+    fn batch(&self, row: u64) -> Option<(&[ArrayOffsets], u64)> {
         let after = self.batches.partition_point(|&first| first <= row);
         let batch = after.checked_sub(1)?;
         let spots = self.spots.get(batch * self.stride..after * self.stride)?;
@@ -306,7 +309,7 @@ impl Source for ArrowFile {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         self.largest
     }
 

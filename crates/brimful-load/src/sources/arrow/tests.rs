@@ -16,7 +16,7 @@ fn kinds(source: &ArrowFile) -> Vec<String> {
     source
         .fields()
         .iter()
-        .map(|field| field.kind.to_string())
+        .map(|field| field.spec.to_string())
         .collect()
 }
 
@@ -97,19 +97,19 @@ fn the_kinds_of_columns_are_told() {
         "int16 2x3",
         "bool 5",
         "uint8 4",
-        "int32 of 1 varying sides",
-        "uint8 of 1 varying sides",
+        "int32 of 1 varying dimensions",
+        "uint8 of 1 varying dimensions",
         "bytes",
         "bytes",
         "text",
         "text",
         "int8 2x2",
-        "int32 of 2 varying sides",
+        "int32 of 2 varying dimensions",
     ];
     assert_eq!(kinds(&source), expected);
     assert_eq!(source.place(6), "table.arrow, row 6");
     assert_eq!(
-        source.largest_sample(),
+        source.max_sample_bytes(),
         2 * 4096,
         "a map takes only the bits that are unpacked"
     );
@@ -129,8 +129,8 @@ fn shards_of_hugging_face_are_one_dataset() {
             "bytes",
             "int64",
             "uint8 2x3",
-            "float32 of 3 varying sides",
-            "int64 of 1 varying sides",
+            "float32 of 3 varying dimensions",
+            "int64 of 1 varying dimensions",
             "text",
         ];
         assert_eq!(kinds(&source), expected);
@@ -189,7 +189,7 @@ fn columns_are_chosen_by_name_and_in_that_order() {
     assert_eq!(kinds(&open(&["text", "id"]).unwrap()), ["text", "int64"]);
     let error = open(&["id", "ident"]).unwrap_err().to_string();
     assert!(
-        error.contains("there is no \"ident\"; there are id, half, even"),
+        error.contains("no field \"ident\"; available fields are id, half, even"),
         "{error}"
     );
     assert!(open(&["id", "id"]).is_err());
@@ -210,7 +210,7 @@ fn what_cannot_be_read_is_refused_with_a_hint() {
     assert!(refused("compressed.arrow", None).contains("without compression"));
     assert!(refused("dictionary.arrow", None).contains("dictionary_decode"));
     assert!(refused("f4.npy", None).contains("an Arrow file or stream"));
-    assert!(refused("absent.arrow", None).contains("cannot be read"));
+    assert!(refused("absent.arrow", None).starts_with("failed to read"));
     assert!(ArrowFile::open(&[], None, None).is_err());
     // What is not chosen may be of any type that can be passed over.
     let source =
@@ -306,7 +306,7 @@ fn files_of_the_rust_writer_are_read() {
                 None => 0,
                 Some(_) => 49 * 4 + 8 + 999 + 3 * 2 * 4096,
             };
-            assert_eq!(source.largest_sample(), expected);
+            assert_eq!(source.max_sample_bytes(), expected);
         }
     }
 }

@@ -3,10 +3,10 @@
 use hdf5_reader::messages::layout::DataLayout;
 
 use super::chunks::Chunks;
-use super::element::{Element, Mend, Number};
+use super::element::{Conversion, Element, Number};
 use super::metadata::{Described, Metadata};
-use super::rooms::Rooms;
-use crate::array::Form;
+use super::scratch::ChunkScratch;
+use crate::array::TensorSpec;
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Access, Reader};
 use crate::value::{Piece, Value};
@@ -22,7 +22,7 @@ pub(super) struct Array {
     dims: Vec<u64>,
     axis: usize,
     /// Of one sample.
-    form: Form,
+    form: TensorSpec,
     stored: Stored,
     /// One element for what was never written, as the file has it.
     fill: Vec<u8>,
@@ -136,7 +136,7 @@ impl Array {
             Stored::Nowhere => metadata.len().saturating_mul(1032),
             Stored::Contiguous { .. } | Stored::Compact(_) => metadata.len(),
         };
-        let form = Form::new(number.dtype, sides)
+        let form = TensorSpec::new(number.dtype, sides)
             .filter(|form| form.bytes() as u64 <= largest || dims[axis] == 0)
             .ok_or_else(|| {
                 metadata.malformed(
@@ -161,7 +161,7 @@ impl Array {
         })
     }
 
-    pub(super) fn form(&self) -> &Form {
+    pub(super) fn form(&self) -> &TensorSpec {
         &self.form
     }
 
@@ -188,10 +188,10 @@ impl Array {
         let direct = reader.held_for(self.form.bytes() as u64);
         match &self.stored {
             Stored::Contiguous { .. } if self.is_in_one_run() => {
-                if self.number.mend == Mend::Nothing || reader.access() != Access::Mapped {
+                if self.number.mend == Conversion::None || reader.access() != Access::Mapped {
                     direct
                 } else {
-                    Rooms::of_sample(self.form.bytes()).bytes() as u64
+                    ChunkScratch::of_sample(self.form.bytes()).bytes() as u64
                 }
             }
             _ => (self.rooms(reader).bytes() as u64).max(direct),
@@ -259,7 +259,7 @@ impl Array {
     /// A sample whose bytes are all in one place: no copy where the file is mapped.
     fn read_run(&self, reader: &Reader, offset: u64, value: &mut Value) -> Result<(), ReadError> {
         let bytes = self.form.bytes();
-        if self.number.mend != Mend::Nothing && reader.access() == Access::Mapped {
+        if self.number.mend != Conversion::None && reader.access() == Access::Mapped {
             let sample = value.piece.own(bytes);
             reader.view(offset, bytes, &mut [], |stored| {
                 sample.copy_from_slice(stored);
@@ -268,7 +268,7 @@ impl Array {
             reader.read(offset, bytes, &mut value.piece)?;
         }
         if let (true, Piece::Owned { buffer, start, len }) =
-            (self.number.mend != Mend::Nothing, &mut value.piece)
+            (self.number.mend != Conversion::None, &mut value.piece)
         {
             self.number
                 .mend(&mut buffer.bytes_mut()[*start..*start + *len]);
@@ -334,8 +334,8 @@ impl Array {
         (0..n_runs).map(move |run| (run * n_samples + index) * len)
     }
 
-    fn rooms(&self, reader: &Reader) -> Rooms {
-        let mut rooms = Rooms::of_sample(self.form.bytes());
+    fn rooms(&self, reader: &Reader) -> ChunkScratch {
+        let mut rooms = ChunkScratch::of_sample(self.form.bytes());
         match &self.stored {
             Stored::Contiguous { .. } if !self.is_in_one_run() => {
                 rooms.set_stored(reader, self.run_bytes());

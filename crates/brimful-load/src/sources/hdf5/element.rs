@@ -18,17 +18,17 @@ pub(super) enum Element {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) dtype: DType,
-    pub(super) mend: Mend,
+    pub(super) mend: Conversion,
 }
 
 /// What turns the bytes of the file into those of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mend {
-    Nothing,
+pub(super) enum Conversion {
+    None,
     /// The bytes of each element are the other way around.
-    Swap,
+    ByteSwap,
     /// A byte that is not 0 is 1: what reads booleans relies on it.
-    Truth,
+    ToBool,
 }
 
 impl Number {
@@ -50,9 +50,9 @@ impl Number {
             ByteOrder::BigEndian
         };
         let mend = if order == native || dtype.size() == 1 {
-            Mend::Nothing
+            Conversion::None
         } else {
-            Mend::Swap
+            Conversion::ByteSwap
         };
         Number { dtype, mend }
     }
@@ -60,13 +60,13 @@ impl Number {
     /// Mends elements in place.
     pub(super) fn mend(self, bytes: &mut [u8]) {
         match (self.mend, self.dtype.size()) {
-            (Mend::Swap, 2) => swap::<2>(bytes),
-            (Mend::Swap, 4) => swap::<4>(bytes),
-            (Mend::Swap, 8) => swap::<8>(bytes),
-            (Mend::Truth, _) => bytes
+            (Conversion::ByteSwap, 2) => swap::<2>(bytes),
+            (Conversion::ByteSwap, 4) => swap::<4>(bytes),
+            (Conversion::ByteSwap, 8) => swap::<8>(bytes),
+            (Conversion::ToBool, _) => bytes
                 .iter_mut()
                 .for_each(|byte| *byte = u8::from(*byte != 0)),
-            (Mend::Nothing | Mend::Swap, _) => {}
+            (Conversion::None | Conversion::ByteSwap, _) => {}
         }
     }
 }
@@ -119,7 +119,7 @@ impl Element {
                 if members.len() == 2 && named("FALSE", 0) && named("TRUE", 1) {
                     return Ok(Element::Number(Number {
                         dtype: DType::Bool,
-                        mend: Mend::Truth,
+                        mend: Conversion::ToBool,
                     }));
                 }
                 match Element::of(base, None)? {
@@ -231,7 +231,7 @@ mod tests {
         let mut bytes = [0, 1, 2, 255];
         Number {
             dtype: DType::Bool,
-            mend: Mend::Truth,
+            mend: Conversion::ToBool,
         }
         .mend(&mut bytes);
         assert_eq!(bytes, [0, 1, 1, 1]);

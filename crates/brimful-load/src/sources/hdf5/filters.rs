@@ -77,14 +77,14 @@ impl Pipeline {
     }
 
     /// Bytes that a chunk of `chunk` bytes may have between two filters.
-    pub(super) fn room(&self, chunk: usize) -> usize {
+    pub(super) fn reservation(&self, chunk: usize) -> usize {
         chunk + 4 * self.n_of(|filter| filter == Filter::Fletcher32)
     }
 
     /// Bytes of the second buffer that [`Pipeline::undo`] needs.
     pub(super) fn between(&self, chunk: usize) -> usize {
         if self.n_of(is_transform) > 1 {
-            self.room(chunk)
+            self.reservation(chunk)
         } else {
             0
         }
@@ -101,7 +101,7 @@ impl Pipeline {
         }
     }
 
-    /// Undoes them for a chunk of `chunk` bytes: `out` holds [`Pipeline::room`] bytes and begins with the chunk
+    /// Undoes them for a chunk of `chunk` bytes: `out` holds [`Pipeline::reservation`] bytes and begins with the chunk
     /// afterwards, `between` holds [`Pipeline::between`].
     pub(super) fn undo(
         &self,
@@ -305,7 +305,7 @@ mod tests {
         stored: &[u8],
     ) -> Result<Vec<u8>, ReadError> {
         let mut between = vec![0; pipeline.between(chunk)];
-        let mut out = vec![0; pipeline.room(chunk)];
+        let mut out = vec![0; pipeline.reservation(chunk)];
         pipeline.undo(mask, chunk, stored, &mut between, &mut out)?;
         out.truncate(chunk);
         Ok(out)

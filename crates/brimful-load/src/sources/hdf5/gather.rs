@@ -1,9 +1,9 @@
 //! Puts a sample together from the chunks that it touches.
 
 use super::array::Array;
-use super::blocks::{self, Side};
+use super::blocks::{self, Dimension};
 use super::chunks::{Chunk, Chunks};
-use super::rooms::{Opened, Rooms};
+use super::scratch::{ChunkScratch, Opened};
 use crate::error::ReadError;
 use crate::reading::Reader;
 
@@ -23,10 +23,15 @@ impl Array {
     }
 
     /// The parts of memory that [`Array::gather_chunks`] needs.
-    pub(super) fn add_rooms_of_chunks(&self, chunks: &Chunks, reader: &Reader, rooms: &mut Rooms) {
+    pub(super) fn add_rooms_of_chunks(
+        &self,
+        chunks: &Chunks,
+        reader: &Reader,
+        rooms: &mut ChunkScratch,
+    ) {
         let pipeline = chunks.pipeline();
         if !pipeline.is_empty() {
-            let room = pipeline.room(chunks.bytes());
+            let room = pipeline.reservation(chunks.bytes());
             if self.chunks_are_samples(chunks) {
                 rooms.widen_sample(room);
             } else {
@@ -76,7 +81,7 @@ impl Array {
         reader: &Reader,
         index: u64,
         place: &[u64],
-        sides: &mut Vec<Side>,
+        sides: &mut Vec<Dimension>,
         rooms: &mut Opened<'_>,
     ) -> Result<(), ReadError> {
         let (pipeline, bytes) = (chunks.pipeline(), chunks.bytes());
@@ -115,7 +120,7 @@ impl Array {
 
     /// The sides of the block that chunk and sample share; where in the sample it begins, and how far apart in the
     /// chunk two samples are.
-    fn block(&self, chunks: &Chunks, place: &[u64], sides: &mut Vec<Side>) -> (usize, usize) {
+    fn block(&self, chunks: &Chunks, place: &[u64], sides: &mut Vec<Dimension>) -> (usize, usize) {
         sides.clear();
         let (mut from, mut to) = (self.element_bytes(), self.element_bytes());
         let (mut begin, mut between_samples) = (0, from);
@@ -125,7 +130,7 @@ impl Array {
                 between_samples = from;
             } else {
                 let first = place[side] * chunk;
-                sides.push(Side {
+                sides.push(Dimension {
                     count: fits(chunk.min(dim - first)),
                     from,
                     to,

@@ -22,16 +22,16 @@ use crate::error::SourceError;
 use crate::reading::{Access, Reader};
 
 /// Bytes of the largest object header. Real ones have a few KiB.
-const LARGEST_HEADER: usize = 4 << 20;
+const MAX_HEADER_BYTES: usize = 4 << 20;
 /// Datasets that are listed at the most, and how deep groups are followed.
-const LONGEST_LIST: usize = 10_000;
-const DEEPEST_GROUP: usize = 16;
+const MAX_LIST_LEN: usize = 10_000;
+const MAX_GROUP_DEPTH: usize = 16;
 /// Chunks of all fields whose places are kept in memory, 24 bytes each; while those of one are collected, about 150.
-pub(super) const MOST_CHUNKS: u64 = 4 << 20;
+pub(super) const MAX_CHUNKS: u64 = 4 << 20;
 /// Datasets that a message names.
-const MOST_SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 /// Sides of the widest dataset: what the format allows.
-const MOST_SIDES: usize = 32;
+const MAX_DIMENSIONS: usize = 32;
 
 /// The metadata of an open file.
 pub(super) struct Metadata {
@@ -102,8 +102,8 @@ impl Metadata {
         })?;
         let storage = Arc::new(Bounded::new(reader));
         let options = OpenOptions::default()
-            .with_max_object_header_bytes(LARGEST_HEADER)
-            .with_max_read_bytes(LARGEST_HEADER)
+            .with_max_object_header_bytes(MAX_HEADER_BYTES)
+            .with_max_read_bytes(MAX_HEADER_BYTES)
             .with_chunk_cache_bytes(0);
         let file = Hdf5File::from_storage_with_options(storage.clone(), options)
             .map_err(|error| source_error(path, error))?;
@@ -111,7 +111,7 @@ impl Metadata {
             path: path.to_owned(),
             storage,
             file,
-            chunks_left: Cell::new(MOST_CHUNKS),
+            chunks_left: Cell::new(MAX_CHUNKS),
         })
     }
 
@@ -121,7 +121,7 @@ impl Metadata {
         let left = chunks.and_then(|chunks| self.chunks_left.get().checked_sub(chunks));
         let left = left.ok_or_else(|| {
             self.unsupported(
-                format_args!("{name}, with which there would be more than {MOST_CHUNKS} chunks,"),
+                format_args!("{name}, with which there would be more than {MAX_CHUNKS} chunks,"),
                 "write it with larger chunks, or without any; or open fewer fields",
             )
         })?;
@@ -165,7 +165,7 @@ impl Metadata {
                 .list()
                 .unwrap_or_default()
                 .iter()
-                .take(MOST_SHOWN)
+                .take(MAX_SHOWN)
                 .map(Listed::to_string)
                 .collect(),
         })
@@ -194,7 +194,7 @@ impl Metadata {
             address,
             superblock.offset_size,
             superblock.length_size,
-            LARGEST_HEADER,
+            MAX_HEADER_BYTES,
         )
         .map_err(|error| self.error(error))?;
         let shared = header
@@ -255,9 +255,9 @@ impl Metadata {
         if space.dataspace_type == DataspaceType::Null {
             dims = vec![0];
         }
-        if dims.len() > MOST_SIDES {
+        if dims.len() > MAX_DIMENSIONS {
             return Err(self.malformed(
-                format_args!("at most {MOST_SIDES} sides of {name}"),
+                format_args!("at most {MAX_DIMENSIONS} sides of {name}"),
                 dims.len(),
             ));
         }
@@ -279,7 +279,7 @@ impl Metadata {
         let root = self.file.root_group().map_err(|error| self.error(error))?;
         let mut list = Vec::new();
         let mut seen = HashSet::from([root.address()]);
-        self.list_group(&root, "", DEEPEST_GROUP, &mut seen, &mut list)?;
+        self.list_group(&root, "", MAX_GROUP_DEPTH, &mut seen, &mut list)?;
         Ok(list)
     }
 
@@ -293,7 +293,7 @@ impl Metadata {
     ) -> Result<(), SourceError> {
         let (groups, datasets) = group.member_names().map_err(|error| self.error(error))?;
         for name in datasets {
-            if list.len() == LONGEST_LIST {
+            if list.len() == MAX_LIST_LEN {
                 return Ok(());
             }
             let dataset = format!("{prefix}{name}");

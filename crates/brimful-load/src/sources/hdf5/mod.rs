@@ -9,7 +9,7 @@
 //! - **contiguous**: one read for each sample, and no copy at all where the file is mapped;
 //! - **one chunk for each sample** (`chunks=(1, 3, 480, 640)`): the same, plus the decompression;
 //! - **several samples in a chunk**, compressed: the whole chunk is decompressed for each of them. Write it again with
-//!   one sample in each chunk; [`Source::largest_sample`] counts the chunk too;
+//!   one sample in each chunk; [`Source::max_sample_bytes`] counts the chunk too;
 //! - **samples along another axis than the first**: gathered from as many places as the sides before it have.
 //!
 //! Read are integers, floats, booleans as h5py writes them, and references to datasets of those, which MATLAB makes of
@@ -27,7 +27,7 @@ mod gather;
 mod lzf;
 mod metadata;
 mod references;
-mod rooms;
+mod scratch;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ use self::element::Element;
 use self::metadata::Metadata;
 pub use self::metadata::{Holds, Listed};
 use self::references::References;
-use crate::array::{Field, Kind};
+use crate::array::{Field, FieldSpec};
 use crate::error::{ReadError, SourceError};
 use crate::reading::{Choice, Reader, choose_among};
 use crate::source::Source;
@@ -50,7 +50,7 @@ use crate::value::Value;
 
 /// A field that is wanted of every sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DatasetRequest {
     /// What the field will be called.
     pub name: String,
     /// The path of the dataset in the file: `train/images`.
@@ -59,10 +59,10 @@ pub struct Wanted {
     pub axis: usize,
 }
 
-impl Wanted {
+impl DatasetRequest {
     /// A field that is called as its dataset, with samples along the first axis.
-    pub fn new(dataset: &str) -> Wanted {
-        Wanted {
+    pub fn new(dataset: &str) -> DatasetRequest {
+        DatasetRequest {
             name: dataset.to_owned(),
             dataset: dataset.to_owned(),
             axis: 0,
@@ -78,7 +78,7 @@ pub struct Hdf5 {
     n_samples: u64,
     fields: Vec<Field>,
     parts: Vec<Part>,
-    largest_sample: u64,
+    max_sample_bytes: u64,
 }
 
 /// Where a field comes from.
@@ -94,7 +94,7 @@ impl Hdf5 {
     /// `headroom` is what is free for the data, see [`choose_among`].
     pub fn open(
         path: &Path,
-        fields: &[Wanted],
+        fields: &[DatasetRequest],
         headroom: Option<Bytes>,
     ) -> Result<Hdf5, SourceError> {
         Hdf5::open_with(path, fields, |data| choose_among([path], data, headroom))
@@ -103,7 +103,7 @@ impl Hdf5 {
     /// The same where somebody else chooses how so many bytes of data are read.
     pub fn open_with(
         path: &Path,
-        fields: &[Wanted],
+        fields: &[DatasetRequest],
         choose: impl FnOnce(Bytes) -> Choice,
     ) -> Result<Hdf5, SourceError> {
         let metadata = Metadata::open(path)?;
@@ -127,16 +127,16 @@ impl Hdf5 {
             path: path.to_owned(),
             cause,
         })?;
-        let largest_sample = parts
+        let max_sample_bytes = parts
             .iter()
             .map(|(_, part)| part.held_bytes(&reader))
             .fold(0, u64::saturating_add);
         let (fields, parts) = parts
             .into_iter()
             .map(|(wanted, part)| {
-                let kind = part.kind();
+                let spec = part.spec();
                 let name = wanted.name;
-                (Field { name, kind }, part)
+                (Field { name, spec }, part)
             })
             .unzip();
         Ok(Hdf5 {
@@ -145,7 +145,7 @@ impl Hdf5 {
             n_samples,
             fields,
             parts,
-            largest_sample,
+            max_sample_bytes,
         })
     }
 
@@ -164,8 +164,8 @@ impl Source for Hdf5 {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
-        self.largest_sample
+    fn max_sample_bytes(&self) -> u64 {
+        self.max_sample_bytes
     }
 
     fn read(&self, index: u64, values: &mut [Value]) -> Result<(), ReadError> {
@@ -194,7 +194,7 @@ impl Source for Hdf5 {
 }
 
 impl Part {
-    fn of(metadata: &Metadata, wanted: &Wanted) -> Result<Part, SourceError> {
+    fn of(metadata: &Metadata, wanted: &DatasetRequest) -> Result<Part, SourceError> {
         let described = metadata.dataset(&wanted.dataset)?;
         if let Ok(Element::Reference { .. }) = described.element {
             References::of_samples(metadata, &described, wanted.axis).map(Part::References)
@@ -203,10 +203,10 @@ impl Part {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn spec(&self) -> FieldSpec {
         match self {
-            Part::Array(array) => Kind::Array(array.form().clone()),
-            Part::References(references) => references.kind().clone(),
+            Part::Array(array) => FieldSpec::Array(array.form().clone()),
+            Part::References(references) => references.spec().clone(),
         }
     }
 
@@ -233,7 +233,10 @@ impl Part {
 }
 
 /// The samples of all fields, which must be equally many.
-fn agreed_samples(metadata: &Metadata, parts: &[(Wanted, Part)]) -> Result<u64, SourceError> {
+fn agreed_samples(
+    metadata: &Metadata,
+    parts: &[(DatasetRequest, Part)],
+) -> Result<u64, SourceError> {
     let Some((first, rest)) = parts.split_first() else {
         return Err(metadata.malformed(
             "a dataset whose first axis counts samples",
@@ -261,7 +264,7 @@ fn agreed_samples(metadata: &Metadata, parts: &[(Wanted, Part)]) -> Result<u64, 
 }
 
 /// The datasets that can be read and whose first side is the one that most of them have.
-fn all_parts(metadata: &Metadata) -> Result<Vec<(Wanted, Part)>, SourceError> {
+fn all_parts(metadata: &Metadata) -> Result<Vec<(DatasetRequest, Part)>, SourceError> {
     let listed: Vec<Listed> = metadata
         .list()?
         .into_iter()
@@ -281,7 +284,7 @@ fn all_parts(metadata: &Metadata) -> Result<Vec<(Wanted, Part)>, SourceError> {
         .iter()
         .filter(|listed| listed.shape.first() == Some(&side))
     {
-        let wanted = Wanted::new(&listed.dataset);
+        let wanted = DatasetRequest::new(&listed.dataset);
         match Part::of(metadata, &wanted) {
             Ok(part) => parts.push((wanted, part)),
             Err(SourceError::Unsupported { .. }) => {}

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::array::Array;
 use super::metadata::{Described, Metadata};
-use crate::array::{DType, Encoding, Kind};
+use crate::array::{DType, Encoding, FieldSpec};
 use crate::error::{ReadError, SourceError};
 use crate::reading::Reader;
 use crate::value::Value;
 
 /// References whose targets are kept in memory, a few hundred bytes each.
-const MOST_REFERENCES: u64 = 1 << 18;
+const MAX_REFERENCES: u64 = 1 << 18;
 
 /// The targets of a dataset of references.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct References {
     targets: Vec<Target>,
     /// Which target each sample is.
     samples: Vec<u32>,
-    kind: Kind,
+    spec: FieldSpec,
 }
 
 #[derive(Debug)]
@@ -52,9 +52,9 @@ impl References {
                 format_args!("sides {:?}", described.dims),
             ));
         }
-        if count.is_none_or(|count| count > MOST_REFERENCES) {
+        if count.is_none_or(|count| count > MAX_REFERENCES) {
             return Err(metadata.unsupported(
-                format_args!("{name}, of more than {MOST_REFERENCES} references,"),
+                format_args!("{name}, of more than {MAX_REFERENCES} references,"),
                 "write its arrays into one dataset",
             ));
         }
@@ -63,7 +63,7 @@ impl References {
         let mut references = References {
             targets: Vec::new(),
             samples: Vec::new(),
-            kind: Kind::Encoded(Encoding::Unknown),
+            spec: FieldSpec::Encoded(Encoding::Unknown),
         };
         let mut known = HashMap::new();
         for (sample, address) in addresses(metadata, described, reader)?
@@ -87,7 +87,7 @@ impl References {
             references.samples.push(at);
             known.insert(address, at);
         }
-        references.kind = kind_of(&references.targets).ok_or_else(|| {
+        references.spec = spec_of(&references.targets).ok_or_else(|| {
             metadata.unsupported(
                 format_args!(
                     "{name}, with references to arrays of different types or numbers of sides,"
@@ -102,8 +102,8 @@ impl References {
         self.samples.len() as u64
     }
 
-    pub(super) fn kind(&self) -> &Kind {
-        &self.kind
+    pub(super) fn spec(&self) -> &FieldSpec {
+        &self.spec
     }
 
     /// Bytes that the targets take in the file.
@@ -277,7 +277,7 @@ fn addresses(
 }
 
 /// What they have in common; nothing where they cannot be one field.
-fn kind_of(targets: &[Target]) -> Option<Kind> {
+fn spec_of(targets: &[Target]) -> Option<FieldSpec> {
     let mut form: Option<(DType, &[usize])> = None;
     let (mut same, mut n_texts) = (true, 0);
     for target in targets {
@@ -300,11 +300,13 @@ fn kind_of(targets: &[Target]) -> Option<Kind> {
         }
     }
     match form {
-        None if n_texts > 0 => Some(Kind::Encoded(Encoding::Text)),
-        None => Some(Kind::Encoded(Encoding::Unknown)),
+        None if n_texts > 0 => Some(FieldSpec::Encoded(Encoding::Text)),
+        None => Some(FieldSpec::Encoded(Encoding::Unknown)),
         Some(_) if n_texts > 0 => None,
-        Some((dtype, shape)) if same => crate::array::Form::new(dtype, shape).map(Kind::Array),
-        Some((dtype, shape)) => Some(Kind::Ragged {
+        Some((dtype, shape)) if same => {
+            crate::array::TensorSpec::new(dtype, shape).map(FieldSpec::Array)
+        }
+        Some((dtype, shape)) => Some(FieldSpec::Ragged {
             dtype,
             rank: shape.len(),
         }),

@@ -11,7 +11,7 @@ use crate::reading::Reader;
 use crate::value::Piece;
 
 /// Bytes of the largest single piece of metadata: an index of four million chunks has 80 MB.
-const LARGEST_PIECE: usize = 128 << 20;
+const MAX_PIECE_BYTES: usize = 128 << 20;
 
 /// The bytes of the file, of which only so many are read: what lies about itself cannot keep a reader busy.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Storage for Bounded {
             });
         }
         let afford = |left: u64| left.checked_sub(needed);
-        if len > LARGEST_PIECE
+        if len > MAX_PIECE_BYTES
             || self
                 .left
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, afford)

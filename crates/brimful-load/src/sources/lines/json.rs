@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use crate::error::ReadError;
 
 /// Characters of what the parser says.
-const LONGEST_MESSAGE: usize = 200;
+const MAX_MESSAGE_LEN: usize = 200;
 
 /// The text of the field `name`; borrowed from the line where nothing in it is escaped.
 ///
@@ -30,7 +30,7 @@ pub(super) fn text_of<'a>(line: &'a [u8], name: &str) -> Result<Cow<'a, str>, Re
 fn malformed(name: &str, found: impl fmt::Display) -> ReadError {
     // What the parser says may quote the whole line.
     let mut found = found.to_string();
-    if let Some((cut, _)) = found.char_indices().nth(LONGEST_MESSAGE) {
+    if let Some((cut, _)) = found.char_indices().nth(MAX_MESSAGE_LEN) {
         found.truncate(cut);
         found += "...";
     }

@@ -13,14 +13,15 @@ use std::path::PathBuf;
 
 use brimful::units::Bytes;
 
-use crate::array::{Encoding, Field, Kind};
+use crate::array::{Encoding, Field, FieldSpec};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
 use crate::opening::Opening;
+use crate::problem::Problem;
 use crate::reading::{Choice, Reader};
 use crate::source::{Source, check_index};
+use crate::sources::files::{choice_of, file_name};
 use crate::sources::lines::starts::{Empty, LineStarts};
-use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::{Piece, Value};
 
 /// The lines of one or several files, one after another.
@@ -55,7 +56,7 @@ impl Lines {
         opening.progress.expect_files(paths.len());
         let empty = match json_field {
             Some(_) => Empty::Skipped,
-            None => Empty::Kept,
+            None => Empty::IndexReader,
         };
         let mut room = headroom.map_or(u64::MAX, Bytes::get);
         let mut files = Vec::new();
@@ -83,7 +84,7 @@ impl Lines {
             json_field,
             fields: vec![Field {
                 name,
-                kind: Kind::Encoded(Encoding::Text),
+                spec: FieldSpec::Encoded(Encoding::Text),
             }],
             len,
             choice,
@@ -113,7 +114,7 @@ impl Source for Lines {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         let held = |file: &TextFile| {
             let longest = file.starts.longest();
             // A field with escapes is written anew: by the parser, whose memory doubles as it grows, then as a text, then

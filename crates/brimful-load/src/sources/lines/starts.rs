@@ -2,18 +2,18 @@
 
 use std::io;
 
-use crate::indexes::{Keeping, Kept, torn};
+use crate::indexes::{IndexReader, IndexWriter, torn};
 use crate::opening::{FileProgress, Opening};
+use crate::problem::Problem;
 use crate::reading::{Access, Reader};
-use crate::sources::problem::Problem;
 use crate::value::Piece;
 
 /// Longest line that is read, its end included.
-pub(super) const LONGEST: u64 = 16 << 20;
+pub(super) const MAX_LEN: u64 = 16 << 20;
 
 /// Lines of which only the first has a start of 64 bits. So many of the longest stay below the 32 bits of the others.
 const GROUP: usize = 255;
-const _: () = assert!(GROUP as u64 * LONGEST <= u32::MAX as u64);
+const _: () = assert!(GROUP as u64 * MAX_LEN <= u32::MAX as u64);
 
 /// Bytes that are scanned at a time, and where each time is a request.
 const CHUNK: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub(super) struct LineStarts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Empty {
     /// It is an empty text.
-    Kept,
+    IndexReader,
     /// It says nothing in JSON Lines, where it counts to the line before it.
     Skipped,
 }
@@ -43,7 +43,7 @@ impl Empty {
     /// What an index is called that was made so.
     fn kind(self) -> &'static str {
         match self {
-            Empty::Kept => "lines",
+            Empty::IndexReader => "lines",
             Empty::Skipped => "lines that are not empty",
         }
     }
@@ -77,7 +77,7 @@ impl LineStarts {
         empty: Empty,
         room: u64,
         progress: &mut FileProgress<'_>,
-        mut keeping: Option<&mut Keeping>,
+        mut keeping: Option<&mut IndexWriter>,
     ) -> Result<LineStarts, Problem> {
         let mut starts = LineStarts::default();
         let mut piece = Piece::default();
@@ -103,7 +103,7 @@ impl LineStarts {
                         2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
                         _ => false,
                     };
-                    if !is_empty || empty == Empty::Kept {
+                    if !is_empty || empty == Empty::IndexReader {
                         take(&mut starts, line_start)?;
                     }
                     line_start = line_end;
@@ -129,7 +129,7 @@ impl LineStarts {
     }
 
     /// Reads an index that was kept. Any error means that it is not to be used.
-    fn kept(mut kept: Kept, len: u64, room: u64) -> Result<LineStarts, Problem> {
+    fn kept(mut kept: IndexReader, len: u64, room: u64) -> Result<LineStarts, Problem> {
         let mut starts = LineStarts::default();
         while let Some(further) = kept.entry()? {
             let start = starts.last_start.checked_add(further);
@@ -205,11 +205,11 @@ impl LineStarts {
 }
 
 fn check_length(len: u64, line: u64) -> Result<(), Problem> {
-    if len <= LONGEST {
+    if len <= MAX_LEN {
         return Ok(());
     }
     Err(Problem::malformed(
-        format!("lines of at most {LONGEST} bytes"),
+        format!("lines of at most {MAX_LEN} bytes"),
         format!("line {line} of {len} or more"),
     ))
 }
@@ -224,7 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_index_that_lies_gives_lines_inside_of_the_file(
-            steps in prop::collection::vec(prop_oneof![0_u64..100, any::<u64>(), Just(LONGEST + 1)], 0..20),
+            steps in prop::collection::vec(prop_oneof![0_u64..100, any::<u64>(), Just(MAX_LEN + 1)], 0..20),
             len in 0_u64..5000,
         ) {
             let kept = written(|keeping| steps.iter().for_each(|&step| keeping.entry(step)));

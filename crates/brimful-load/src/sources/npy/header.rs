@@ -1,21 +1,21 @@
 //! The header of a `.npy` file: a Python dictionary of three entries, written as text.
 
 use crate::array::DType;
+use crate::problem::Problem;
 use crate::reading::Reader;
-use crate::sources::problem::Problem;
 use crate::value::Piece;
 
 /// What such a file begins with.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Longest header that is read. NumPy itself refuses more than 10,000 bytes unless told otherwise.
-const LONGEST: u32 = 1 << 16;
+const MAX_LEN: u32 = 1 << 16;
 
 /// Longest string in it that is read: element types have a few characters.
-const LONGEST_STRING: usize = 64;
+const MAX_STRING_LEN: usize = 64;
 
 /// As many as NumPy 2 allows.
-const MOST_SIDES: usize = 64;
+const MAX_DIMENSIONS: usize = 64;
 
 /// What a `.npy` file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +90,9 @@ fn extent(first: [u8; 12]) -> Result<(u64, u32), Problem> {
             ));
         }
     };
-    if len > LONGEST {
+    if len > MAX_LEN {
         return Err(Problem::malformed(
-            format!("a header of at most {LONGEST} bytes"),
+            format!("a header of at most {MAX_LEN} bytes"),
             format!("{len}"),
         ));
     }
@@ -217,8 +217,8 @@ impl<'a> Parser<'a> {
             .position(|&byte| byte == quote)
             .filter(|&len| rest[..len].iter().all(|&byte| byte != b'\\'))
             .ok_or_else(|| self.expected("a string without escapes"))?;
-        if len > LONGEST_STRING {
-            return Err(self.expected(&format!("a string of at most {LONGEST_STRING} bytes")));
+        if len > MAX_STRING_LEN {
+            return Err(self.expected(&format!("a string of at most {MAX_STRING_LEN} bytes")));
         }
         self.at += len + 2;
         Ok(String::from_utf8_lossy(&rest[..len]).into_owned())
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
         let mut shape = Vec::new();
         let mut after_comma = true;
         while !self.take(b')') {
-            if !after_comma || shape.len() == MOST_SIDES {
+            if !after_comma || shape.len() == MAX_DIMENSIONS {
                 return Err(self.expected("a tuple of at most 64 sides"));
             }
             shape.push(self.side()?);

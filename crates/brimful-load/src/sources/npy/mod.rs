@@ -13,12 +13,13 @@ use brimful::units::Bytes;
 
 pub(crate) use crate::sources::npy::header::{Header, MAGIC};
 
-use crate::array::{DType, Field, Form, Kind};
+use crate::array::{DType, Field, FieldSpec, TensorSpec};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::problem::Problem;
 use crate::reading::{Choice, Reader};
 use crate::source::{Source, check_index, check_slot, check_slots};
-use crate::sources::problem::{Problem, choice_of, file_name};
+use crate::sources::files::{choice_of, file_name};
 use crate::value::{Piece, Value};
 
 /// One or several arrays of the same length, one field each.
@@ -35,7 +36,7 @@ pub struct Npy {
 struct Column {
     reader: Reader,
     start: u64,
-    form: Form,
+    form: TensorSpec,
     big_endian: bool,
 }
 
@@ -80,7 +81,7 @@ impl Npy {
         headroom: Option<Bytes>,
     ) -> Result<Npy, SourceError> {
         let mut choice = choice_of([path], headroom)?;
-        let form = Form::new(dtype, sample_shape)
+        let form = TensorSpec::new(dtype, sample_shape)
             .filter(|form| form.bytes() > 0)
             .ok_or_else(|| {
                 let expected = "a sample of some bytes that fits into memory";
@@ -121,7 +122,7 @@ impl Npy {
         }
         self.fields.push(Field {
             name: name.to_owned(),
-            kind: Kind::Array(column.form.clone()),
+            spec: FieldSpec::Array(column.form.clone()),
         });
         self.columns.push(column);
         Ok(())
@@ -141,7 +142,7 @@ impl Column {
         };
         let len = len as u64;
         let shown = || format!("{} {:?}", header.dtype, header.shape);
-        let form = Form::new(header.dtype, sample_shape)
+        let form = TensorSpec::new(header.dtype, sample_shape)
             .ok_or_else(|| Problem::malformed("an array that fits into memory", shown()))?;
         let end = (form.bytes() as u64)
             .checked_mul(len)
@@ -199,7 +200,7 @@ impl Source for Npy {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         self.columns
             .iter()
             .fold(0, |bytes, column| bytes.saturating_add(column.held()))

@@ -9,7 +9,7 @@ fn open(name: &str) -> Result<Npy, SourceError> {
 }
 
 fn kind(source: &Npy) -> String {
-    source.fields()[0].kind.to_string()
+    source.fields()[0].spec.to_string()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
     assert!(refused("records.npy").contains("records"));
     assert!(refused("scalar.npy").contains("a single number"));
     assert!(refused("lines.txt").contains("x93NUMPY"));
-    assert!(refused("absent.npy").contains("cannot be read"));
+    assert!(refused("absent.npy").contains("failed to read"));
 }
 
 #[test]

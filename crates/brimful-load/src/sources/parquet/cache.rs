@@ -7,10 +7,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::error::{ReadError, Truncated};
+use crate::error::ReadError;
+use crate::problem::Problem;
 use crate::sources::arrow::Part;
 use crate::sources::parquet::decode::Failure;
-use crate::sources::problem::Problem;
+use brimful_mapping::Truncated;
 
 /// How often to look whether somebody has finished with a row group, which nobody tells.
 const LOOK: Duration = Duration::from_millis(2);
@@ -43,11 +44,11 @@ struct Entry {
 
 /// A row group, once it is there, or why it is not.
 #[derive(Debug, Default)]
-pub(super) struct Made(OnceLock<Result<Group, Told>>);
+pub(super) struct Made(OnceLock<Result<Group, CachedError>>);
 
 /// Why a row group is not there; told to everybody who waited.
 #[derive(Debug)]
-enum Told {
+enum CachedError {
     TooLarge,
     Io { kind: io::ErrorKind, text: String },
     Truncated(Truncated),
@@ -59,10 +60,14 @@ impl Made {
     pub(super) fn group(&self) -> Result<Option<&Group>, ReadError> {
         match self.0.get() {
             Some(Ok(group)) => Ok(Some(group)),
-            None | Some(Err(Told::TooLarge)) => Ok(None),
-            Some(Err(Told::Io { kind, text })) => Err(io::Error::new(*kind, text.clone()).into()),
-            Some(Err(Told::Truncated(truncated))) => Err(ReadError::Truncated(truncated.clone())),
-            Some(Err(Told::Malformed { expected, found })) => Err(ReadError::Malformed {
+            None | Some(Err(CachedError::TooLarge)) => Ok(None),
+            Some(Err(CachedError::Io { kind, text })) => {
+                Err(io::Error::new(*kind, text.clone()).into())
+            }
+            Some(Err(CachedError::Truncated(truncated))) => {
+                Err(ReadError::Truncated(truncated.clone()))
+            }
+            Some(Err(CachedError::Malformed { expected, found })) => Err(ReadError::Malformed {
                 expected: expected.clone(),
                 found: found.clone(),
             }),
@@ -161,20 +166,20 @@ fn make_room(entries: &mut Vec<Entry>, most: u64) -> bool {
     true
 }
 
-fn told(failure: Failure) -> Told {
+fn told(failure: Failure) -> CachedError {
     match failure {
-        Failure::TooLarge => Told::TooLarge,
+        Failure::TooLarge => CachedError::TooLarge,
         Failure::Problem(Problem::Unreadable(cause)) => match cause.downcast() {
-            Ok(truncated) => Told::Truncated(truncated),
-            Err(cause) => Told::Io {
+            Ok(truncated) => CachedError::Truncated(truncated),
+            Err(cause) => CachedError::Io {
                 kind: cause.kind(),
                 text: cause.to_string(),
             },
         },
         Failure::Problem(Problem::Malformed { expected, found }) => {
-            Told::Malformed { expected, found }
+            CachedError::Malformed { expected, found }
         }
-        Failure::Problem(Problem::Unsupported { what, hint }) => Told::Malformed {
+        Failure::Problem(Problem::Unsupported { what, hint }) => CachedError::Malformed {
             expected: format!("what can be read ({hint})"),
             found: what,
         },

@@ -16,19 +16,19 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::problem::Problem;
 use crate::reading::Reader;
 use crate::sources::arrow::Part;
 use crate::sources::parquet::footer::{Footer, RowGroup, guarded};
 use crate::sources::parquet::pages::Pages;
-use crate::sources::problem::Problem;
 use crate::value::Piece;
 
 /// Bytes and rows that are decoded at a time, about.
 const BATCH: u64 = 4 << 20;
-const MOST_ROWS: u64 = 8192;
+const MAX_ROWS: u64 = 8192;
 
 /// Longest sample of a varying length.
-pub(super) const LONGEST: u64 = 16 << 20;
+pub(super) const MAX_LEN: u64 = 16 << 20;
 
 /// Why a column is not there.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Root {
                 rows_bytes = rows_bytes.max(pages.longest_repeated);
             }
         }
-        let rows = (BATCH / rows_bytes).clamp(1, MOST_ROWS);
+        let rows = (BATCH / rows_bytes).clamp(1, MAX_ROWS);
         let input = Input {
             reader: Arc::clone(reader),
             longest: group.chunks.iter().map(|chunk| chunk.compressed).max(),
@@ -109,9 +109,9 @@ impl Root {
             )));
         }
         let longest = part.largest()?;
-        if part.fields().any(|field| !is_fixed(field)) && longest > LONGEST {
+        if part.fields().any(|field| !is_fixed(field)) && longest > MAX_LEN {
             return Err(Failure::Problem(Problem::malformed(
-                format!("values of at most {LONGEST} bytes"),
+                format!("values of at most {MAX_LEN} bytes"),
                 format!("one of {longest}"),
             )));
         }
@@ -123,7 +123,7 @@ impl Root {
         mut batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
         most: u64,
     ) -> Result<Vec<u8>, Failure> {
-        let room = Room {
+        let room = BoundedBuffer {
             bytes: Vec::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX),
             is_full: false,
@@ -145,7 +145,7 @@ impl Root {
 }
 
 pub(super) fn is_fixed(field: &crate::array::Field) -> bool {
-    matches!(field.kind, crate::array::Kind::Array(_))
+    matches!(field.spec, crate::array::FieldSpec::Array(_))
 }
 
 fn refused(error: ArrowError) -> Problem {
@@ -157,13 +157,13 @@ fn refused(error: ArrowError) -> Problem {
 
 /// Memory that is written to up to a bound.
 #[derive(Debug)]
-struct Room {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     most: usize,
     is_full: bool,
 }
 
-impl Write for Room {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let len = self.bytes.len() + bytes.len();
         if len > self.most {

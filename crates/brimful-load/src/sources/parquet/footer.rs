@@ -9,10 +9,11 @@ use parquet::basic::{Compression, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
 
-use crate::foreign::foreign;
+use crate::catch_panics::catch_panics;
+use crate::problem::Problem;
 use crate::reading::Reader;
+use crate::sources::files::footer_start;
 use crate::sources::parquet::thrift::{Met, walk};
-use crate::sources::problem::{Problem, footer_start};
 use crate::value::Piece;
 
 /// Ends a file, after the length of the footer.
@@ -20,10 +21,10 @@ const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
 
 /// Longest footer: that of 100,000 column chunks.
-const LONGEST: u64 = 64 << 20;
+const MAX_LEN: u64 = 64 << 20;
 
 /// Columns in columns, which are followed by recursion.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// One file as it describes itself.
 #[derive(Debug)]
@@ -145,7 +146,7 @@ fn footer_bytes(reader: &Reader) -> Result<Vec<u8>, Problem> {
         ));
     }
     let len = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-    let start = footer_start(last_start, len, LONGEST)?;
+    let start = footer_start(last_start, len, MAX_LEN)?;
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     reader.read_to(start, &mut bytes, &mut Piece::default())?;
     Ok(bytes)
@@ -188,9 +189,9 @@ fn check(bytes: &[u8]) -> Result<(), Problem> {
         while open.last() == Some(&0) {
             open.pop();
         }
-        if open.len() > DEEPEST {
+        if open.len() > MAX_DEPTH {
             return Err(Problem::malformed(
-                format!("at most {DEEPEST} columns in columns"),
+                format!("at most {MAX_DEPTH} columns in columns"),
                 "more",
             ));
         }
@@ -237,7 +238,7 @@ fn count(number: i64) -> Option<u64> {
 /// Runs code of the crate `parquet`, which has assertions that bytes of a file can break (a negative offset of a column,
 /// levels beyond those of the schema). What it was making is thrown away, so nothing half made is left.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Problem> {
-    match foreign(work) {
+    match catch_panics(work) {
         Some(Ok(made)) => Ok(made),
         Some(Err(ParquetError::NYI(what))) => Err(Problem::unsupported(
             what,

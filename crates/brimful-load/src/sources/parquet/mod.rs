@@ -25,17 +25,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use brimful::units::Bytes;
 
-use crate::array::{Field, Kind};
+use crate::array::{Field, FieldSpec};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::problem::Problem;
 use crate::reading::{Access, Choice, Reader};
 use crate::remote;
 use crate::source::{Source, check_index, check_slots};
 use crate::sources::arrow::{Part, check_same};
+use crate::sources::files::{choice_of, file_name};
 use crate::sources::parquet::cache::{Cache, Group, Made};
-use crate::sources::parquet::decode::{Failure, LONGEST, Root};
+use crate::sources::parquet::decode::{Failure, MAX_LEN, Root};
 use crate::sources::parquet::footer::{Footer, RowGroup};
-use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::value::Value;
 
 /// What is kept of decoded row groups unless somebody says otherwise.
@@ -46,7 +47,7 @@ pub const CACHE: Bytes = Bytes(256 << 20);
 pub struct Parquet {
     files: Vec<File>,
     /// In the order of their rows.
-    groups: Vec<Place>,
+    groups: Vec<RowGroupOffset>,
     fields: Vec<Field>,
     len: u64,
     largest: u64,
@@ -63,7 +64,7 @@ struct File {
 
 /// One row group of all files.
 #[derive(Debug)]
-struct Place {
+struct RowGroupOffset {
     file: usize,
     /// Its place among the row groups of the file that have rows.
     group: usize,
@@ -127,7 +128,7 @@ impl Parquet {
             check_same(&self.fields, fields.iter())?;
         }
         for (number, group) in footer.groups.iter().enumerate() {
-            let place = Place {
+            let place = RowGroupOffset {
                 file: self.files.len(),
                 group: number,
                 first: self.len,
@@ -156,9 +157,11 @@ impl Parquet {
     fn longest_sample(&self, group: &RowGroup, roots: &[Root]) -> u64 {
         let mut sum = 0_u64;
         for (field, root) in self.fields.iter().zip(roots) {
-            let bytes = match &field.kind {
-                Kind::Array(form) => form.bytes() as u64,
-                Kind::Ragged { .. } | Kind::Encoded(_) => root_decoded(group, root).min(LONGEST),
+            let bytes = match &field.spec {
+                FieldSpec::Array(form) => form.bytes() as u64,
+                FieldSpec::Ragged { .. } | FieldSpec::Encoded(_) => {
+                    root_decoded(group, root).min(MAX_LEN)
+                }
             };
             let pages = bytes.checked_next_multiple_of(PAGE as u64);
             sum = sum.saturating_add(pages.unwrap_or(u64::MAX));
@@ -167,7 +170,7 @@ impl Parquet {
     }
 
     fn in_row_groups(&self) -> String {
-        let needed = self.groups.iter().map(Place::needed);
+        let needed = self.groups.iter().map(RowGroupOffset::needed);
         let all = needed.fold(0, u64::saturating_add);
         let cache = Bytes(self.cache.most());
         let n = self.groups.len();
@@ -181,7 +184,7 @@ impl Parquet {
     }
 
     /// The row group of a sample, and its row there.
-    fn find(&self, index: u64) -> Result<(&Place, u64), ReadError> {
+    fn find(&self, index: u64) -> Result<(&RowGroupOffset, u64), ReadError> {
         check_index(index, self.len)?;
         let after = self.groups.partition_point(|place| place.first <= index);
         let place = after.checked_sub(1).and_then(|at| self.groups.get(at));
@@ -196,7 +199,7 @@ impl Parquet {
     /// Calls `read` with the decoded row group of a place.
     fn with_group(
         &self,
-        place: &Place,
+        place: &RowGroupOffset,
         read: impl FnOnce(&Group) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         let mut read = Some(read);
@@ -225,7 +228,7 @@ impl Parquet {
         }
     }
 
-    fn decode(&self, place: &Place, most: u64) -> Result<Group, Failure> {
+    fn decode(&self, place: &RowGroupOffset, most: u64) -> Result<Group, Failure> {
         let file = &self.files[place.file];
         let group = &file.footer.groups[place.group];
         let mut bytes = 0;
@@ -245,7 +248,7 @@ impl Parquet {
     }
 }
 
-impl Place {
+impl RowGroupOffset {
     fn needed(&self) -> u64 {
         let decoded = self.decoded.load(Ordering::Relaxed);
         decoded.saturating_add(self.working)
@@ -261,7 +264,7 @@ impl Source for Parquet {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         self.largest
     }
 

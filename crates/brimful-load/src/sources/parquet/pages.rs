@@ -3,15 +3,15 @@
 //! A page of some bytes may say that it holds gigabytes, and values that repeat take a few bits each. What the headers
 //! say is what the decoder will reserve, so it is held against the bound here.
 
+use crate::problem::Problem;
 use crate::reading::Reader;
 use crate::sources::parquet::footer::Chunk;
 use crate::sources::parquet::thrift::{Met, walk};
-use crate::sources::problem::Problem;
 use crate::value::Piece;
 
 /// Headers are some 50 bytes; statistics of long texts make them longer.
 const HEADER: u64 = 1 << 10;
-const LONGEST_HEADER: u64 = 1 << 20;
+const MAX_HEADER_LEN: u64 = 1 << 20;
 
 /// Kinds of pages, and the encoding in which a value begins with the value before it.
 const DATA: i64 = 0;
@@ -80,7 +80,7 @@ impl Pages {
 /// The header of a page, and its length.
 fn header(reader: &Reader, at: u64, end: u64) -> Result<(Header, u64), Problem> {
     let mut bytes = Vec::new();
-    for most in [HEADER, LONGEST_HEADER] {
+    for most in [HEADER, MAX_HEADER_LEN] {
         let len = most.min(end - at);
         bytes.resize(usize::try_from(len).map_err(std::io::Error::other)?, 0);
         reader.read_to(at, &mut bytes, &mut Piece::default())?;

@@ -7,7 +7,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::*;
-use crate::ops::mixed;
+use crate::random::mixed;
 use crate::sources::ArrowFile;
 use crate::sources::parquet::cache::Key;
 use crate::sources::parquet::pages::Pages;

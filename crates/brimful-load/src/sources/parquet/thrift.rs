@@ -3,10 +3,10 @@
 //! The crate that reads these descriptions reserves memory for as many parts as they promise, before it looks whether
 //! they are there; a promise of two billion ends the process. So they are walked through first, and counted.
 
-use crate::sources::problem::Problem;
+use crate::problem::Problem;
 
 /// Parts within parts; Parquet has eight.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// What is met on the way, with the numbers of the fields that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) fn walk(
     bytes: &[u8],
     visit: &mut dyn FnMut(&[i64], Met),
 ) -> Result<Option<usize>, Problem> {
-    let mut walk = Walk {
+    let mut walk = ThriftReader {
         bytes,
         at: 0,
         way: Vec::new(),
@@ -35,7 +35,7 @@ pub(super) fn walk(
     }
 }
 
-struct Walk<'a> {
+struct ThriftReader<'a> {
     bytes: &'a [u8],
     at: usize,
     way: Vec<i64>,
@@ -47,7 +47,7 @@ enum Stop {
     Wrong(Problem),
 }
 
-impl Walk<'_> {
+impl ThriftReader<'_> {
     fn structure(&mut self) -> Result<(), Stop> {
         (self.visit)(&self.way, Met::Structure);
         let mut field = 0_i64;
@@ -72,7 +72,7 @@ impl Walk<'_> {
         field: i64,
         inside: impl FnOnce(&mut Self) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        if self.way.len() == DEEPEST {
+        if self.way.len() == MAX_DEPTH {
             return Err(wrong("deeper ones"));
         }
         self.way.push(field);

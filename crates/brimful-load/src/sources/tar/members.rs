@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::SourceError;
-use crate::indexes::{Keeping, Kept, torn};
+use crate::indexes::{IndexReader, IndexWriter, torn};
 use crate::opening::FileProgress;
 use crate::reading::Reader;
 use crate::sources::names::shown;
@@ -18,7 +18,7 @@ use crate::value::Piece;
 const BLOCK: usize = 512;
 
 /// Long names and pax records beyond this are not names.
-const LONGEST_EXTENSION: u64 = 1 << 20;
+const MAX_EXTENSION_LEN: u64 = 1 << 20;
 
 /// A regular file in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(crate) fn for_each_member(
 }
 
 /// Puts a member into an index; `before` is the end of the one before it.
-pub(crate) fn keep(keeping: &mut Keeping, member: &Member, before: u64) {
+pub(crate) fn keep(keeping: &mut IndexWriter, member: &Member, before: u64) {
     keeping.entry(member.offset - before);
     keeping.number(member.len);
     keeping.name(&member.name);
@@ -110,11 +110,11 @@ pub(crate) fn keep(keeping: &mut Keeping, member: &Member, before: u64) {
 
 /// Calls `each` with every member of an index that was kept of an archive of `len` bytes.
 pub(crate) fn for_each_kept<E: From<io::Error>>(
-    mut kept: Kept,
+    mut kept: IndexReader,
     len: u64,
     each: &mut dyn FnMut(Member) -> Result<(), E>,
 ) -> Result<(), E> {
-    let longest = usize::try_from(LONGEST_EXTENSION).unwrap_or(usize::MAX);
+    let longest = usize::try_from(MAX_EXTENSION_LEN).unwrap_or(usize::MAX);
     let mut before = 0_u64;
     while let Some(further) = kept.entry()? {
         let size = kept.number()?;
@@ -199,13 +199,13 @@ impl Archive<'_> {
 
     fn extension(&self, start: u64, size: u64) -> Result<Vec<u8>, SourceError> {
         match usize::try_from(size) {
-            Ok(len) if size <= LONGEST_EXTENSION => {
+            Ok(len) if size <= MAX_EXTENSION_LEN => {
                 let mut bytes = vec![0; len];
                 self.read(start, &mut bytes, "a long name")?;
                 Ok(bytes)
             }
             _ => Err(self.malformed(
-                format!("a long name of at most {LONGEST_EXTENSION} bytes"),
+                format!("a long name of at most {MAX_EXTENSION_LEN} bytes"),
                 format!("{size} bytes"),
             )),
         }
@@ -449,11 +449,11 @@ mod tests {
     fn sparse_members_and_volumes_are_refused() {
         check_refused(
             &one_header(|header| header[156] = b'S'),
-            "a sparse member at byte 0 is not read",
+            "a sparse member at byte 0 is not supported",
         );
         check_refused(
             &one_header(|header| header[156] = b'M'),
-            "a part of an archive of several volumes at byte 0 is not read",
+            "a part of an archive of several volumes at byte 0 is not supported",
         );
         let mut builder = Builder::new(Vec::new());
         builder
@@ -462,7 +462,7 @@ mod tests {
         append(&mut builder, EntryType::Regular, "a", b"");
         check_refused(
             &builder.into_inner().unwrap(),
-            "a sparse member at byte 0 is not read",
+            "a sparse member at byte 0 is not supported",
         );
     }
 

@@ -3,25 +3,25 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::array::{Field, Kind};
+use crate::array::{Field, FieldSpec};
 use crate::error::{ReadError, SourceError};
 use crate::opening::Opening;
 use crate::reading::{Access, Choice, Reader};
 use crate::remote;
 use crate::source::{Source, check_index};
+use crate::sources::files::choice_of;
 use crate::sources::names::{Names, encoding_of, shown};
-use crate::sources::problem::choice_of;
 use crate::sources::tar::members::{Member, for_each_kept, for_each_member, keep};
 use crate::value::Value;
 
 /// Larger members are errors.
-const LARGEST_MEMBER: u64 = 1 << 30;
+const MAX_MEMBER_BYTES: u64 = 1 << 30;
 
 /// What an index of members is called.
 const KIND: &str = "tar";
 
 /// More samples are taken for a mistake.
-const MOST_SAMPLES: u64 = 1 << 32;
+const MAX_SAMPLES: u64 = 1 << 32;
 
 /// A field of every sample: the member with one of these extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Tars {
     shards: Vec<Shard>,
     keys: Names,
     /// For each sample, its fields in order.
-    places: Vec<Place>,
+    places: Vec<ShardOffset>,
     fields: Vec<Field>,
     largest: u64,
     choice: Choice,
@@ -64,7 +64,7 @@ struct Shard {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ShardOffset {
     offset: u64,
     len: u64,
 }
@@ -84,7 +84,7 @@ impl Tars {
             let start = keys.len();
             keys.append(&index.keys);
             places.extend(index.places);
-            if keys.len() > MOST_SAMPLES {
+            if keys.len() > MAX_SAMPLES {
                 return Err(too_many(path));
             }
             if reader.access() != Access::Remote {
@@ -96,7 +96,7 @@ impl Tars {
             .iter()
             .map(|field| Field {
                 name: field.name.clone(),
-                kind: Kind::Encoded(encoding_of(&field.extensions)),
+                spec: FieldSpec::Encoded(encoding_of(&field.extensions)),
             })
             .collect();
         let mut tars = Tars {
@@ -119,7 +119,7 @@ impl Tars {
         self.shards.get(after.checked_sub(1)?)
     }
 
-    fn places(&self, index: u64) -> Option<&[Place]> {
+    fn places(&self, index: u64) -> Option<&[ShardOffset]> {
         let n_fields = self.fields.len();
         let first = usize::try_from(index).ok()?.checked_mul(n_fields)?;
         self.places.get(first..first.checked_add(n_fields)?)
@@ -145,7 +145,7 @@ impl Source for Tars {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         self.largest
     }
 
@@ -181,13 +181,13 @@ impl Source for Tars {
 struct Index<'a> {
     wanted: &'a [TarField],
     keys: Names,
-    places: Vec<Place>,
+    places: Vec<ShardOffset>,
 }
 
 /// A sample whose members are still coming.
 struct Sample {
     key: Vec<u8>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<ShardOffset>>,
 }
 
 /// Why the members of an archive came to no samples.
@@ -308,7 +308,7 @@ impl Index<'_> {
         path: &Path,
         member: &Member,
         extension: &[u8],
-        places: &mut [Option<Place>],
+        places: &mut [Option<ShardOffset>],
     ) -> Result<(), SourceError> {
         let is_it = |known: &String| known.as_bytes().eq_ignore_ascii_case(extension);
         for (field, place) in self.wanted.iter().zip(places) {
@@ -323,15 +323,15 @@ impl Index<'_> {
                     format!("also {}", name()),
                 ));
             }
-            if member.len > LARGEST_MEMBER {
-                let expected = format!("members of at most {LARGEST_MEMBER} bytes");
+            if member.len > MAX_MEMBER_BYTES {
+                let expected = format!("members of at most {MAX_MEMBER_BYTES} bytes");
                 return Err(malformed(
                     path,
                     expected,
                     format!("{} of {}", name(), member.len),
                 ));
             }
-            *place = Some(Place {
+            *place = Some(ShardOffset {
                 offset: member.offset,
                 len: member.len,
             });
@@ -348,7 +348,7 @@ impl Index<'_> {
             };
             self.places.push(*place);
         }
-        if self.keys.len() == MOST_SAMPLES {
+        if self.keys.len() == MAX_SAMPLES {
             return Err(too_many(path));
         }
         self.keys.push(&[&sample.key]);
@@ -383,7 +383,7 @@ fn unreadable(path: &Path, cause: io::Error) -> SourceError {
 fn too_many(path: &Path) -> SourceError {
     malformed(
         path,
-        format!("at most {MOST_SAMPLES} samples"),
+        format!("at most {MAX_SAMPLES} samples"),
         "more".to_owned(),
     )
 }
@@ -463,9 +463,12 @@ mod tests {
             let kinds: Vec<_> = tars
                 .fields()
                 .iter()
-                .map(|field| field.kind.clone())
+                .map(|field| field.spec.clone())
                 .collect();
-            assert_eq!(kinds, [Encoding::Image, Encoding::Text].map(Kind::Encoded));
+            assert_eq!(
+                kinds,
+                [Encoding::Image, Encoding::Text].map(FieldSpec::Encoded)
+            );
             let mut values = vec![Value::default(); 2];
             for (index, (image, class)) in [(&b"first"[..], "0"), (&large, "1"), (b"", "17")]
                 .into_iter()
@@ -476,7 +479,7 @@ mod tests {
                 assert_eq!(values[0].shape, [image.len()]);
                 assert_eq!(values[1].bytes(), class.as_bytes());
                 let held: usize = values.iter().map(|value| value.piece.held_bytes()).sum();
-                assert!(held as u64 <= tars.largest_sample(), "{held}");
+                assert!(held as u64 <= tars.max_sample_bytes(), "{held}");
             }
             assert!(tars.read(3, &mut values).is_err());
             assert_eq!(tars.place(2), format!("{}, x/c", paths[1].display()));

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use crate::array::DType;
 use crate::buffer::PAGE;
 use crate::error::ReadError;
+use crate::problem::Problem;
 use crate::reading::{Access, Reader};
-use crate::sources::problem::Problem;
 use crate::value::Piece;
 
 const MAGIC: [u8; 8] = *b"brimdocs";
@@ -30,13 +30,13 @@ pub(crate) const HEADER_BYTES: usize = 32;
 const START_BYTES: usize = size_of::<u64>();
 
 /// Most starts that are kept in memory: every so-manieth, 8 MiB of them.
-const MOST_KEPT: u64 = 1 << 20;
+const MAX_KEPT: u64 = 1 << 20;
 
 /// Fewest starts from one that is kept to the next: a page of them.
 const FEWEST_BETWEEN: u64 = (PAGE / START_BYTES) as u64;
 
 /// Longest document: positions are handed out as `int32`.
-const LONGEST: u64 = i32::MAX as u64;
+const MAX_LEN: u64 = i32::MAX as u64;
 
 /// `NAME.documents` beside a file of tokens.
 pub(crate) fn documents_path(tokens: &Path) -> PathBuf {
@@ -135,7 +135,7 @@ impl Documents {
         let reader = Reader::open(path, access)?;
         let header = Header::read(&reader)?;
         let starts = header.documents + 1;
-        let between = starts.div_ceil(MOST_KEPT).max(FEWEST_BETWEEN);
+        let between = starts.div_ceil(MAX_KEPT).max(FEWEST_BETWEEN);
         let mut documents = Documents {
             kept: Vec::new(),
             between,
@@ -162,7 +162,7 @@ impl Documents {
                     let least = before;
                     let most = match place {
                         0 => 0,
-                        _ => tokens.min(before.saturating_add(LONGEST)),
+                        _ => tokens.min(before.saturating_add(MAX_LEN)),
                     };
                     if !(least..=most).contains(&start) {
                         return Err(Problem::malformed(

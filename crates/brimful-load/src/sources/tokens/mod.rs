@@ -8,13 +8,14 @@ use std::path::Path;
 
 use brimful::units::Bytes;
 
-use crate::array::{DType, Field, Form, Kind};
+use crate::array::{DType, Field, FieldSpec, TensorSpec};
 use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
+use crate::problem::Problem;
 use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index, check_slot, check_slots};
+use crate::sources::files::{choice_of, file_name};
 use crate::sources::npy::{Header, MAGIC, swap_bytes};
-use crate::sources::problem::{Problem, choice_of, file_name};
 use crate::sources::tokens::documents::{Documents, stored_type};
 use crate::value::{Piece, Value};
 
@@ -46,7 +47,7 @@ pub struct Tokens {
     big_endian: bool,
     /// As they lie in the file.
     block_bytes: usize,
-    form: Form,
+    form: TensorSpec,
     documents: Option<Documents>,
     fields: Vec<Field>,
     len: u64,
@@ -94,13 +95,13 @@ impl Tokens {
                 format!("those of {} of {}", header.tokens, header.token_bytes),
             ));
         }
-        let form = Form::new(DType::I32, self.form.shape()).ok_or_else(|| {
+        let form = TensorSpec::new(DType::I32, self.form.shape()).ok_or_else(|| {
             Problem::malformed("blocks that fit into memory", format!("{}", self.form))
         })?;
         self.fields
             .extend(["document", "position"].map(|name| Field {
                 name: name.to_owned(),
-                kind: Kind::Array(form.clone()),
+                spec: FieldSpec::Array(form.clone()),
             }));
         self.documents = Some(documents);
         Ok(())
@@ -114,8 +115,9 @@ impl Tokens {
         let reader = choice.open(path)?;
         let ids = Ids::find(&reader, wanted.stored)?;
         let dtype = if wanted.as_i64 { DType::I64 } else { ids.dtype };
-        let stored_form = Form::new(ids.dtype, [wanted.block]).filter(|form| form.bytes() > 0);
-        let (Some(stored_form), Some(form)) = (stored_form, Form::new(dtype, [wanted.block]))
+        let stored_form =
+            TensorSpec::new(ids.dtype, [wanted.block]).filter(|form| form.bytes() > 0);
+        let (Some(stored_form), Some(form)) = (stored_form, TensorSpec::new(dtype, [wanted.block]))
         else {
             return Err(Problem::malformed(
                 "blocks of at least one token that fit into memory",
@@ -131,7 +133,7 @@ impl Tokens {
             block_bytes: stored_form.bytes(),
             fields: vec![Field {
                 name: "tokens".to_owned(),
-                kind: Kind::Array(form.clone()),
+                spec: FieldSpec::Array(form.clone()),
             }],
             form,
             documents: None,
@@ -282,7 +284,7 @@ impl Source for Tokens {
         &self.fields
     }
 
-    fn largest_sample(&self) -> u64 {
+    fn max_sample_bytes(&self) -> u64 {
         let page = PAGE as u64;
         let read = self.reader.held_for(self.block_bytes as u64);
         let converted = if self.is_plain() {

@@ -42,7 +42,7 @@ fn an_array_is_cut_into_blocks_and_its_rest_is_counted() {
         check_access(&source, headroom);
         assert_eq!((source.len(), source.dropped_tokens()), (15, 40));
         assert_eq!(blocks(&source), (0..960).collect::<Vec<i64>>());
-        let kind = source.fields()[0].kind.to_string();
+        let kind = source.fields()[0].spec.to_string();
         assert_eq!(kind, if as_i64 { "int64 64" } else { "uint16 64" });
         check_threads(&source);
     }

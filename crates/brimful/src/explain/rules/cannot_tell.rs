@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, proof, quoted, remedy, settles_a_kill};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -32,18 +32,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         proofs.push(quoted(leading));
     }
     proofs.extend(host_proofs(signs));
-    let told = leading.map_or("no_evidence", |leading| leading.sign.detail);
+    let told = leading.map_or(Detail::NoEvidence, |leading| leading.sign.detail);
     let detail = if signs.signal == Some(7) {
-        "bus_error"
+        Detail::BusError
     } else {
         told
     };
     let (summary, settles) = match detail {
-        "worker_vanished" => (
+        Detail::WorkerVanished => (
             "a worker process vanished without a word: killed for want of memory, out of shared memory, or crashed".to_owned(),
             with("`num_workers=0`: an error of the worker's own then shows with its traceback"),
         ),
-        "bus_error" => (
+        Detail::BusError => (
             "a bus error: /dev/shm was full, or a memory-mapped data file became shorter".to_owned(),
             vec![
                 "`df -h /dev/shm` while it runs".into(),
@@ -51,7 +51,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "running it again under `brimful run`, which samples /dev/shm".into(),
             ],
         ),
-        "library_setup_failed" | "library_allocation" => (
+        Detail::LibrarySetupFailed | Detail::LibraryAllocation => (
             "a CUDA library could not set itself up: too little memory on the card, or versions that do not match".to_owned(),
             vec![
                 "`nvidia-smi` at that moment: how much of the card is free".into(),
@@ -59,7 +59,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "the same on the CPU: an index out of range shows there as what it is".into(),
             ],
         ),
-        "notebook" => (
+        Detail::Notebook => (
             "the notebook's kernel was restarted, and nothing here says why; too little memory is one of several reasons".to_owned(),
             vec![
                 "the memory shown in the notebook's sidebar or status bar (Colab: Resources) while the cell runs again".into(),
@@ -67,7 +67,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "the log of the Jupyter server, or of the session (Colab: Runtime, View runtime logs)".into(),
             ],
         ),
-        "unknown_words" => (
+        Detail::UnknownWords => (
             "the text mentions low memory, but no error shows that memory ran out, or whether on the host or on a GPU".to_owned(),
             vec![
                 "the surrounding lines: an exception with sizes shows which memory ran out".into(),
@@ -76,25 +76,25 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "running it again under `brimful run`, which watches both".into(),
             ],
         ),
-        "aborted" => (
+        Detail::Aborted => (
             "the process aborted (SIGABRT) without a visible reason: a failed assertion, a lost peer or a failed native allocation".to_owned(),
             vec![
                 "the preceding lines: native code usually prints why it aborts".into(),
                 "the same with `python -X faulthandler`, which prints where each thread was".into(),
             ],
         ),
-        "nccl_hides_it" => (
+        Detail::NcclHidesIt => (
             "NCCL reports a CUDA error without its reason; a full GPU is one possible cause".to_owned(),
             vec![
                 "a run with `NCCL_DEBUG=WARN`, which prints the CUDA error".into(),
                 "`nvidia-smi` on every node: whether a GPU is full or used by another process".into(),
             ],
         ),
-        "limit_touched" => (
+        Detail::LimitTouched => (
             "the step reached its memory limit at some point, through page cache or processes; nothing shows that a process was killed".to_owned(),
             vec!["`sacct -j JOB --format=State,ExitCode,MaxRSS`".into()],
         ),
-        "failed_elsewhere" => (
+        Detail::FailedElsewhere => (
             "only the launcher's summary is here; the first error was printed by another process".to_owned(),
             vec![
                 "the log of the rank that failed first".into(),
@@ -115,10 +115,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::Ambiguous,
         confidence: Confidence::CannotTell,
-        detail: detail.into(),
+        detail,
         summary,
         evidence: proofs,
-        remedies: if detail == "unknown_words" {
+        remedies: if detail == Detail::UnknownWords {
             vec![
                 remedy(
                     "If it was the GPU: a smaller micro-batch with accumulation, or activation checkpointing",
@@ -134,7 +134,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
 
 fn only_own_lines() -> Verdict {
     Verdict {
-        detail: "own_lines".into(),
+        detail: Detail::OwnLines,
         summary: "the text contains only brimful's own output, which does not show why the training ended".into(),
         would_settle: vec![
             "the record of the run: `brimful explain RUN` (`brimful runs` lists all runs)".into(),

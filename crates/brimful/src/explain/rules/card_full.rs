@@ -5,7 +5,9 @@ use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::{Leading, Signs};
 use crate::explain::text::{CudaMessage, Rank};
-use crate::explain::{Cause, Confidence, Evidence, Proof, Remedy, SnapshotReplay, Source, Verdict};
+use crate::explain::{
+    Cause, Confidence, Detail, Evidence, Proof, Remedy, SnapshotReplay, Source, Verdict,
+};
 use crate::machine::TorchVersion;
 use crate::record::{GpuProof, HookLine};
 use crate::units::Bytes;
@@ -97,7 +99,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         cause = by_replay(replay, cause);
         proofs.push(replayed(replay));
     }
-    let detail = told.map_or("figures", |told| told.sign.detail);
+    let detail = told.map_or(Detail::Figures, |told| told.sign.detail);
     let adds_up = message
         .as_ref()
         .is_some_and(|message| message.adds_up(cause))
@@ -109,7 +111,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         } else {
             Confidence::Likely
         },
-        detail: detail.into(),
+        detail,
         summary: summary(cause, message.as_ref(), from_replay, detail),
         evidence: proofs,
         remedies: remedies(evidence, cause, message.as_ref(), from_replay, detail),
@@ -130,7 +132,7 @@ fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Op
     let leading = leading.filter(|leading| {
         matches!(
             leading.sign.detail,
-            "library_allocation" | "library_setup_failed"
+            Detail::LibraryAllocation | Detail::LibrarySetupFailed
         )
     })?;
     let last = evidence.end.as_ref().and_then(|end| end.last.as_ref());
@@ -150,7 +152,7 @@ fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Op
     Some(Verdict {
         cause,
         confidence: Confidence::Likely,
-        detail: leading.sign.detail.into(),
+        detail: leading.sign.detail,
         summary: format!("a CUDA library probably failed to allocate memory: {full}"),
         evidence: vec![proof(Source::Samples, full), quoted(&leading)],
         remedies: remedies(evidence, cause, None, None, leading.sign.detail),
@@ -296,7 +298,7 @@ fn summary(
     cause: Cause,
     message: Option<&CudaMessage>,
     replay: Option<&SnapshotReplay>,
-    detail: &str,
+    detail: Detail,
 ) -> String {
     let none = CudaMessage::default();
     let message = message.unwrap_or(&none);
@@ -329,7 +331,7 @@ fn summary(
             };
             format!("others hold most of {card}, {asked} did not fit{held}")
         }
-        _ if detail == "per_process_cap" => format!(
+        _ if detail == Detail::PerProcessCap => format!(
             "this process reached the cap set for it ({}), {asked} was refused",
             message.allowed.unwrap_or_default()
         ),
@@ -351,7 +353,7 @@ fn remedies(
     cause: Cause,
     message: Option<&CudaMessage>,
     replay: Option<&SnapshotReplay>,
-    detail: &str,
+    detail: Detail,
 ) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     let answers = replay
@@ -394,10 +396,10 @@ fn remedies(
             ));
         }
         _ => {
-            if detail == "per_process_cap" {
+            if detail == Detail::PerProcessCap {
                 remedies.push(remedy("Raise the cap: `torch.cuda.set_per_process_memory_fraction`, or `per_process_memory_fraction` in the allocator's settings"));
             }
-            if detail == "cache_budget" {
+            if detail == Detail::CacheBudget {
                 remedies.push(remedy("Give the server a larger share of the card, or a shorter context: `gpu_memory_utilization`, `max_model_len`"));
             }
             if let Some(message) = message

@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::watch::Urgency;
 
 pub(super) const RULE: Rule = Rule {
@@ -41,7 +41,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return Some(Verdict {
             cause: Cause::HostOomKill,
             confidence: Confidence::Likely,
-            detail: host_detail(signs, "everything_killed").into(),
+            detail: host_detail(signs, Detail::EverythingKilled),
             summary: format!(
                 "likely everything in the group was killed together for want of memory: {words}"
             ),
@@ -64,7 +64,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::Ambiguous,
         confidence: Confidence::CannotTell,
-        detail: "everything_killed".into(),
+        detail: Detail::EverythingKilled,
         summary: format!("brimful and the training ended at once, and nothing says why; {seen}"),
         evidence: proofs,
         remedies: Vec::new(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::proof;
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::{EndLine, Outcome};
 use crate::units::Bytes;
 
@@ -52,7 +52,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: Confidence::Proved,
-        detail: "finished".into(),
+        detail: Detail::Finished,
         summary,
         evidence: proofs,
         remedies: Vec::new(),

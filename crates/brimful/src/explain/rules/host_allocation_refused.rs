@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, quoted, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "host_allocation_refused",
@@ -34,22 +34,22 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         |asked| format!("{asked} of host memory were"),
     );
     let told = leading.sign.detail;
-    let detail = if limit.is_some() && told == "refused" {
-        "address_space_limit"
+    let detail = if limit.is_some() && told == Detail::Refused {
+        Detail::AddressSpaceLimit
     } else {
         told
     };
     let was_left = signs.series.last_host.map(|host| host.headroom);
     let asks_for_more = leading.sign.facts.asked > was_left && was_left.is_some();
-    let is_proved = detail != "unknown_words"
+    let is_proved = detail != Detail::UnknownWords
         && (signs.was_raised(Cause::HostAllocFailed) || limit.is_some() || asks_for_more);
     let summary = match detail {
-        "pinned_memory" => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
-        "fork" => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
-        "commit_limit" => "Windows refused memory: its paging file is too small for what all processes have reserved".to_owned(),
-        "address_space_limit" => format!("{asked} refused: the limit on address space is {}", limit.unwrap_or_default()),
-        "locked_memory_limit" => "memory could not be locked: the limit on locked memory (`ulimit -l`) is too low".to_owned(),
-        "java_heap" => "the Java heap is too small".to_owned(),
+        Detail::PinnedMemory => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
+        Detail::Fork => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
+        Detail::CommitLimit => "Windows refused memory: its paging file is too small for what all processes have reserved".to_owned(),
+        Detail::AddressSpaceLimit => format!("{asked} refused: the limit on address space is {}", limit.unwrap_or_default()),
+        Detail::LockedMemoryLimit => "memory could not be locked: the limit on locked memory (`ulimit -l`) is too low".to_owned(),
+        Detail::JavaHeap => "the Java heap is too small".to_owned(),
         _ => match signs.series.last_host {
             Some(host) => format!("{asked} refused, with {} left of {}", host.headroom, host.limit),
             None => format!("{asked} refused"),
@@ -57,14 +57,14 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     let mut remedies = Vec::new();
     match detail {
-        "pinned_memory" => {
+        Detail::PinnedMemory => {
             remedies.push(remedy("`pin_memory=False`, or smaller pinned buffers: PyTorch rounds each up to a power of two"));
             remedies.push(remedy("Raise the limit on locked memory: `ulimit -l unlimited`, in Docker `--ulimit memlock=-1`"));
         }
-        "address_space_limit" => remedies.push(remedy("Lift the limit on address space: `ulimit -v unlimited`; CUDA alone maps far more than it uses")),
-        "locked_memory_limit" => remedies.push(remedy("`ulimit -l unlimited`, in Docker `--ulimit memlock=-1`")),
-        "commit_limit" => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads CUDA's libraries anew")),
-        "fork" => remedies.push(remedy("Start the workers before the large data is loaded, or allow overcommit: `vm.overcommit_memory=1`")),
+        Detail::AddressSpaceLimit => remedies.push(remedy("Lift the limit on address space: `ulimit -v unlimited`; CUDA alone maps far more than it uses")),
+        Detail::LockedMemoryLimit => remedies.push(remedy("`ulimit -l unlimited`, in Docker `--ulimit memlock=-1`")),
+        Detail::CommitLimit => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads CUDA's libraries anew")),
+        Detail::Fork => remedies.push(remedy("Start the workers before the large data is loaded, or allow overcommit: `vm.overcommit_memory=1`")),
         _ => {}
     }
     remedies.extend(host_remedies(evidence, signs));
@@ -75,7 +75,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         } else {
             Confidence::Likely
         },
-        detail: detail.into(),
+        detail,
         summary,
         evidence: proofs,
         remedies,
@@ -131,7 +131,7 @@ mod tests {
     fn a_pinned_buffer_is_host_memory() {
         let text = "    return data.pin_memory()\nRuntimeError: CUDA error: out of memory";
         let verdict = check_text(text, Cause::HostAllocFailed);
-        assert_eq!(verdict.detail, "pinned_memory");
+        assert_eq!(verdict.detail.id(), "pinned_memory");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::explain::rules::telling::{
     host_detail, host_proofs, host_remedies, proof, quoted, remedy,
 };
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_by_someone",
@@ -20,7 +20,8 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     }
     let leading = signs.leading();
     let told = leading.filter(|leading| {
-        leading.sign.detail == "sigkill" || leading.sign.cause == Cause::DataloaderWorkerKilledOom
+        leading.sign.detail == Detail::Sigkill
+            || leading.sign.cause == Cause::DataloaderWorkerKilledOom
     });
     if signs.signal != Some(9) && told.is_none() {
         return None;
@@ -45,7 +46,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return Some(Verdict {
             cause,
             confidence: Confidence::Likely,
-            detail: host_detail(signs, "userspace_killer").into(),
+            detail: host_detail(signs, Detail::UserspaceKiller),
             summary: format!(
                 "it was killed with next to no memory left ({words}), though not by the kernel: systemd-oomd, earlyoom or a scheduler acts before it"
             ),
@@ -65,7 +66,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         } else {
             Confidence::Likely
         },
-        detail: "killed_by_someone".into(),
+        detail: Detail::KilledBySomeone,
         summary: "somebody killed it: it ended by SIGKILL, and the kernel counted no kill for want of memory".into(),
         evidence: proofs,
         remedies: vec![remedy("Ask who sends SIGKILL here: a person, a scheduler at its time limit, a watchdog, a launcher ending its ranks")],

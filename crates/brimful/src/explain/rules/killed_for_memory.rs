@@ -7,7 +7,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::{Signs, is_kill_without_the_kernel};
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Evidence, Proof, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Proof, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_for_memory",
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 #[derive(Debug)]
 pub(super) struct Kill {
     pub(super) confidence: Confidence,
-    pub(super) detail: &'static str,
+    pub(super) detail: Detail,
     pub(super) proofs: Vec<Proof>,
 }
 
@@ -39,14 +39,14 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
             Source::Kernel,
             format!("the kernel killed {times} of the job for want of memory (oom_kill)"),
         ));
-        found = Some((Confidence::Proved, "kernel"));
+        found = Some((Confidence::Proved, Detail::Kernel));
     }
     if let Some(victim) = signs.our_victim() {
         proofs.push(proof(
             Source::KernelLog,
             format!("the kernel's log: process {victim} of the job was killed for want of memory"),
         ));
-        found = found.or(Some((Confidence::Proved, "kernel")));
+        found = found.or(Some((Confidence::Proved, Detail::Kernel)));
     }
     if found.is_none()
         && let Some(around) = signs.kernel.and_then(|kernel| kernel.oom_kills_around)
@@ -68,7 +68,7 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
             Source::Kernel,
             format!("the kernel counted {times} for want of memory around the job, and {what}"),
         ));
-        found = Some((Confidence::Likely, "kernel"));
+        found = Some((Confidence::Likely, Detail::Kernel));
     }
     if found.is_none()
         && let Some(leading) = signs.leading()
@@ -121,15 +121,15 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         None => "it was killed".to_owned(),
     };
     let by = match detail {
-        "systemd_oomd" => " by systemd-oomd",
-        "earlyoom" => " by earlyoom",
-        "nohang" => " by nohang",
-        "ray_memory_monitor" => " by Ray's memory monitor",
-        "dask_memory_limit" => " by dask at its memory limit",
-        "scheduler_limit" | "slurm" => " at the job's memory limit",
-        "container_limit" | "group_limit" => " at the memory limit of its group",
-        "notebook" => " by the notebook's platform",
-        "evicted" => " by Kubernetes, since the node ran low",
+        Detail::SystemdOomd => " by systemd-oomd",
+        Detail::Earlyoom => " by earlyoom",
+        Detail::Nohang => " by nohang",
+        Detail::RayMemoryMonitor => " by Ray's memory monitor",
+        Detail::DaskMemoryLimit => " by dask at its memory limit",
+        Detail::SchedulerLimit | Detail::Slurm => " at the job's memory limit",
+        Detail::ContainerLimit | Detail::GroupLimit => " at the memory limit of its group",
+        Detail::Notebook => " by the notebook's platform",
+        Detail::Evicted => " by Kubernetes, since the node ran low",
         _ => " by the kernel",
     };
     let figures = match (signs.series.peak_used, signs.series.limit()) {
@@ -142,15 +142,15 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let otherwise = if is_kill_without_the_kernel(detail) || signs.own_kills().is_none() {
         detail
     } else {
-        "kernel"
+        Detail::Kernel
     };
     Some(Verdict {
         cause,
         confidence,
-        detail: host_detail(signs, otherwise).into(),
+        detail: host_detail(signs, otherwise),
         summary,
         evidence: proofs,
-        remedies: if detail == "notebook" {
+        remedies: if detail == Detail::Notebook {
             notebook_remedies()
         } else {
             host_remedies(evidence, signs)

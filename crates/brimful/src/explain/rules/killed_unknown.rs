@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_unknown",
@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading();
     let told = leading.filter(|leading| {
-        leading.sign.detail == "sigkill" || leading.sign.cause == Cause::DataloaderWorkerKilledOom
+        leading.sign.detail == Detail::Sigkill
+            || leading.sign.cause == Cause::DataloaderWorkerKilledOom
     });
     let names_its_cause = leading.is_some_and(|leading| leading.sign.rank <= Rank::Hinted);
     let is_killed = signs.signal == Some(9) || told.is_some();
@@ -58,7 +59,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return Some(Verdict {
             cause,
             confidence: Confidence::Likely,
-            detail: host_detail(signs, "no_counter").into(),
+            detail: host_detail(signs, Detail::NoCounter),
             summary: format!("{who} was likely killed for want of host memory: {words}"),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
@@ -69,7 +70,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return Some(Verdict {
             cause,
             confidence: Confidence::Likely,
-            detail: host_detail(signs, "worker_killed").into(),
+            detail: host_detail(signs, Detail::WorkerKilled),
             summary: "a DataLoader worker was killed by SIGKILL, likely because host memory ran out; nothing here counted it".into(),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
@@ -88,7 +89,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::Ambiguous,
         confidence: Confidence::CannotTell,
-        detail: "sigkill".into(),
+        detail: Detail::Sigkill,
         summary: format!(
             "it was killed by SIGKILL{rank}, and nothing here says by whom: the kernel for want of memory, a scheduler, or a person{room}"
         ),

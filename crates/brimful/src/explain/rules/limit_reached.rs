@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "limit_reached",
@@ -23,18 +23,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = vec![quoted(&leading)];
     let detail = leading.sign.detail;
     let (summary, remedies) = match detail {
-        "mappings" => (
+        Detail::Mappings => (
             "the process has as many memory mappings as it may (vm.max_map_count); memory itself is not short".to_owned(),
             vec![
                 remedy("Hand over fewer, larger tensors: each shared one is a mapping of its own"),
                 remedy("`sysctl -w vm.max_map_count=1048576` (needs root)"),
             ],
         ),
-        "inotify_watches" => (
+        Detail::InotifyWatches => (
             "the system's limit on watched files is reached".to_owned(),
             vec![remedy("`sysctl -w fs.inotify.max_user_watches=524288` (needs root)")],
         ),
-        "system_v_objects" => (
+        Detail::SystemVObjects => (
             "the system's limit on System V shared memory or semaphores is reached".to_owned(),
             vec![remedy("Remove what dead jobs left: `ipcs`, `ipcrm`; raise `kernel.sem` and `kernel.shmmni`")],
         ),
@@ -64,7 +64,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         } else {
             Confidence::Likely
         },
-        detail: detail.into(),
+        detail,
         summary,
         evidence: proofs,
         remedies,

@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -19,7 +19,7 @@ fn check(evidence: &Evidence, _signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: Confidence::Proved,
-        detail: "not_started".into(),
+        detail: Detail::NotStarted,
         summary: format!("it could not be started: {error}"),
         evidence: vec![proof(Source::WaitStatus, error.clone())],
         remedies: vec![remedy("Check the command, its path and its permissions")],

@@ -4,7 +4,7 @@ use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Evidence, Remedy, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Remedy, Source, Verdict};
 use crate::units::Bytes;
 use crate::watch::SharedMemorySample;
 
@@ -21,9 +21,9 @@ const CONTAINER_DEFAULT: Bytes = Bytes::from_mib(64);
 fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let leading = signs.leading();
     let is_bus_error = signs.signal == Some(7)
-        || leading.is_some_and(|leading| leading.sign.detail == "bus_error");
+        || leading.is_some_and(|leading| leading.sign.detail == Detail::BusError);
     let is_told = leading.is_some_and(|leading| leading.sign.cause == Cause::ShmExhausted);
-    let is_space = leading.is_some_and(|leading| leading.sign.detail == "disk_full");
+    let is_space = leading.is_some_and(|leading| leading.sign.detail == Detail::DiskFull);
     if !is_bus_error && !is_told && !is_space {
         return None;
     }
@@ -70,15 +70,13 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::ShmExhausted,
         confidence,
-        detail: leading
-            .map_or("bus_error", |leading| {
-                if is_space {
-                    "full"
-                } else {
-                    leading.sign.detail
-                }
-            })
-            .into(),
+        detail: leading.map_or(Detail::BusError, |leading| {
+            if is_space {
+                Detail::Full
+            } else {
+                leading.sign.detail
+            }
+        }),
         summary: format!("{summary}; DataLoader workers and NCCL hand data over through it"),
         evidence: proofs,
         remedies: remedies(shm),

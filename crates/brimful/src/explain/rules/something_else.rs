@@ -4,7 +4,7 @@ use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy};
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -23,12 +23,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let by_signal = match signs.signal {
         // What `timeout` ends with.
         None if code == Some(124) && leading.is_none() => {
-            Some(("time_limit", "its time was up: exit code 124"))
+            Some((Detail::TimeLimit, "its time was up: exit code 124"))
         }
-        Some(11) => Some(("segfault", "it crashed: segmentation fault")),
-        Some(4 | 8) => Some(("crash", "it crashed in native code")),
-        Some(6) => Some(("aborted", "it aborted itself (SIGABRT)")),
-        Some(1 | 2 | 15) => Some(("terminated", "it was asked to end from outside")),
+        Some(11) => Some((Detail::Segfault, "it crashed: segmentation fault")),
+        Some(4 | 8) => Some((Detail::Crash, "it crashed in native code")),
+        Some(6) => Some((Detail::Aborted, "it aborted itself (SIGABRT)")),
+        Some(1 | 2 | 15) => Some((Detail::Terminated, "it was asked to end from outside")),
         _ => None,
     };
     // What names its cause tells more than the signal that followed.
@@ -76,11 +76,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         } else {
             Confidence::Proved
         },
-        detail: detail.into(),
+        detail,
         summary,
         evidence: proofs,
         remedies: remedies(detail).into_iter().map(remedy).collect(),
-        would_settle: if detail == "disk_full" {
+        would_settle: if detail == Detail::DiskFull {
             vec!["`df -h . /tmp /dev/shm`: which of them is full".into()]
         } else {
             Vec::new()
@@ -88,44 +88,50 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     })
 }
 
-fn in_words(detail: &str, quote: &str) -> String {
+fn in_words(detail: Detail, quote: &str) -> String {
     let words = match detail {
-        "illegal_access" => {
+        Detail::IllegalAccess => {
             "a kernel on the card touched an address that is not its own; that is a bug, not too little memory"
         }
-        "device_assert" => {
+        Detail::DeviceAssert => {
             "an assertion failed on the card, most often an index or a label out of range"
         }
-        "nccl_timeout" => "a collective waited in vain for another process",
-        "nccl_error" => "a collective failed; NCCL's own warning says more",
-        "connection_lost" => "the connection to another process was lost",
-        "segfault" => "it crashed: segmentation fault",
-        "crash" => "it crashed in native code",
-        "aborted" => "it aborted itself",
-        "heap_corruption" => "native code damaged the heap; that is a bug, not too little memory",
-        "disk_full" => "a disk is full",
-        "hardware" => "the hardware failed",
-        "process_limit" => "no more processes or threads may be started; memory is not short",
-        "time_limit" => "its time was up",
-        "preempted" => "it was preempted",
-        "cancelled" => "it was cancelled",
-        "terminated" => "it was asked to end from outside (SIGTERM)",
-        "stopped_by_user" => "it was interrupted from the keyboard",
-        "timeout" => "the DataLoader waited too long for a batch",
-        "kernel_needs_too_much" => {
+        Detail::NcclTimeout => "a collective waited in vain for another process",
+        Detail::NcclError => "a collective failed; NCCL's own warning says more",
+        Detail::ConnectionLost => "the connection to another process was lost",
+        Detail::Segfault => "it crashed: segmentation fault",
+        Detail::Crash => "it crashed in native code",
+        Detail::Aborted => "it aborted itself",
+        Detail::HeapCorruption => {
+            "native code damaged the heap; that is a bug, not too little memory"
+        }
+        Detail::DiskFull => "a disk is full",
+        Detail::Hardware => "the hardware failed",
+        Detail::ProcessLimit => "no more processes or threads may be started; memory is not short",
+        Detail::TimeLimit => "its time was up",
+        Detail::Preempted => "it was preempted",
+        Detail::Cancelled => "it was cancelled",
+        Detail::Terminated => "it was asked to end from outside (SIGTERM)",
+        Detail::StoppedByUser => "it was interrupted from the keyboard",
+        Detail::Timeout => "the DataLoader waited too long for a batch",
+        Detail::KernelNeedsTooMuch => {
             "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
         }
-        "not_started" => "the command was not found",
-        "no_script" => "the script does not exist",
-        "build_failed" => "an extension could not be built",
-        "arguments" => "the script does not accept these arguments",
-        "no_main_guard" => "a process was started while the main script was still being imported",
-        "forked_cuda" => "a forked process used CUDA after its parent had initialized it",
-        "persistent_workers" => "`persistent_workers` is set, but there are no workers",
-        "prefetch_factor" => "`prefetch_factor` is set, but there are no workers",
-        "warning" => "the text contains only a warning about memory, not a failure",
-        "static_tls" => "a library was loaded too late for its thread data; memory is not short",
-        "missing_module" => {
+        Detail::NotStarted => "the command was not found",
+        Detail::NoScript => "the script does not exist",
+        Detail::BuildFailed => "an extension could not be built",
+        Detail::Arguments => "the script does not accept these arguments",
+        Detail::NoMainGuard => {
+            "a process was started while the main script was still being imported"
+        }
+        Detail::ForkedCuda => "a forked process used CUDA after its parent had initialized it",
+        Detail::PersistentWorkers => "`persistent_workers` is set, but there are no workers",
+        Detail::PrefetchFactor => "`prefetch_factor` is set, but there are no workers",
+        Detail::Warning => "the text contains only a warning about memory, not a failure",
+        Detail::StaticTls => {
+            "a library was loaded too late for its thread data; memory is not short"
+        }
+        Detail::MissingModule => {
             return format!("a Python module is not installed: {quote}");
         }
         _ => return format!("an error that is not about memory: {quote}"),
@@ -133,46 +139,46 @@ fn in_words(detail: &str, quote: &str) -> String {
     words.to_owned()
 }
 
-fn remedies(detail: &str) -> Vec<&'static str> {
+fn remedies(detail: Detail) -> Vec<&'static str> {
     match detail {
-        "illegal_access" | "device_assert" => {
+        Detail::IllegalAccess | Detail::DeviceAssert => {
             vec!["Run once with `CUDA_LAUNCH_BLOCKING=1`: the traceback then names the kernel"]
         }
-        "nccl_timeout" | "nccl_error" => vec![
+        Detail::NcclTimeout | Detail::NcclError => vec![
             "Look at the other ranks' logs for the first error in time: one that died makes all others wait",
             "Run with `NCCL_DEBUG=WARN`",
         ],
-        "segfault" | "crash" | "aborted" | "heap_corruption" => {
+        Detail::Segfault | Detail::Crash | Detail::Aborted | Detail::HeapCorruption => {
             vec!["Run with `python -X faulthandler`: it prints where each thread was"]
         }
-        "disk_full" => vec!["Make room, or write checkpoints elsewhere; keep fewer of them"],
-        "hardware" => {
+        Detail::DiskFull => vec!["Make room, or write checkpoints elsewhere; keep fewer of them"],
+        Detail::Hardware => {
             vec!["Tell the owner of the machine; take the card out of use until it is checked"]
         }
-        "process_limit" => vec![
+        Detail::ProcessLimit => vec![
             "Use fewer workers and threads (`OMP_NUM_THREADS`), or raise `pids.max` of the group and `ulimit -u`",
         ],
-        "time_limit" | "preempted" => vec![
+        Detail::TimeLimit | Detail::Preempted => vec![
             "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
         ],
-        "no_script" => vec!["Check the path of the script and the working directory"],
-        "missing_module" => vec![
+        Detail::NoScript => vec!["Check the path of the script and the working directory"],
+        Detail::MissingModule => vec![
             "Install it in that Python (`python -m pip install …`), or start the script with the Python of the right environment",
         ],
-        "arguments" => vec!["Compare with `--help` of the script"],
-        "no_main_guard" => vec![
+        Detail::Arguments => vec!["Compare with `--help` of the script"],
+        Detail::NoMainGuard => vec![
             "Put what starts the training below `if __name__ == \"__main__\":`, as spawned workers import the script",
         ],
-        "forked_cuda" => vec![
+        Detail::ForkedCuda => vec![
             "Start workers with `multiprocessing_context=\"spawn\"`, or touch CUDA only after they were started",
         ],
-        "persistent_workers" => {
+        Detail::PersistentWorkers => {
             vec!["`persistent_workers=num_workers > 0`: with no worker there is nothing to keep"]
         }
-        "prefetch_factor" => {
+        Detail::PrefetchFactor => {
             vec!["`prefetch_factor=None` where `num_workers=0`: there is nobody to prefetch"]
         }
-        "kernel_needs_too_much" => {
+        Detail::KernelNeedsTooMuch => {
             vec!["Smaller blocks or fewer stages in the kernel's configuration"]
         }
         _ => Vec::new(),

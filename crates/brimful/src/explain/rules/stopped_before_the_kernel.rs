@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -41,7 +41,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause,
         confidence: Confidence::Likely,
-        detail: "stopped_before_the_kernel".into(),
+        detail: Detail::StoppedBeforeTheKernel,
         summary: format!("brimful stopped it before memory ran out: {message}"),
         evidence: proofs,
         remedies: match cause {

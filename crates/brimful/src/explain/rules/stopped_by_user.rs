@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::proof;
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -31,7 +31,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: Confidence::Proved,
-        detail: "stopped_by_user".into(),
+        detail: Detail::StoppedByUser,
         summary: format!("it was stopped from outside: {name}"),
         evidence: proofs,
         remedies: Vec::new(),

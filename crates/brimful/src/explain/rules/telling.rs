@@ -1,5 +1,6 @@
 //! What many rules say alike: proofs, remedies, and what would settle a doubt.
 
+use crate::explain::Detail;
 use crate::explain::series::Shape;
 use crate::explain::signs::{Leading, Signs};
 use crate::explain::{Evidence, Proof, Remedy, Source};
@@ -89,17 +90,17 @@ fn duration(ms: u64) -> String {
 }
 
 /// One word for how host memory came to its end.
-pub(super) fn host_detail(signs: &Signs<'_>, otherwise: &'static str) -> &'static str {
+pub(super) fn host_detail(signs: &Signs<'_>, otherwise: Detail) -> Detail {
     if let Some(workers) = signs.series.workers
         && let Some(limit) = signs.series.limit()
         && workers.grown_by.share_of(limit) >= 0.1
     {
-        return "worker_copies";
+        return Detail::WorkerCopies;
     }
     match signs.series.shape {
-        Some(Shape::Leak { .. }) => "leak",
-        Some(Shape::Burst { .. }) if saves_a_checkpoint(signs) => "checkpoint_save_spike",
-        Some(Shape::Burst { .. }) => "burst",
+        Some(Shape::Leak { .. }) => Detail::Leak,
+        Some(Shape::Burst { .. }) if saves_a_checkpoint(signs) => Detail::CheckpointSaveSpike,
+        Some(Shape::Burst { .. }) => Detail::Burst,
         None => otherwise,
     }
 }

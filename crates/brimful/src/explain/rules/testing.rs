@@ -10,7 +10,7 @@ pub(super) fn check(evidence: &Evidence, cause: Cause, detail: &str, summary: &s
     let verdict = explain(evidence);
     assert_eq!(verdict.cause, cause, "{verdict:#?}");
     assert!(
-        detail.is_empty() || verdict.detail == detail,
+        detail.is_empty() || verdict.detail.id() == detail,
         "{verdict:#?}"
     );
     assert!(verdict.summary.contains(summary), "{verdict:#?}");

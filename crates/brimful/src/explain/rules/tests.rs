@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use crate::explain::rules::CATALOGUE;
 use crate::explain::rules::testing::{check, ended, with_kills, with_used, with_workers};
-use crate::explain::{Cause, Confidence, Evidence, SnapshotAnswer, SnapshotReplay, explain};
+use crate::explain::{
+    Cause, Confidence, Detail, Evidence, SnapshotAnswer, SnapshotReplay, explain,
+};
 use crate::record::{GpuProof, Outcome};
 use crate::units::Bytes;
 use crate::watch::{GpuSample, Sample};
@@ -48,7 +50,7 @@ fn words_about_memory_without_the_shape_of_an_error_decide_nothing() {
         text: "memory exhausted".into(),
         ..Evidence::default()
     });
-    assert_eq!(verdict.detail, "unknown_words");
+    assert_eq!(verdict.detail, Detail::UnknownWords);
     assert!(verdict.remedies.len() == 2 && !verdict.would_settle.is_empty());
 }
 

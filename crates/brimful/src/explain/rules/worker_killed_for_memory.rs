@@ -54,7 +54,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     Some(Verdict {
         cause: Cause::DataloaderWorkerKilledOom,
         confidence,
-        detail: host_detail(signs, detail).into(),
+        detail: host_detail(signs, detail),
         summary: format!("{who} killed because host memory ran out{figures}"),
         evidence: proofs,
         remedies: host_remedies(evidence, signs),

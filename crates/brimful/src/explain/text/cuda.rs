@@ -1,12 +1,12 @@
 //! A card ran out of memory: PyTorch on CUDA, ROCm, MPS, XPU and others, JAX, TensorFlow, and what runs beside them.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::cuda_message::CudaMessage;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::shape::{is_reported, weak};
 use crate::explain::text::sign::{Facts, Rank, Sign};
 use crate::explain::text::size::size_at_start;
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, CudaOomExhausted, CudaOomOtherProcess, HostAllocFailed};
 use Rank::{Named, Signaled};
@@ -34,13 +34,13 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Allocation is out of device memory",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "Invalid buffer size:",
         Named,
         CudaOomExhausted,
-        "single_allocation_limit",
+        Detail::SingleAllocationLimit,
     ),
     // CUDA, HIP and other drivers, by whatever name the caller gives the error.
     ask("CUDA error: out of memory", driver_full),
@@ -71,39 +71,44 @@ pub(super) const PHRASES: &[Phrase] = &[
         "CL_MEM_OBJECT_ALLOCATION_FAILURE",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "kIOGPUCommandBufferCallbackErrorOutOfMemory",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "Failed to CUDA calloc",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "Maximum pool size exceeded",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "Error out of memory at line",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     // Ascend.
-    means("drv malloc failed", Named, CudaOomExhausted, "no_figures"),
+    means(
+        "drv malloc failed",
+        Named,
+        CudaOomExhausted,
+        Detail::NoFigures,
+    ),
     means(
         "EL0004: Failed to allocate memory",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     // A pinned buffer on the host, refused with an error that does not speak of memory.
     ask("CUDA error: invalid argument", pinned_or_nothing),
@@ -117,19 +122,19 @@ pub(super) const PHRASES: &[Phrase] = &[
         "could not allocate pinned host memory",
         Named,
         HostAllocFailed,
-        "pinned_memory",
+        Detail::PinnedMemory,
     ),
     means(
         "failed to allocate pinned memory",
         Named,
         HostAllocFailed,
-        "pinned_memory",
+        Detail::PinnedMemory,
     ),
     means(
         "failed to pin memory",
         Named,
         HostAllocFailed,
-        "pinned_memory",
+        Detail::PinnedMemory,
     ),
     // JAX and XLA.
     ask("RESOURCE_EXHAUSTED", resource_exhausted),
@@ -137,15 +142,20 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Ran out of memory in memory space",
         Named,
         CudaOomExhausted,
-        "xla",
+        Detail::Xla,
     ),
-    means("Exceeded hbm capacity", Named, CudaOomExhausted, "xla"),
+    means(
+        "Exceeded hbm capacity",
+        Named,
+        CudaOomExhausted,
+        Detail::Xla,
+    ),
     ask("Resource exhausted:", resource_exhausted),
     means(
         "Out of memory while trying to allocate",
         Named,
         CudaOomExhausted,
-        "xla",
+        Detail::Xla,
     ),
     // TensorFlow.
     ask("OOM when allocating tensor", tensorflow),
@@ -156,7 +166,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Out of memory error on GPU",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     ask(
         "Failed to allocate memory for requested buffer",
@@ -166,19 +176,19 @@ pub(super) const PHRASES: &[Phrase] = &[
         "unable to allocate CUDA",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "failed to allocate CUDA",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     means(
         "failed to allocate compute buffers",
         Rank::Hinted,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     // Servers of language models, which budget the card before they begin.
     ask(
@@ -189,37 +199,37 @@ pub(super) const PHRASES: &[Phrase] = &[
         "No available memory for the cache blocks",
         Named,
         CudaOomExhausted,
-        "cache_budget",
+        Detail::CacheBudget,
     ),
     means(
         "which is larger than the available KV cache memory",
         Named,
         CudaOomExhausted,
-        "cache_budget",
+        Detail::CacheBudget,
     ),
     means(
         "is larger than the maximum number of tokens that can be stored in KV cache",
         Named,
         CudaOomExhausted,
-        "cache_budget",
+        Detail::CacheBudget,
     ),
     means(
         "Not enough memory. Please try to increase --mem-fraction-static",
         Named,
         CudaOomExhausted,
-        "cache_budget",
+        Detail::CacheBudget,
     ),
     means(
         "Not enough memory. Please try increasing --mem-fraction-static",
         Named,
         CudaOomExhausted,
-        "cache_budget",
+        Detail::CacheBudget,
     ),
     means(
         "enough GPU RAM to fit the quantized model",
         Named,
         CudaOomExhausted,
-        "no_figures",
+        Detail::NoFigures,
     ),
     // A library was refused memory, or could not set itself up: too little of it on the card, or versions that do not
     // match, in the same words.
@@ -227,152 +237,157 @@ pub(super) const PHRASES: &[Phrase] = &[
         "CUBLAS_STATUS_ALLOC_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
     means(
         "CUBLAS_STATUS_NOT_INITIALIZED",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "HIPBLAS_STATUS_ALLOC_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
     means(
         "HIPBLAS_STATUS_NOT_INITIALIZED",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "CUDNN_STATUS_ALLOC_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
     means(
         "CUDNN_STATUS_NOT_INITIALIZED",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "CUDNN_STATUS_INTERNAL_ERROR",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "CUSOLVER_STATUS_ALLOC_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
     means(
         "CUSOLVER_STATUS_NOT_INITIALIZED",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "CUSPARSE_STATUS_ALLOC_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
-    means("CUFFT_ALLOC_FAILED", Named, Ambiguous, "library_allocation"),
+    means(
+        "CUFFT_ALLOC_FAILED",
+        Named,
+        Ambiguous,
+        Detail::LibraryAllocation,
+    ),
     means(
         "CURAND_STATUS_ALLOCATION_FAILED",
         Named,
         Ambiguous,
-        "library_allocation",
+        Detail::LibraryAllocation,
     ),
     means(
         "when calling `cublasCreate(",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "when calling `cusolverDnCreate(",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Blas GEMM launch failed",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Blas xGEMM launch failed",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Blas GEMV launch failed",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Blas SGEMM launch failed",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "because cuDNN failed to initialize",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "failed to create cublas handle",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Could not create cudnn handle",
         Rank::Raised,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "Unable to find a valid cuDNN algorithm",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "unable to find an engine to execute this computation",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "PI_ERROR_OUT_OF_RESOURCES",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
     means(
         "UR_RESULT_ERROR_OUT_OF_RESOURCES",
         Signaled,
         Ambiguous,
-        "library_setup_failed",
+        Detail::LibrarySetupFailed,
     ),
 ];
 
@@ -418,15 +433,15 @@ fn device_full(reading: &Reading, hit: Hit) -> Option<Sign> {
         .as_ref()
         .map_or(CudaOomExhausted, CudaMessage::cause);
     let detail = match &message {
-        Some(message) if message.allowed.is_some() => "per_process_cap",
-        Some(_) => "figures",
-        None => "no_figures",
+        Some(message) if message.allowed.is_some() => Detail::PerProcessCap,
+        Some(_) => Detail::Figures,
+        None => Detail::NoFigures,
     };
     if message.is_none() && !is_reported(reading, hit) {
         return Some(weak(hit));
     }
     if message.is_none() && near_words(reading, hit, 600, 100, PINNED) {
-        return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::PinnedMemory));
     }
     Some(with_message(hit, cause, detail, message))
 }
@@ -436,7 +451,12 @@ fn figures_alone(reading: &Reading, hit: Hit) -> Option<Sign> {
     let begin = hit.at.saturating_sub(100);
     let message =
         CudaMessage::read(&reading.flat, begin).filter(|message| message.total.is_some())?;
-    Some(with_message(hit, message.cause(), "figures", Some(message)))
+    Some(with_message(
+        hit,
+        message.cause(),
+        Detail::Figures,
+        Some(message),
+    ))
 }
 
 /// `torch.OutOfMemoryError`, `cupy.cuda.memory.OutOfMemoryError`; other libraries use the same name.
@@ -455,13 +475,13 @@ fn error_class(reading: &Reading, hit: Hit) -> Option<Sign> {
     }
     // Julia's, which is about the host.
     if reading.after(hit.end, 2) == "()" && reading.after(hit.end, 40).contains("stacktrace:") {
-        return Some(hit.sign(Named, HostAllocFailed, "refused"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::Refused));
     }
     if before.ends_with("ray.exceptions.") || before.ends_with("ray") {
-        return Some(hit.sign(Rank::Killer, Cause::HostOomKill, "ray_memory_monitor"));
+        return Some(hit.sign(Rank::Killer, Cause::HostOomKill, Detail::RayMemoryMonitor));
     }
     if reading.after(hit.end, 40).starts_with(":containerkilled") {
-        return Some(hit.sign(Rank::Killer, Cause::HostOomKill, "container_limit"));
+        return Some(hit.sign(Rank::Killer, Cause::HostOomKill, Detail::ContainerLimit));
     }
     device_full(reading, hit)
 }
@@ -475,19 +495,19 @@ fn driver_full(reading: &Reading, hit: Hit) -> Option<Sign> {
         return Some(weak(hit));
     }
     if near_words(reading, hit, 600, 160, PINNED) {
-        return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::PinnedMemory));
     }
     if near_words(reading, hit, 600, 300, CONTEXT) {
-        return Some(hit.sign(Named, CudaOomOtherProcess, "full_before_the_start"));
+        return Some(hit.sign(Named, CudaOomOtherProcess, Detail::FullBeforeTheStart));
     }
-    Some(hit.sign(Named, CudaOomExhausted, "no_figures"))
+    Some(hit.sign(Named, CudaOomExhausted, Detail::NoFigures))
 }
 
 fn pinned_or_nothing(reading: &Reading, hit: Hit) -> Option<Sign> {
     if near_words(reading, hit, 600, 100, PINNED) {
-        return Some(hit.sign(Named, HostAllocFailed, "pinned_memory"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::PinnedMemory));
     }
-    Some(hit.sign(Named, Cause::NotMemory, "cuda_error"))
+    Some(hit.sign(Named, Cause::NotMemory, Detail::CudaError))
 }
 
 /// `Free memory on device (3.50/39.39 GiB) on startup is less than …`: whether others hold most of it.
@@ -505,7 +525,7 @@ fn budget_at_start(reading: &Reading, hit: Hit) -> Option<Sign> {
         Some((free, total)) if free >= total / 2.0 => CudaOomExhausted,
         _ => CudaOomOtherProcess,
     };
-    Some(hit.sign(Named, cause, "full_before_the_start"))
+    Some(hit.sign(Named, cause, Detail::FullBeforeTheStart))
 }
 
 /// The call is named together with a failure.
@@ -521,14 +541,14 @@ fn pinned_call(reading: &Reading, hit: Hit) -> Option<Sign> {
     ]
     .iter()
     .any(|word| near.contains(word))
-    .then(|| hit.sign(Named, HostAllocFailed, "pinned_memory"))
+    .then(|| hit.sign(Named, HostAllocFailed, Detail::PinnedMemory))
 }
 
 /// XLA's and gRPC's word for anything that there is not enough of.
 fn resource_exhausted(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 300);
     if after.contains("largerthanmax") || after.contains("quota") {
-        return Some(hit.sign(Named, Cause::NotMemory, "exception"));
+        return Some(hit.sign(Named, Cause::NotMemory, Detail::Exception));
     }
     if after.contains("oomwhenallocatingtensor") {
         return None;
@@ -537,13 +557,13 @@ fn resource_exhausted(reading: &Reading, hit: Hit) -> Option<Sign> {
         .iter()
         .any(|word| after.contains(word));
     if !speaks_of_memory {
-        return Some(hit.sign(Rank::Raised, Ambiguous, "resource_exhausted"));
+        return Some(hit.sign(Rank::Raised, Ambiguous, Detail::ResourceExhausted));
     }
     let asked = after.match_indices("allocat").take(4).find_map(|(at, _)| {
         let rest = after[at..].trim_start_matches(|c: char| !c.is_ascii_digit());
         size_at_start(rest)
     });
-    let mut sign = hit.sign(Named, CudaOomExhausted, "xla");
+    let mut sign = hit.sign(Named, CudaOomExhausted, Detail::Xla);
     sign.facts.asked = asked;
     Some(sign)
 }
@@ -554,33 +574,28 @@ fn tensorflow(reading: &Reading, hit: Hit) -> Option<Sign> {
         || after.contains("byallocatorcpu")
         || after.contains("byallocatormklcpu");
     Some(if is_host {
-        hit.sign(Named, HostAllocFailed, "tensor_on_host")
+        hit.sign(Named, HostAllocFailed, Detail::TensorOnHost)
     } else {
-        hit.sign(Named, CudaOomExhausted, "no_figures")
+        hit.sign(Named, CudaOomExhausted, Detail::NoFigures)
     })
 }
 
 /// A warning of the arena that is followed by another way of doing it is no failure.
 fn tensorflow_arena(reading: &Reading, hit: Hit) -> Option<Sign> {
     if reading.after(hit.end, 200).contains("notafailure") {
-        return Some(hit.sign(Rank::Aftermath, Cause::NotMemory, "warning"));
+        return Some(hit.sign(Rank::Aftermath, Cause::NotMemory, Detail::Warning));
     }
     if reading.before(hit.at, 40).contains("allocator(cpu")
         || reading.before(hit.at, 40).contains("mklcpu)")
     {
-        return Some(hit.sign(Named, HostAllocFailed, "tensor_on_host"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::TensorOnHost));
     }
-    let mut sign = hit.sign(Named, CudaOomExhausted, "no_figures");
+    let mut sign = hit.sign(Named, CudaOomExhausted, Detail::NoFigures);
     sign.facts.asked = size_at_start(reading.after(hit.end, 30));
     Some(sign)
 }
 
-fn with_message(
-    hit: Hit,
-    cause: Cause,
-    detail: &'static str,
-    message: Option<CudaMessage>,
-) -> Sign {
+fn with_message(hit: Hit, cause: Cause, detail: Detail, message: Option<CudaMessage>) -> Sign {
     Sign {
         facts: Facts {
             asked: message.as_ref().and_then(|message| message.asked),

@@ -1,10 +1,10 @@
 //! What PyTorch's DataLoader says about its workers.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::signal::signal_at_start;
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, DataloaderWorkerKilledOom, NotMemory, ShmExhausted};
 
@@ -22,49 +22,49 @@ pub(super) const PHRASES: &[Phrase] = &[
         "insufficient shared storage space",
         Rank::Named,
         ShmExhausted,
-        "bus_error",
+        Detail::BusError,
     ),
     means(
         "Unexpected bus error encountered in worker",
         Rank::Named,
         ShmExhausted,
-        "bus_error",
+        Detail::BusError,
     ),
     means(
         "insufficient shared memory (shm)",
         Rank::Named,
         ShmExhausted,
-        "bus_error",
+        Detail::BusError,
     ),
     means(
         "workers are out of shared memory",
         Rank::Named,
         ShmExhausted,
-        "bus_error",
+        Detail::BusError,
     ),
     means(
         "Unexpected segmentation fault encountered in worker",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Unexpected floating-point exception encountered in worker",
         Rank::Signaled,
         NotMemory,
-        "crash",
+        Detail::Crash,
     ),
     means(
         "DataLoader timed out after",
         Rank::Named,
         NotMemory,
-        "timeout",
+        Detail::Timeout,
     ),
     means(
         "Pin memory thread exited unexpectedly",
         Rank::Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
 ];
 
@@ -85,16 +85,20 @@ fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
     let mut sign = if let Some(how) = verb.strip_prefix("iskilledbysignal") {
         let how = how.trim_start_matches([':', '.']);
         match signal_at_start(how) {
-            Some(9) => hit.sign(Rank::Signaled, DataloaderWorkerKilledOom, "worker_killed"),
-            Some(7) => hit.sign(Rank::Named, ShmExhausted, "bus_error"),
-            Some(11) => hit.sign(Rank::Signaled, NotMemory, "segfault"),
-            Some(6) => hit.sign(Rank::Signaled, Ambiguous, "aborted"),
-            Some(1 | 2 | 15) => hit.sign(Rank::Signaled, NotMemory, "terminated"),
-            Some(_) => hit.sign(Rank::Signaled, NotMemory, "crash"),
-            None => hit.sign(Rank::Signaled, Ambiguous, "worker_vanished"),
+            Some(9) => hit.sign(
+                Rank::Signaled,
+                DataloaderWorkerKilledOom,
+                Detail::WorkerKilled,
+            ),
+            Some(7) => hit.sign(Rank::Named, ShmExhausted, Detail::BusError),
+            Some(11) => hit.sign(Rank::Signaled, NotMemory, Detail::Segfault),
+            Some(6) => hit.sign(Rank::Signaled, Ambiguous, Detail::Aborted),
+            Some(1 | 2 | 15) => hit.sign(Rank::Signaled, NotMemory, Detail::Terminated),
+            Some(_) => hit.sign(Rank::Signaled, NotMemory, Detail::Crash),
+            None => hit.sign(Rank::Signaled, Ambiguous, Detail::WorkerVanished),
         }
     } else if verb.starts_with("exitedunexpectedly") {
-        hit.sign(Rank::Raised, Ambiguous, "worker_vanished")
+        hit.sign(Rank::Raised, Ambiguous, Detail::WorkerVanished)
     } else {
         return None;
     };
@@ -106,8 +110,12 @@ fn worker(reading: &Reading, hit: Hit) -> Option<Sign> {
 fn worker_without_pid(reading: &Reading, hit: Hit) -> Option<Sign> {
     let how = reading.after(hit.end, 40).trim_start_matches([':', '.']);
     Some(match signal_at_start(how) {
-        Some(9) => hit.sign(Rank::Signaled, DataloaderWorkerKilledOom, "worker_killed"),
-        Some(7) => hit.sign(Rank::Named, ShmExhausted, "bus_error"),
+        Some(9) => hit.sign(
+            Rank::Signaled,
+            DataloaderWorkerKilledOom,
+            Detail::WorkerKilled,
+        ),
+        Some(7) => hit.sign(Rank::Named, ShmExhausted, Detail::BusError),
         _ => return None,
     })
 }

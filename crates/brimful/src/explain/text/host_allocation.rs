@@ -1,10 +1,10 @@
 //! An allocation on the host was refused.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::size::size_at_start;
+use crate::explain::{Cause, Detail};
 
 use Cause::{CudaOomExhausted, HostAllocFailed, NotMemory};
 use Rank::Named;
@@ -16,10 +16,10 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Torch: not enough memory",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
-    means("posix_memalign", Named, HostAllocFailed, "refused"),
-    means("Buy new RAM", Named, HostAllocFailed, "refused"),
+    means("posix_memalign", Named, HostAllocFailed, Detail::Refused),
+    means("Buy new RAM", Named, HostAllocFailed, Detail::Refused),
     // Python, NumPy, Arrow, OpenCV, DuckDB, R.
     ask("MemoryError", memory_error),
     ask("Unable to allocate", array),
@@ -29,80 +29,90 @@ pub(super) const PHRASES: &[Phrase] = &[
         "(-4:Insufficient memory)",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "cannot allocate vector of size",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     ask("Out of Memory Error", in_words),
     // C and C++, Rust, Go, Java, JavaScript, LLVM, git.
     ask("bad_alloc", bad_alloc),
-    means("bad allocation", Named, HostAllocFailed, "refused"),
-    means("memory allocation of", Named, HostAllocFailed, "refused"),
+    means("bad allocation", Named, HostAllocFailed, Detail::Refused),
+    means(
+        "memory allocation of",
+        Named,
+        HostAllocFailed,
+        Detail::Refused,
+    ),
     means(
         "fatal error: runtime: out of memory",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
-    means("heap out of memory", Named, HostAllocFailed, "refused"),
+    means(
+        "heap out of memory",
+        Named,
+        HostAllocFailed,
+        Detail::Refused,
+    ),
     ask("java.lang.OutOfMemoryError", java),
     means(
         "LLVM ERROR: out of memory",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "LLVM ERROR: Unable to allocate",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "out of memory, malloc failed",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "Memory allocation still failed after",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "requires more system memory",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "ggml_backend_cpu_buffer_type_alloc_buffer: failed",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "insufficient memory for the Java Runtime Environment",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "Native memory allocation (mmap) failed",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     means(
         "Native memory allocation (malloc) failed",
         Named,
         HostAllocFailed,
-        "refused",
+        Detail::Refused,
     ),
     // The kernel's answer.
     ask("(errno=12)", refused),
@@ -118,33 +128,43 @@ pub(super) const PHRASES: &[Phrase] = &[
     ask("Не удалось выделить память", refused),
     ask("メモリを確保できません", refused),
     // Windows, whose number stands in every language.
-    means("[WinError 1455]", Named, HostAllocFailed, "commit_limit"),
-    means("os error 1455", Named, HostAllocFailed, "commit_limit"),
+    means(
+        "[WinError 1455]",
+        Named,
+        HostAllocFailed,
+        Detail::CommitLimit,
+    ),
+    means("os error 1455", Named, HostAllocFailed, Detail::CommitLimit),
     means(
         "paging file is too small",
         Named,
         HostAllocFailed,
-        "commit_limit",
+        Detail::CommitLimit,
     ),
-    means("[WinError 1450]", Named, HostAllocFailed, "commit_limit"),
-    means("[WinError 8]", Named, HostAllocFailed, "commit_limit"),
+    means(
+        "[WinError 1450]",
+        Named,
+        HostAllocFailed,
+        Detail::CommitLimit,
+    ),
+    means("[WinError 8]", Named, HostAllocFailed, Detail::CommitLimit),
     means(
         "Not enough memory resources are available",
         Named,
         HostAllocFailed,
-        "commit_limit",
+        Detail::CommitLimit,
     ),
     means(
         "Not enough storage is available to process this command",
         Named,
         HostAllocFailed,
-        "commit_limit",
+        Detail::CommitLimit,
     ),
 ];
 
 fn allocator(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 160);
-    let mut sign = hit.sign(Named, HostAllocFailed, "refused");
+    let mut sign = hit.sign(Named, HostAllocFailed, Detail::Refused);
     sign.facts.asked = after
         .find("allocate")
         .map(|at| &after[at..])
@@ -167,9 +187,9 @@ fn memory_error(reading: &Reading, hit: Hit) -> Option<Sign> {
     }
     // RAPIDS raises it for the card's memory.
     if is_device(reading.after(hit.end, 200)) {
-        return Some(hit.sign(Named, CudaOomExhausted, "no_figures"));
+        return Some(hit.sign(Named, CudaOomExhausted, Detail::NoFigures));
     }
-    let mut sign = hit.sign(Named, HostAllocFailed, "refused");
+    let mut sign = hit.sign(Named, HostAllocFailed, Detail::Refused);
     let after = reading.after(hit.end, 60);
     sign.facts.asked = after
         .strip_prefix(":unabletoallocate")
@@ -181,9 +201,9 @@ fn array(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 80);
     let asked = size_at_start(after)?;
     let mut sign = if is_device(reading.around(hit.at, 60, 120)) {
-        hit.sign(Named, CudaOomExhausted, "no_figures")
+        hit.sign(Named, CudaOomExhausted, Detail::NoFigures)
     } else {
-        hit.sign(Named, HostAllocFailed, "refused")
+        hit.sign(Named, HostAllocFailed, Detail::Refused)
     };
     sign.facts.asked = Some(asked);
     Some(sign)
@@ -194,24 +214,24 @@ fn of_size(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 40);
     after
         .contains("failed")
-        .then(|| hit.sign(Named, HostAllocFailed, "refused"))
+        .then(|| hit.sign(Named, HostAllocFailed, Detail::Refused))
 }
 
 /// Thrown for host memory, and by CUDA's libraries for the card's.
 fn bad_alloc(reading: &Reading, hit: Hit) -> Option<Sign> {
     Some(if is_device(reading.after(hit.end, 160)) {
-        hit.sign(Named, CudaOomExhausted, "no_figures")
+        hit.sign(Named, CudaOomExhausted, Detail::NoFigures)
     } else {
-        hit.sign(Named, HostAllocFailed, "refused")
+        hit.sign(Named, HostAllocFailed, Detail::Refused)
     })
 }
 
 fn java(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 60);
     Some(if after.contains("nativethread") {
-        hit.sign(Named, NotMemory, "process_limit")
+        hit.sign(Named, NotMemory, Detail::ProcessLimit)
     } else {
-        hit.sign(Named, HostAllocFailed, "java_heap")
+        hit.sign(Named, HostAllocFailed, Detail::JavaHeap)
     })
 }
 
@@ -219,7 +239,7 @@ fn java(reading: &Reading, hit: Hit) -> Option<Sign> {
 fn in_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     let is_in_words = reading.has_word(hit.at, "Out of Memory Error");
     (is_in_words && !reading.has_word(hit.at, "OutOfMemoryError"))
-        .then(|| hit.sign(Named, HostAllocFailed, "refused"))
+        .then(|| hit.sign(Named, HostAllocFailed, Detail::Refused))
 }
 
 fn refused_by_name(reading: &Reading, hit: Hit) -> Option<Sign> {
@@ -231,7 +251,7 @@ fn refused_by_name(reading: &Reading, hit: Hit) -> Option<Sign> {
 fn refused(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.at, 80);
     if after.starts_with("cannotallocatememoryinstatictlsblock") {
-        return Some(hit.sign(Named, NotMemory, "static_tls"));
+        return Some(hit.sign(Named, NotMemory, Detail::StaticTls));
     }
     let before = reading.before(hit.at, 300);
     // Its own phrase decides there.
@@ -242,13 +262,13 @@ fn refused(reading: &Reading, hit: Hit) -> Option<Sign> {
         return None;
     }
     if before.contains("ibv_") || before.contains("memlock") || before.contains("mlock") {
-        return Some(hit.sign(Named, HostAllocFailed, "locked_memory_limit"));
+        return Some(hit.sign(Named, HostAllocFailed, Detail::LockedMemoryLimit));
     }
     let near = reading.around(hit.at, 300, 200);
     let detail = if near.contains("fork") {
-        "fork"
+        Detail::Fork
     } else {
-        "refused"
+        Detail::Refused
     };
     Some(hit.sign(Named, HostAllocFailed, detail))
 }

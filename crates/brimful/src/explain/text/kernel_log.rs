@@ -1,10 +1,10 @@
 //! The kernel's own log about a kill, and the programs that act before it.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::size::{integer_at_start, size_at_start};
+use crate::explain::{Cause, Detail};
 
 use Cause::HostOomKill;
 use Rank::Killer;
@@ -15,113 +15,148 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Memory cgroup out of memory",
         Killer,
         HostOomKill,
-        "group_limit",
+        Detail::GroupLimit,
     ),
     means(
         "Cgroup memory limit exceeded",
         Killer,
         HostOomKill,
-        "group_limit",
+        Detail::GroupLimit,
     ),
     means(
         "memory limit exceeded: Kill",
         Killer,
         HostOomKill,
-        "group_limit",
+        Detail::GroupLimit,
     ),
-    means("invoked oom-killer", Killer, HostOomKill, "kernel"),
-    means("oom-kill:constraint=", Killer, HostOomKill, "kernel"),
-    means("oom_reaper: reaped process", Killer, HostOomKill, "kernel"),
-    means("Out of memory: Kill", Killer, HostOomKill, "machine_full"),
+    means("invoked oom-killer", Killer, HostOomKill, Detail::Kernel),
+    means("oom-kill:constraint=", Killer, HostOomKill, Detail::Kernel),
+    means(
+        "oom_reaper: reaped process",
+        Killer,
+        HostOomKill,
+        Detail::Kernel,
+    ),
+    means(
+        "Out of memory: Kill",
+        Killer,
+        HostOomKill,
+        Detail::MachineFull,
+    ),
     means(
         "Out of memory and no killable processes",
         Killer,
         HostOomKill,
-        "machine_full",
+        Detail::MachineFull,
     ),
     means(
         "killed as a result of limit of",
         Killer,
         HostOomKill,
-        "group_limit",
+        Detail::GroupLimit,
     ),
-    means("oom_kill_process", Killer, HostOomKill, "kernel"),
+    means("oom_kill_process", Killer, HostOomKill, Detail::Kernel),
     means(
         "mem_cgroup_out_of_memory",
         Killer,
         HostOomKill,
-        "group_limit",
+        Detail::GroupLimit,
     ),
     means(
         "total_vm rss pgtables_bytes swapents oom_score_adj",
         Killer,
         HostOomKill,
-        "kernel",
+        Detail::Kernel,
     ),
     means(
         "killing largest compressed process",
         Killer,
         HostOomKill,
-        "machine_full",
+        Detail::MachineFull,
     ),
-    means("memorystatus: killing", Killer, HostOomKill, "machine_full"),
+    means(
+        "memorystatus: killing",
+        Killer,
+        HostOomKill,
+        Detail::MachineFull,
+    ),
     ask("Killed process", killed_process),
     ask("memory: usage", usage_and_limit),
     // systemd.
-    means("killed by the OOM killer", Killer, HostOomKill, "kernel"),
+    means(
+        "killed by the OOM killer",
+        Killer,
+        HostOomKill,
+        Detail::Kernel,
+    ),
     means(
         "Failed with result 'oom-kill'",
         Killer,
         HostOomKill,
-        "kernel",
+        Detail::Kernel,
     ),
-    means("result=oom-kill", Killer, HostOomKill, "kernel"),
+    means("result=oom-kill", Killer, HostOomKill, Detail::Kernel),
     means(
         "OOM killer killed some processes in this unit",
         Killer,
         HostOomKill,
-        "kernel",
+        Detail::Kernel,
     ),
-    means("systemd-oomd killed", Killer, HostOomKill, "systemd_oomd"),
+    means(
+        "systemd-oomd killed",
+        Killer,
+        HostOomKill,
+        Detail::SystemdOomd,
+    ),
     means(
         "oomd attempting to kill",
         Killer,
         HostOomKill,
-        "systemd_oomd",
+        Detail::SystemdOomd,
     ),
     means(
         "due to memory pressure for",
         Killer,
         HostOomKill,
-        "systemd_oomd",
+        Detail::SystemdOomd,
     ),
-    means("due to memory used (", Killer, HostOomKill, "systemd_oomd"),
-    means("due to swap used (", Killer, HostOomKill, "systemd_oomd"),
+    means(
+        "due to memory used (",
+        Killer,
+        HostOomKill,
+        Detail::SystemdOomd,
+    ),
+    means(
+        "due to swap used (",
+        Killer,
+        HostOomKill,
+        Detail::SystemdOomd,
+    ),
     // earlyoom and nohang.
     means(
         "low memory! at or below SIGTERM limits",
         Killer,
         HostOomKill,
-        "earlyoom",
+        Detail::Earlyoom,
     ),
     means(
         "low memory! at or below SIGKILL limits",
         Killer,
         HostOomKill,
-        "earlyoom",
+        Detail::Earlyoom,
     ),
     ask("VmRSS", earlyoom),
     means(
         "Implementing a corrective action",
         Killer,
         HostOomKill,
-        "nohang",
+        Detail::Nohang,
     ),
     means(
         "corrective action: Sending SIG",
         Killer,
         HostOomKill,
-        "nohang",
+        Detail::Nohang,
     ),
 ];
 
@@ -129,7 +164,7 @@ pub(super) const PHRASES: &[Phrase] = &[
 fn nohang(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 200);
     (after.contains("sendingsigterm") || after.contains("sendingsigkill"))
-        .then(|| hit.sign(Killer, HostOomKill, "nohang"))
+        .then(|| hit.sign(Killer, HostOomKill, Detail::Nohang))
 }
 
 /// `Killed process 71 (python) total-vm:…`; other programs say these words without a number.
@@ -140,7 +175,7 @@ fn killed_process(reading: &Reading, hit: Hit) -> Option<Sign> {
     if !is_kernel {
         return None;
     }
-    let mut sign = hit.sign(Killer, HostOomKill, "kernel");
+    let mut sign = hit.sign(Killer, HostOomKill, Detail::Kernel);
     sign.facts.pids = vec![pid];
     sign.facts.is_count = true;
     Some(sign)
@@ -152,7 +187,7 @@ fn usage_and_limit(reading: &Reading, hit: Hit) -> Option<Sign> {
     let usage = size_at_start(after)?;
     let limit = size_at_start(&after[after.find("limit")? + "limit".len()..])?;
     (usage.share_of(limit) >= 0.98).then(|| {
-        let mut sign = hit.sign(Killer, HostOomKill, "group_limit");
+        let mut sign = hit.sign(Killer, HostOomKill, Detail::GroupLimit);
         sign.facts.asked = Some(limit);
         sign
     })
@@ -164,5 +199,5 @@ fn earlyoom(reading: &Reading, hit: Hit) -> Option<Sign> {
     let kills = ["sendingsigterm", "sendingsigkill", "killingprocess"]
         .iter()
         .any(|words| before.contains(words));
-    kills.then(|| hit.sign(Killer, HostOomKill, "earlyoom"))
+    kills.then(|| hit.sign(Killer, HostOomKill, Detail::Earlyoom))
 }

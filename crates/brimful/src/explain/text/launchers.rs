@@ -2,11 +2,11 @@
 //!
 //! What they say is a consequence; it names how a process ended, seldom why.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::size::integer_at_start;
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, HostOomKill, NotMemory};
 use Rank::{Aftermath, Killer, Named, Raised, Signaled};
@@ -14,184 +14,219 @@ use Rank::{Aftermath, Killer, Named, Raised, Signaled};
 pub(super) const PHRASES: &[Phrase] = &[
     // Asked to end from outside.
     ask("death signal", death_signal),
-    means("Received SIGTERM", Named, NotMemory, "terminated"),
-    means("SIGTERMException", Named, NotMemory, "terminated"),
-    means("got signal: 15", Named, NotMemory, "terminated"),
-    means("got signal: 1", Named, NotMemory, "terminated"),
-    means("Caught signal 15", Named, NotMemory, "terminated"),
+    means("Received SIGTERM", Named, NotMemory, Detail::Terminated),
+    means("SIGTERMException", Named, NotMemory, Detail::Terminated),
+    means("got signal: 15", Named, NotMemory, Detail::Terminated),
+    means("got signal: 1", Named, NotMemory, Detail::Terminated),
+    means("Caught signal 15", Named, NotMemory, Detail::Terminated),
     // Torchrun, DeepSpeed, spawn: how the others were ended is no cause.
     means(
         "closing signal SIGTERM",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "Killing subprocess",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
-    means("ChildFailedError", Aftermath, Ambiguous, "failed_elsewhere"),
+    means(
+        "ChildFailedError",
+        Aftermath,
+        Ambiguous,
+        Detail::FailedElsewhere,
+    ),
     means(
         "CalledProcessError",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "ProcessRaisedException",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
-    means("leaked semaphore", Aftermath, Ambiguous, "failed_elsewhere"),
+    means(
+        "leaked semaphore",
+        Aftermath,
+        Ambiguous,
+        Detail::FailedElsewhere,
+    ),
     means(
         "leaked shared_memory",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "Engine core initialization failed",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "EngineCore encountered an issue",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "Background loop has errored already",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "Engine process failed to start",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "See stack trace (above) for the root cause",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
     means(
         "Engine loop is not running",
         Aftermath,
         Ambiguous,
-        "failed_elsewhere",
+        Detail::FailedElsewhere,
     ),
-    means("died with <Signals.SIGKILL", Signaled, Ambiguous, "sigkill"),
+    means(
+        "died with <Signals.SIGKILL",
+        Signaled,
+        Ambiguous,
+        Detail::Sigkill,
+    ),
     // Pools: a worker is gone, and the pool does not know why.
     means(
         "terminated abruptly while the future was running",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
-    means("BrokenProcessPool", Raised, Ambiguous, "worker_vanished"),
+    means(
+        "BrokenProcessPool",
+        Raised,
+        Ambiguous,
+        Detail::WorkerVanished,
+    ),
     means(
         "managed by the executor was unexpectedly terminated",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "abruptly died during map operation",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "background workers are no longer alive",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "background worker is 6 feet under",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
-    means("abort_event was set", Raised, Ambiguous, "worker_vanished"),
+    means(
+        "abort_event was set",
+        Raised,
+        Ambiguous,
+        Detail::WorkerVanished,
+    ),
     means(
         "Abnormal exit of MultiThreadedAugmenter",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "Worker exited prematurely",
         Aftermath,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "worker process died unexpectedly",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "was killed by unknown signal",
         Signaled,
         Ambiguous,
-        "sigkill",
+        Detail::Sigkill,
     ),
-    means("workers died", Raised, Ambiguous, "worker_vanished"),
-    means("KilledWorker", Raised, Ambiguous, "worker_vanished"),
+    means("workers died", Raised, Ambiguous, Detail::WorkerVanished),
+    means("KilledWorker", Raised, Ambiguous, Detail::WorkerVanished),
     means(
         "workers died while running it",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "worker died unexpectedly",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
-    means("Worker died", Raised, Ambiguous, "worker_vanished"),
-    means("died unexpectedly", Raised, Ambiguous, "worker_vanished"),
+    means("Worker died", Raised, Ambiguous, Detail::WorkerVanished),
+    means(
+        "died unexpectedly",
+        Raised,
+        Ambiguous,
+        Detail::WorkerVanished,
+    ),
     means(
         "worker died or was killed",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "actor died unexpectedly",
         Raised,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "some potential root causes",
         Aftermath,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
-    means("Perhaps out of memory?", Signaled, Ambiguous, "sigkill"),
+    means(
+        "Perhaps out of memory?",
+        Signaled,
+        Ambiguous,
+        Detail::Sigkill,
+    ),
     means(
         "terminated unexpectedly",
         Aftermath,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     means(
         "exited unexpectedly",
         Aftermath,
         Ambiguous,
-        "worker_vanished",
+        Detail::WorkerVanished,
     ),
     // Memory monitors of dask and Ray, which kill before the kernel.
     ask("memory budget", dask_budget),
@@ -199,30 +234,30 @@ pub(super) const PHRASES: &[Phrase] = &[
         "killed due to the node running low on memory",
         Killer,
         HostOomKill,
-        "ray_memory_monitor",
+        Detail::RayMemoryMonitor,
     ),
     means(
         "due to the node running low on memory",
         Killer,
         HostOomKill,
-        "ray_memory_monitor",
+        Detail::RayMemoryMonitor,
     ),
     ask("killed due to memory pressure (OOM)", ray_count),
     means(
         "of the memory on node",
         Killer,
         HostOomKill,
-        "ray_memory_monitor",
+        Detail::RayMemoryMonitor,
     ),
     // A manager that says that it kills.
-    means("Hard time limit (", Named, NotMemory, "time_limit"),
-    means("signal_sent=SIGKILL", Named, NotMemory, "terminated"),
+    means("Hard time limit (", Named, NotMemory, Detail::TimeLimit),
+    means("signal_sent=SIGKILL", Named, NotMemory, Detail::Terminated),
     // Compilers that were killed while they built an extension.
     means(
         "Killed signal terminated program",
         Signaled,
         Ambiguous,
-        "sigkill",
+        Detail::Sigkill,
     ),
 ];
 
@@ -230,14 +265,14 @@ pub(super) const PHRASES: &[Phrase] = &[
 fn death_signal(reading: &Reading, hit: Hit) -> Option<Sign> {
     let before = reading.before(hit.at, 24);
     (before.contains("received") || before.contains("signals.sig"))
-        .then(|| hit.sign(Named, NotMemory, "terminated"))
+        .then(|| hit.sign(Named, NotMemory, Detail::Terminated))
 }
 
 /// dask: `Worker exceeded 95% memory budget. Restarting`.
 fn dask_budget(reading: &Reading, hit: Hit) -> Option<Sign> {
     let near = reading.around(hit.at, 40, 40);
     (near.contains("exceed") && near.contains("restart"))
-        .then(|| hit.sign(Killer, HostOomKill, "dask_memory_limit"))
+        .then(|| hit.sign(Killer, HostOomKill, Detail::DaskMemoryLimit))
 }
 
 /// Ray: `2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons`.
@@ -251,8 +286,8 @@ fn ray_count(reading: &Reading, hit: Hit) -> Option<Sign> {
             integer_at_start(&rest[rest.len() - digits..])
         });
     Some(if count == Some(Some(0)) {
-        hit.sign(Raised, Ambiguous, "worker_vanished")
+        hit.sign(Raised, Ambiguous, Detail::WorkerVanished)
     } else {
-        hit.sign(Killer, HostOomKill, "ray_memory_monitor")
+        hit.sign(Killer, HostOomKill, Detail::RayMemoryMonitor)
     })
 }

@@ -12,6 +12,7 @@ mod clean;
 mod cuda;
 mod cuda_message;
 mod dataloader;
+mod exception;
 mod host_allocation;
 mod kernel_log;
 mod launchers;
@@ -30,9 +31,9 @@ mod size;
 
 use std::sync::LazyLock;
 
-use crate::explain::Cause;
 use crate::explain::text::phrases::Index;
 use crate::explain::text::python::Places;
+use crate::explain::{Cause, Detail};
 
 pub(in crate::explain) use clean::Reading;
 pub(in crate::explain) use cuda_message::CudaMessage;
@@ -57,7 +58,10 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 
 /// What somebody says who has lost another process: it understands its own line, and none before it.
 fn is_echo(sign: &Sign) -> bool {
-    matches!(sign.detail, "failed_elsewhere" | "worker_vanished")
+    matches!(
+        sign.detail,
+        Detail::FailedElsewhere | Detail::WorkerVanished
+    )
 }
 
 /// What a text says.
@@ -124,7 +128,7 @@ impl TextSigns {
             .collect();
         let worker = self.signs.iter().find(|sign| {
             sign.cause == Cause::DataloaderWorkerKilledOom
-                || (sign.detail == "worker_vanished"
+                || (sign.detail == Detail::WorkerVanished
                     && sign.facts.pids.iter().any(|pid| victims.contains(pid)))
         });
         if let Some(worker) = worker {

@@ -1,9 +1,9 @@
 //! Kubernetes, Docker, clouds and notebooks: a container or a session was ended.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, HostOomKill, NotMemory};
 use Rank::{Killer, Named, Raised};
@@ -16,140 +16,165 @@ pub(super) const PHRASES: &[Phrase] = &[
         "System OOM encountered",
         Killer,
         HostOomKill,
-        "machine_full",
+        Detail::MachineFull,
     ),
-    means("low on resource: memory", Killer, HostOomKill, "evicted"),
+    means(
+        "low on resource: memory",
+        Killer,
+        HostOomKill,
+        Detail::Evicted,
+    ),
     means(
         "node had condition: [MemoryPressure]",
         Killer,
         HostOomKill,
-        "evicted",
+        Detail::Evicted,
     ),
     means(
         "container killed due to memory usage",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "ran out-of-memory and exited",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "container ran out of memory",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "exceeding memory limits",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "beyond physical memory limits",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "beyond the 'PHYSICAL' memory limit",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     means(
         "Memory limit exceeded (",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     ask("Memory limit of", limit_of),
     means(
         "Memory quota vastly exceeded",
         Killer,
         HostOomKill,
-        "container_limit",
+        Detail::ContainerLimit,
     ),
     // Notebooks.
     means(
         "crashed after using all available RAM",
         Killer,
         HostOomKill,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "tried to allocate more memory than is available",
         Killer,
         HostOomKill,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "crashed for an unknown reason",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
-    means("kernel appears to have died", Raised, Ambiguous, "notebook"),
-    means("kernel died unexpectedly", Raised, Ambiguous, "notebook"),
-    means("kernel has died", Raised, Ambiguous, "notebook"),
-    means("DeadKernelError", Raised, Ambiguous, "notebook"),
-    means("Kernel died", Raised, Ambiguous, "notebook"),
+    means(
+        "kernel appears to have died",
+        Raised,
+        Ambiguous,
+        Detail::Notebook,
+    ),
+    means(
+        "kernel died unexpectedly",
+        Raised,
+        Ambiguous,
+        Detail::Notebook,
+    ),
+    means("kernel has died", Raised, Ambiguous, Detail::Notebook),
+    means("DeadKernelError", Raised, Ambiguous, Detail::Notebook),
+    means("Kernel died", Raised, Ambiguous, Detail::Notebook),
     means(
         "Kernel crashed while executing code",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "Canceled future for execute_request message",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "The Python kernel is unresponsive",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "AsyncIOLoopKernelRestarter: restarting kernel",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     means(
         "KernelRestarter: restarting kernel",
         Raised,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     ask("restarted", kernel_restarted),
     means(
         "tcmalloc: large alloc",
         Rank::Aftermath,
         Ambiguous,
-        "notebook",
+        Detail::Notebook,
     ),
     // Ended from outside.
     means(
         "The runner has received a shutdown signal",
         Named,
         NotMemory,
-        "terminated",
+        Detail::Terminated,
     ),
     means(
         "lost communication with the server",
         Raised,
         Ambiguous,
-        "machine_lost",
+        Detail::MachineLost,
     ),
-    means("spot instance interruption", Named, NotMemory, "preempted"),
-    means("The operation was canceled", Raised, NotMemory, "cancelled"),
+    means(
+        "spot instance interruption",
+        Named,
+        NotMemory,
+        Detail::Preempted,
+    ),
+    means(
+        "The operation was canceled",
+        Raised,
+        NotMemory,
+        Detail::Cancelled,
+    ),
 ];
 
 /// `Reason: OOMKilled`; Docker also says `"OOMKilled": false`.
@@ -157,9 +182,9 @@ fn oom_killed(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 12);
     let after = after.trim_start_matches(['"', '\'', ':', '=', '`']);
     Some(if after.starts_with("false") {
-        hit.sign(Raised, Ambiguous, "sigkill")
+        hit.sign(Raised, Ambiguous, Detail::Sigkill)
     } else {
-        hit.sign(Killer, HostOomKill, "container_limit")
+        hit.sign(Killer, HostOomKill, Detail::ContainerLimit)
     })
 }
 
@@ -168,7 +193,7 @@ fn limit_of(reading: &Reading, hit: Hit) -> Option<Sign> {
     reading
         .after(hit.end, 40)
         .contains("exceeded")
-        .then(|| hit.sign(Killer, HostOomKill, "container_limit"))
+        .then(|| hit.sign(Killer, HostOomKill, Detail::ContainerLimit))
 }
 
 /// `kernel 4222… restarted`, in a notebook's log.
@@ -176,5 +201,5 @@ fn kernel_restarted(reading: &Reading, hit: Hit) -> Option<Sign> {
     let before = reading.before(hit.at, 60);
     before
         .contains("kernel")
-        .then(|| hit.sign(Raised, Ambiguous, "notebook"))
+        .then(|| hit.sign(Raised, Ambiguous, Detail::Notebook))
 }

@@ -12,7 +12,7 @@ const HEADINGS: [&str; 4] = [
     "What would settle it",
 ];
 const CONFIDENCES: [&str; 3] = ["proved", "likely", "cannot tell"];
-const LAST_LINE: &str = "Said again by `brimful explain";
+const LAST_LINE: &str = "Run `brimful explain";
 /// A sentence is wrapped no earlier than this.
 const MIN_WIDTH: usize = 80;
 /// Lines of a verdict's first sentence.
@@ -168,7 +168,7 @@ What would settle it
   - `dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`,
     at the time of its end
 
-Said again by `brimful explain 2026-11-17T01-37-41-129a`
+Run `brimful explain 2026-11-17T01-37-41-129a` to see this report again
 the next line of the script
 ";
         assert_eq!(

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::sign::{Facts, Rank, Sign};
+use crate::explain::{Cause, Detail};
 
 /// Something that programs print. Written as they print it; searched without white space and in small letters.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Phrase {
 #[derive(Clone, Copy, Debug)]
 enum Tell {
     /// Always the same.
-    Means(Rank, Cause, &'static str),
+    Means(Rank, Cause, Detail),
     /// It depends on what stands around it.
     Ask(fn(&Reading, Hit) -> Option<Sign>),
 }
@@ -29,12 +29,7 @@ pub(super) struct Hit {
     pub(super) end: usize,
 }
 
-pub(super) const fn means(
-    words: &'static str,
-    rank: Rank,
-    cause: Cause,
-    detail: &'static str,
-) -> Phrase {
+pub(super) const fn means(words: &'static str, rank: Rank, cause: Cause, detail: Detail) -> Phrase {
     Phrase {
         words,
         tell: Tell::Means(rank, cause, detail),
@@ -50,7 +45,7 @@ pub(super) const fn ask(words: &'static str, answer: fn(&Reading, Hit) -> Option
 
 impl Hit {
     /// This place as a sign.
-    pub(super) fn sign(self, rank: Rank, cause: Cause, detail: &'static str) -> Sign {
+    pub(super) fn sign(self, rank: Rank, cause: Cause, detail: Detail) -> Sign {
         Sign {
             cause,
             detail,
@@ -133,7 +128,9 @@ impl Index {
                     end: at + flat.len(),
                 };
                 match tell {
-                    Tell::Means(rank, cause, detail) => signs.push(hit.sign(*rank, *cause, detail)),
+                    Tell::Means(rank, cause, detail) => {
+                        signs.push(hit.sign(*rank, *cause, *detail));
+                    }
                     Tell::Ask(answer) => signs.extend(answer(reading, hit)),
                 }
             }

@@ -1,10 +1,11 @@
 //! Any other exception of Python, and what only whole lines can tell.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
+use crate::explain::text::exception::exception;
 use crate::explain::text::phrases::{Hit, Phrase, ask};
 use crate::explain::text::shape::{is_raised, is_reported, weak};
 use crate::explain::text::sign::{Rank, Sign};
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, CudaOomExhausted, HostAllocFailed, NotMemory};
 
@@ -150,7 +151,7 @@ fn unknown_words(reading: &Reading, hit: Hit) -> Option<Sign> {
     } else {
         HostAllocFailed
     };
-    Some(hit.sign(Rank::Hinted, cause, "unknown_words"))
+    Some(hit.sign(Rank::Hinted, cause, Detail::UnknownWords))
 }
 
 /// Signs that stand on lines of their own: exceptions, and a shell's word for a process that was killed.
@@ -164,11 +165,11 @@ pub(super) fn signs_of_lines(reading: &Reading, places: &Places) -> Vec<Sign> {
             end: reading.start_of(idx),
         };
         if says_killed(line) {
-            signs.push(hit.sign(Rank::Signaled, Ambiguous, "sigkill"));
+            signs.push(hit.sign(Rank::Signaled, Ambiguous, Detail::Sigkill));
         } else if says_terminated(line) {
-            signs.push(hit.sign(Rank::Raised, NotMemory, "terminated"));
+            signs.push(hit.sign(Rank::Raised, NotMemory, Detail::Terminated));
         } else if says_aborted(line) {
-            signs.push(hit.sign(Rank::Aftermath, Ambiguous, "aborted"));
+            signs.push(hit.sign(Rank::Aftermath, Ambiguous, Detail::Aborted));
         }
         if let Some((at, name)) = exception(line) {
             let at = hit.at
@@ -190,16 +191,16 @@ pub(super) fn signs_of_lines(reading: &Reading, places: &Places) -> Vec<Sign> {
                 .iter()
                 .any(|name| name.eq_ignore_ascii_case(short))
             {
-                signs.push(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere"));
+                signs.push(hit.sign(Rank::Aftermath, Ambiguous, Detail::FailedElsewhere));
             } else {
-                signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
+                signs.push(hit.sign(Rank::Raised, NotMemory, Detail::Exception));
             }
         }
         if reports_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
-            signs.push(hit.sign(Rank::Raised, NotMemory, "exception"));
+            signs.push(hit.sign(Rank::Raised, NotMemory, Detail::Exception));
         }
         if logs_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
-            signs.push(hit.sign(Rank::Aftermath, NotMemory, "exception"));
+            signs.push(hit.sign(Rank::Aftermath, NotMemory, Detail::Exception));
         }
         if signs.len() > MOST_LINES_WITH_SIGNS {
             break;
@@ -385,88 +386,4 @@ fn says_aborted(line: &str) -> bool {
         || line.contains(" Aborted  ")
         || line.starts_with("zsh: abort")
         || line.contains("Abort trap: 6")
-}
-
-/// An exception's class, with its place: `KeyError: 'x'`, `torch.distributed.DistBackendError: …`, a bare `AssertionError`.
-pub(super) fn exception(line: &str) -> Option<(usize, &str)> {
-    const ENDINGS: [&str; 6] = [
-        "Error",
-        "Exception",
-        "Interrupt",
-        "StopIteration",
-        "Full",
-        "Empty",
-    ];
-    if line.len() > 4000 {
-        return exception(&line[..super::clean::floor(line, 4000)]);
-    }
-    if [
-        "except ", "raise ", "class ", "return ", "import ", "from ", "File \"", "#", "with ",
-        "assert ",
-    ]
-    .iter()
-    .any(|word| line.starts_with(word))
-    {
-        return None;
-    }
-    if let Some(found) = exception_in_small_letters(line).or_else(|| exception_with_dots(line)) {
-        return Some(found);
-    }
-    for ending in ENDINGS {
-        for (at, _) in line.match_indices(ending).take(8) {
-            let end = at + ending.len();
-            let rest = &line[end..];
-            let begin = line[..at]
-                .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
-                .map_or(0, |before| {
-                    before + line[before..].chars().next().map_or(1, char::len_utf8)
-                });
-            let name = &line[begin..end];
-            let short = name.rsplit('.').next().unwrap_or(name);
-            if !short.starts_with(|c: char| c.is_ascii_uppercase()) {
-                continue;
-            }
-            let is_alone = begin == 0 && rest.trim().is_empty();
-            let has_message = rest.starts_with(": ") || rest.starts_with(':') && begin == 0;
-            // `queue.Full` ends a traceback without a message, a plain word does not.
-            let is_word = matches!(ending, "Full" | "Empty") && !name.contains('.');
-            let is_short = short.len() < 5 && ending == "Error";
-            if (is_alone || has_message) && !is_word && !is_short {
-                return Some((begin, name));
-            }
-        }
-    }
-    None
-}
-
-/// Any class with its module before a message: `pyarrow.lib.ArrowInvalid: …`, at the beginning of a line only.
-fn exception_with_dots(line: &str) -> Option<(usize, &str)> {
-    let (name, _) = line.split_once(": ")?;
-    let (module, class) = name.rsplit_once('.')?;
-    let is_module = module.len() < 80
-        && module.starts_with(|c: char| c.is_ascii_lowercase())
-        && module
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.');
-    let is_class = class.len() > 3
-        && class.starts_with(|c: char| c.is_ascii_uppercase())
-        && class.bytes().all(|b| b.is_ascii_alphanumeric())
-        && class.bytes().any(|b| b.is_ascii_lowercase());
-    (is_module && is_class && !class.ends_with("Warning")).then_some((0, name))
-}
-
-/// As people retype it: `keyerror: 'x'`, at the beginning of a line only.
-fn exception_in_small_letters(line: &str) -> Option<(usize, &str)> {
-    let length = line
-        .bytes()
-        .take(80)
-        .take_while(|b| b.is_ascii_lowercase() || *b == b'_' || *b == b'.')
-        .count();
-    let name = &line[..length];
-    let rest = &line[length..];
-    let is_class = ["error", "exception"].iter().any(|ending| {
-        name.strip_suffix(ending)
-            .is_some_and(|stem| stem.len() >= 2 && !stem.ends_with('.'))
-    });
-    (is_class && (rest.is_empty() || rest.starts_with(':'))).then_some((0, name))
 }

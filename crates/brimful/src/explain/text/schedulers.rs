@@ -1,9 +1,9 @@
 //! Slurm, PBS, LSF, Grid Engine, HTCondor: a job was ended by its scheduler.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, HostOomKill, NotMemory};
 use Rank::{Killer, Named};
@@ -16,88 +16,128 @@ pub(super) const PHRASES: &[Phrase] = &[
         "killed by the cgroup out-of-memory handler",
         Killer,
         HostOomKill,
-        "slurm",
+        Detail::Slurm,
     ),
     means(
         "step tasks have been OOM Killed",
         Killer,
         HostOomKill,
-        "slurm",
+        Detail::Slurm,
     ),
-    means("Exceeded job memory limit", Killer, HostOomKill, "slurm"),
+    means(
+        "Exceeded job memory limit",
+        Killer,
+        HostOomKill,
+        Detail::Slurm,
+    ),
     ask("Exceeded step memory limit", limit_touched),
     means(
         "memory usage exceeded request_memory",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
     ask("over memory limit", held_for_memory),
     means(
         "exceeded a memory resource limit",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
     means(
         "exceeded memory limit",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
     means(
         "exceeded virtual memory limit",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
     ask(": Out Of Memory", slurm_task),
     ask("OUT_OF_MEMORY", slurm_state),
-    means("OUT_OF_ME+", Killer, HostOomKill, "slurm"),
+    means("OUT_OF_ME+", Killer, HostOomKill, Detail::Slurm),
     ask("CANCELLED AT", cancelled),
-    means("DUE TO TIME LIMIT", Named, NotMemory, "time_limit"),
-    means("DUE TO JOB TIME LIMIT", Named, NotMemory, "time_limit"),
-    means("DUE TO STEP TIME LIMIT", Named, NotMemory, "time_limit"),
-    means("DUE TO PREEMPTION", Named, NotMemory, "preempted"),
-    means("DUE TO NODE FAILURE", Named, NotMemory, "hardware"),
-    means("DUE TO SIGNAL Terminated", Named, NotMemory, "terminated"),
-    means("time limit exhausted", Named, NotMemory, "time_limit"),
-    means("State=TIMEOUT", Named, NotMemory, "time_limit"),
-    means("State: TIMEOUT", Named, NotMemory, "time_limit"),
-    means("State=PREEMPTED", Named, NotMemory, "preempted"),
-    means("State: PREEMPTED", Named, NotMemory, "preempted"),
-    means("State=NODE_FAIL", Named, NotMemory, "hardware"),
-    means("State: NODE_FAIL", Named, NotMemory, "hardware"),
-    means("State=CANCELLED", Rank::Raised, NotMemory, "cancelled"),
-    means("State: CANCELLED", Rank::Raised, NotMemory, "cancelled"),
+    means("DUE TO TIME LIMIT", Named, NotMemory, Detail::TimeLimit),
+    means("DUE TO JOB TIME LIMIT", Named, NotMemory, Detail::TimeLimit),
+    means(
+        "DUE TO STEP TIME LIMIT",
+        Named,
+        NotMemory,
+        Detail::TimeLimit,
+    ),
+    means("DUE TO PREEMPTION", Named, NotMemory, Detail::Preempted),
+    means("DUE TO NODE FAILURE", Named, NotMemory, Detail::Hardware),
+    means(
+        "DUE TO SIGNAL Terminated",
+        Named,
+        NotMemory,
+        Detail::Terminated,
+    ),
+    means("time limit exhausted", Named, NotMemory, Detail::TimeLimit),
+    means("State=TIMEOUT", Named, NotMemory, Detail::TimeLimit),
+    means("State: TIMEOUT", Named, NotMemory, Detail::TimeLimit),
+    means("State=PREEMPTED", Named, NotMemory, Detail::Preempted),
+    means("State: PREEMPTED", Named, NotMemory, Detail::Preempted),
+    means("State=NODE_FAIL", Named, NotMemory, Detail::Hardware),
+    means("State: NODE_FAIL", Named, NotMemory, Detail::Hardware),
+    means(
+        "State=CANCELLED",
+        Rank::Raised,
+        NotMemory,
+        Detail::Cancelled,
+    ),
+    means(
+        "State: CANCELLED",
+        Rank::Raised,
+        NotMemory,
+        Detail::Cancelled,
+    ),
     // The others.
     ask("PBS: job killed:", pbs),
     ask("job killed:", pbs),
-    means("TERM_MEMLIMIT", Killer, HostOomKill, "scheduler_limit"),
+    means("TERM_MEMLIMIT", Killer, HostOomKill, Detail::SchedulerLimit),
     means(
         "job killed after reaching LSF memory usage limit",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
-    means("TERM_RUNLIMIT", Named, NotMemory, "time_limit"),
-    means("TERM_PREEMPT", Named, NotMemory, "preempted"),
+    means("TERM_RUNLIMIT", Named, NotMemory, Detail::TimeLimit),
+    means("TERM_PREEMPT", Named, NotMemory, Detail::Preempted),
     means(
         "has gone over memory limit",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
     means(
         "exceeded hard limit \"h_vmem\"",
         Killer,
         HostOomKill,
-        "scheduler_limit",
+        Detail::SchedulerLimit,
     ),
-    means("Job was preempted", Named, NotMemory, "preempted"),
-    means("preempted by the scheduler", Named, NotMemory, "preempted"),
-    means("instance was preempted", Named, NotMemory, "preempted"),
-    means("DeadlineExceeded", Rank::Raised, NotMemory, "time_limit"),
+    means("Job was preempted", Named, NotMemory, Detail::Preempted),
+    means(
+        "preempted by the scheduler",
+        Named,
+        NotMemory,
+        Detail::Preempted,
+    ),
+    means(
+        "instance was preempted",
+        Named,
+        NotMemory,
+        Detail::Preempted,
+    ),
+    means(
+        "DeadlineExceeded",
+        Rank::Raised,
+        NotMemory,
+        Detail::TimeLimit,
+    ),
 ];
 
 /// Old releases of Slurm say it also where page cache has touched the limit and nothing was killed.
@@ -114,9 +154,9 @@ fn limit_touched(reading: &Reading, hit: Hit) -> Option<Sign> {
     .iter()
     .any(|word| near.contains(word));
     Some(if is_killed {
-        hit.sign(Killer, HostOomKill, "slurm")
+        hit.sign(Killer, HostOomKill, Detail::Slurm)
     } else {
-        hit.sign(Rank::Signaled, Ambiguous, "limit_touched")
+        hit.sign(Rank::Signaled, Ambiguous, Detail::LimitTouched)
     })
 }
 
@@ -126,7 +166,7 @@ fn held_for_memory(reading: &Reading, hit: Hit) -> Option<Sign> {
     ["held", "gone", "removed", "evict", "killed", "terminat"]
         .iter()
         .any(|word| near.contains(word))
-        .then(|| hit.sign(Killer, HostOomKill, "scheduler_limit"))
+        .then(|| hit.sign(Killer, HostOomKill, Detail::SchedulerLimit))
 }
 
 /// `Detected 1 oom-kill event(s)`: none is none.
@@ -134,7 +174,7 @@ fn counted(reading: &Reading, hit: Hit) -> Option<Sign> {
     if reading.before(hit.at, 12).ends_with("detected0") {
         return None;
     }
-    let mut sign = hit.sign(Killer, HostOomKill, "slurm");
+    let mut sign = hit.sign(Killer, HostOomKill, Detail::Slurm);
     sign.facts.is_count = true;
     Some(sign)
 }
@@ -147,7 +187,7 @@ fn slurm_task(reading: &Reading, hit: Hit) -> Option<Sign> {
         .bytes()
         .skip(4)
         .all(|b| b.is_ascii_digit() || b"s,-[]".contains(&b))
-        .then(|| hit.sign(Killer, HostOomKill, "slurm"))
+        .then(|| hit.sign(Killer, HostOomKill, Detail::Slurm))
 }
 
 /// The state of a job or step; not `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -158,23 +198,23 @@ fn slurm_state(reading: &Reading, hit: Hit) -> Option<Sign> {
         before.ends_with(['_', ':']) && !before.ends_with("state:") || after.starts_with('_');
     let is_as_slurm_writes = reading.lines[reading.line_at(hit.at)].contains("OUT_OF_MEMORY")
         || before.trim_end_matches([':', '=']).ends_with("state");
-    (is_as_slurm_writes && !is_part_of_a_name).then(|| hit.sign(Killer, HostOomKill, "slurm"))
+    (is_as_slurm_writes && !is_part_of_a_name).then(|| hit.sign(Killer, HostOomKill, Detail::Slurm))
 }
 
 /// Without a reason: by the user, or because a task failed.
 fn cancelled(reading: &Reading, hit: Hit) -> Option<Sign> {
     (!reading.after(hit.end, 60).contains("dueto"))
-        .then(|| hit.sign(Rank::Raised, NotMemory, "cancelled"))
+        .then(|| hit.sign(Rank::Raised, NotMemory, Detail::Cancelled))
 }
 
 /// `=>> PBS: job killed: walltime 3612 exceeded limit 3600`.
 fn pbs(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 80);
     Some(if after.contains("mem") {
-        hit.sign(Killer, HostOomKill, "scheduler_limit")
+        hit.sign(Killer, HostOomKill, Detail::SchedulerLimit)
     } else if after.contains("walltime") || after.contains("cput") {
-        hit.sign(Named, NotMemory, "time_limit")
+        hit.sign(Named, NotMemory, Detail::TimeLimit)
     } else {
-        hit.sign(Rank::Raised, Ambiguous, "sigkill")
+        hit.sign(Rank::Raised, Ambiguous, Detail::Sigkill)
     })
 }

@@ -3,12 +3,12 @@
 //! "Out of memory" stands in advice, in lists of possible causes and in guesses of launchers as often as in errors. What
 //! happened has the shape of an error: an exception's class before it, a size beside it, or a line that begins with it.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
+use crate::explain::text::exception::exception;
 use crate::explain::text::phrases::Hit;
-use crate::explain::text::python::exception;
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::size::size_at_start;
+use crate::explain::{Cause, Detail};
 
 /// Lines over which a message may be wrapped.
 const MAX_WRAPPED_LINES: usize = 3;
@@ -47,7 +47,7 @@ pub(super) fn is_reported(reading: &Reading, hit: Hit) -> bool {
 
 /// Words about memory of which nothing shows that they happened.
 pub(super) fn weak(hit: Hit) -> Sign {
-    hit.sign(Rank::Aftermath, Cause::Ambiguous, "unknown_words")
+    hit.sign(Rank::Aftermath, Cause::Ambiguous, Detail::UnknownWords)
 }
 
 fn follows_exception(reading: &Reading, hit: Hit) -> bool {

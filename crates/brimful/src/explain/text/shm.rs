@@ -1,9 +1,9 @@
 //! `/dev/shm` is full.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
+use crate::explain::{Cause, Detail};
 
 use Cause::{FdOrShmLimit, NotMemory, ShmExhausted};
 
@@ -17,7 +17,7 @@ pub(super) const PHRASES: &[Phrase] = &[
         "Please check that /dev/shm",
         Rank::Named,
         ShmExhausted,
-        "full",
+        Detail::Full,
     ),
     ask("/dev/shm/nccl-", nccl_segment),
     ask("misc/shmutils.cc", nccl_segment),
@@ -36,48 +36,53 @@ pub(super) const PHRASES: &[Phrase] = &[
         "not enough space for /dev/shm",
         Rank::Named,
         ShmExhausted,
-        "full",
+        Detail::Full,
     ),
     means(
         "insufficient shared memory",
         Rank::Named,
         ShmExhausted,
-        "full",
+        Detail::Full,
     ),
-    means("/dev/shm is full", Rank::Named, ShmExhausted, "full"),
+    means("/dev/shm is full", Rank::Named, ShmExhausted, Detail::Full),
     means(
         "try to raise your shared memory limit",
         Rank::Named,
         ShmExhausted,
-        "bus_error",
+        Detail::BusError,
     ),
     means(
         "increase the size of /dev/shm",
         Rank::Hinted,
         ShmExhausted,
-        "full",
+        Detail::Full,
     ),
     means(
         "ObjectStoreFullError",
         Rank::Named,
         ShmExhausted,
-        "object_store",
+        Detail::ObjectStore,
     ),
     // The disk, in the words of what was being written.
-    means("Disk quota exceeded", Rank::Named, NotMemory, "disk_full"),
-    means("[Errno 122]", Rank::Named, NotMemory, "disk_full"),
-    means("OutOfDiskError", Rank::Named, NotMemory, "disk_full"),
+    means(
+        "Disk quota exceeded",
+        Rank::Named,
+        NotMemory,
+        Detail::DiskFull,
+    ),
+    means("[Errno 122]", Rank::Named, NotMemory, Detail::DiskFull),
+    means("OutOfDiskError", Rank::Named, NotMemory, Detail::DiskFull),
     means(
         "There is not enough space on the disk",
         Rank::Named,
         NotMemory,
-        "disk_full",
+        Detail::DiskFull,
     ),
     means(
         "low on resource: ephemeral-storage",
         Rank::Named,
         NotMemory,
-        "disk_full",
+        Detail::DiskFull,
     ),
     ask("PytorchStreamWriter failed", stream_writer),
     ask("inline_container.cc", stream_writer),
@@ -125,12 +130,12 @@ const DISK: &[&str] = &[
 fn torch_file(reading: &Reading, hit: Hit) -> Option<Sign> {
     let after = reading.after(hit.end, 200);
     if after.contains("toomanyopenfiles") {
-        return Some(hit.sign(Rank::Named, FdOrShmLimit, "open_files"));
+        return Some(hit.sign(Rank::Named, FdOrShmLimit, Detail::OpenFiles));
     }
     if after.contains("permissiondenied") {
-        return Some(hit.sign(Rank::Named, NotMemory, "exception"));
+        return Some(hit.sign(Rank::Named, NotMemory, Detail::Exception));
     }
-    Some(hit.sign(Rank::Named, ShmExhausted, "full"))
+    Some(hit.sign(Rank::Named, ShmExhausted, Detail::Full))
 }
 
 /// `Unable to initialize shared memory key '…' to requested size`
@@ -138,7 +143,7 @@ fn region_size(reading: &Reading, hit: Hit) -> Option<Sign> {
     reading
         .before(hit.at, 120)
         .contains("sharedmemory")
-        .then(|| hit.sign(Rank::Named, ShmExhausted, "full"))
+        .then(|| hit.sign(Rank::Named, ShmExhausted, Detail::Full))
 }
 
 /// Lua's torch, which maps files of any place.
@@ -146,9 +151,9 @@ fn stretched(reading: &Reading, hit: Hit) -> Option<Sign> {
     let path = reading.after(hit.end, 20);
     Some(
         if path.starts_with("/torch_") || path.starts_with("/dev/shm") {
-            hit.sign(Rank::Named, ShmExhausted, "full")
+            hit.sign(Rank::Named, ShmExhausted, Detail::Full)
         } else {
-            hit.sign(Rank::Named, NotMemory, "disk_full")
+            hit.sign(Rank::Named, NotMemory, Detail::DiskFull)
         },
     )
 }
@@ -161,14 +166,14 @@ fn allocate_shared(reading: &Reading, hit: Hit) -> Option<Sign> {
 fn nccl_segment(reading: &Reading, hit: Hit) -> Option<Sign> {
     let near = reading.around(hit.at, 160, 240);
     if near.contains("toomanyopenfiles") {
-        return Some(hit.sign(Rank::Named, FdOrShmLimit, "open_files"));
+        return Some(hit.sign(Rank::Named, FdOrShmLimit, Detail::OpenFiles));
     }
     let is_attached = reading.around(hit.at, 80, 40).contains("attaching");
     if near.contains("nosuchfile")
         || near.contains("permissiondenied")
         || (is_attached && !near.contains("nospaceleft"))
     {
-        return Some(hit.sign(Rank::Raised, NotMemory, "nccl_error"));
+        return Some(hit.sign(Rank::Raised, NotMemory, Detail::NcclError));
     }
     let is_failure = [
         "ncclwarn",
@@ -180,18 +185,18 @@ fn nccl_segment(reading: &Reading, hit: Hit) -> Option<Sign> {
     ]
     .iter()
     .any(|word| near.contains(word));
-    is_failure.then(|| hit.sign(Rank::Named, ShmExhausted, "nccl"))
+    is_failure.then(|| hit.sign(Rank::Named, ShmExhausted, Detail::Nccl))
 }
 
 /// No room: on a disk, unless something nearby speaks of shared memory.
 fn no_space(reading: &Reading, hit: Hit) -> Option<Sign> {
     if reading.around(hit.at, 80, 80).contains("inotify") {
-        return Some(hit.sign(Rank::Named, FdOrShmLimit, "inotify_watches"));
+        return Some(hit.sign(Rank::Named, FdOrShmLimit, Detail::InotifyWatches));
     }
     if reading.around(hit.at, 120, 40).contains("shmget")
         || reading.around(hit.at, 120, 40).contains("semget")
     {
-        return Some(hit.sign(Rank::Named, FdOrShmLimit, "system_v_objects"));
+        return Some(hit.sign(Rank::Named, FdOrShmLimit, Detail::SystemVObjects));
     }
     let nearest = |words: &[&str]| {
         let before = reading.before(hit.at, 1500);
@@ -208,9 +213,9 @@ fn no_space(reading: &Reading, hit: Hit) -> Option<Sign> {
         (shared, _) => shared.is_some(),
     };
     Some(if is_shared {
-        hit.sign(Rank::Named, ShmExhausted, "full")
+        hit.sign(Rank::Named, ShmExhausted, Detail::Full)
     } else {
-        hit.sign(Rank::Named, NotMemory, "disk_full")
+        hit.sign(Rank::Named, NotMemory, Detail::DiskFull)
     })
 }
 
@@ -220,5 +225,5 @@ fn stream_writer(reading: &Reading, hit: Hit) -> Option<Sign> {
     ["writefailed", "failedwriting", "unexpectedpos"]
         .iter()
         .any(|word| near.contains(word))
-        .then(|| hit.sign(Rank::Named, NotMemory, "disk_full"))
+        .then(|| hit.sign(Rank::Named, NotMemory, Detail::DiskFull))
 }

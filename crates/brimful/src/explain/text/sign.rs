@@ -1,7 +1,7 @@
 //! One thing a text says.
 
-use crate::explain::Cause;
 use crate::explain::text::cuda_message::CudaMessage;
+use crate::explain::{Cause, Detail};
 use crate::units::Bytes;
 
 /// Something in a text that speaks for a cause.
@@ -9,7 +9,7 @@ use crate::units::Bytes;
 pub(in crate::explain) struct Sign {
     pub(in crate::explain) cause: Cause,
     /// As in a verdict.
-    pub(in crate::explain) detail: &'static str,
+    pub(in crate::explain) detail: Detail,
     pub(in crate::explain) rank: Rank,
     /// Where, in bytes of the reading's `flat`: what was said first is the suspected root.
     pub(in crate::explain) at: usize,

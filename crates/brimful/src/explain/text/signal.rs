@@ -1,10 +1,10 @@
 //! Signals by name and number, and what each says.
 
-use crate::explain::Cause;
 use crate::explain::text::clean::Reading;
 use crate::explain::text::phrases::{Hit, Phrase, ask, means};
 use crate::explain::text::sign::{Rank, Sign};
 use crate::explain::text::size::integer_at_start;
+use crate::explain::{Cause, Detail};
 
 use Cause::{Ambiguous, NotMemory};
 
@@ -39,69 +39,84 @@ pub(super) const PHRASES: &[Phrase] = &[
         "code=killed, status=9/KILL",
         Rank::Signaled,
         Ambiguous,
-        "sigkill",
+        Detail::Sigkill,
     ),
     ask("Segmentation fault", segfault),
-    means("access violation", Rank::Signaled, NotMemory, "segfault"),
-    means("0xC0000005", Rank::Signaled, NotMemory, "segfault"),
-    means("0xC0000409", Rank::Signaled, NotMemory, "crash"),
-    means("0xC00000FD", Rank::Signaled, NotMemory, "crash"),
-    means("0xC0000017", Rank::Named, Cause::HostAllocFailed, "refused"),
+    means(
+        "access violation",
+        Rank::Signaled,
+        NotMemory,
+        Detail::Segfault,
+    ),
+    means("0xC0000005", Rank::Signaled, NotMemory, Detail::Segfault),
+    means("0xC0000409", Rank::Signaled, NotMemory, Detail::Crash),
+    means("0xC00000FD", Rank::Signaled, NotMemory, Detail::Crash),
+    means(
+        "0xC0000017",
+        Rank::Named,
+        Cause::HostAllocFailed,
+        Detail::Refused,
+    ),
     means(
         "stack smashing detected",
         Rank::Signaled,
         NotMemory,
-        "crash",
+        Detail::Crash,
     ),
-    means("Illegal instruction", Rank::Signaled, NotMemory, "crash"),
+    means(
+        "Illegal instruction",
+        Rank::Signaled,
+        NotMemory,
+        Detail::Crash,
+    ),
     means(
         "Floating point exception",
         Rank::Signaled,
         NotMemory,
-        "crash",
+        Detail::Crash,
     ),
-    means("段错误", Rank::Signaled, NotMemory, "segfault"),
+    means("段错误", Rank::Signaled, NotMemory, Detail::Segfault),
     means(
         "Speicherzugriffsfehler",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Erreur de segmentation",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Violación de segmento",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Ошибка сегментирования",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Errore di segmentazione",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Falha de segmentação",
         Rank::Signaled,
         NotMemory,
-        "segfault",
+        Detail::Segfault,
     ),
     means(
         "Fatal Python error: Aborted",
         Rank::Raised,
         Ambiguous,
-        "aborted",
+        Detail::Aborted,
     ),
     ask("Bus error", bus_error),
     ask("总线错误", bus_error),
@@ -166,14 +181,14 @@ pub(super) fn signal_at_start(text: &str) -> Option<i32> {
 /// What it says that a process was ended by this signal.
 fn sign_of(reading: &Reading, hit: Hit, signal: i32) -> Option<Sign> {
     Some(match signal {
-        9 => hit.sign(Rank::Signaled, Ambiguous, "sigkill"),
+        9 => hit.sign(Rank::Signaled, Ambiguous, Detail::Sigkill),
         7 => return bus_error(reading, hit),
-        11 => hit.sign(Rank::Signaled, NotMemory, "segfault"),
-        4 | 8 => hit.sign(Rank::Signaled, NotMemory, "crash"),
+        11 => hit.sign(Rank::Signaled, NotMemory, Detail::Segfault),
+        4 | 8 => hit.sign(Rank::Signaled, NotMemory, Detail::Crash),
         // What launchers send to the others once one has failed.
-        1 | 2 | 10 | 12 | 15 | 24 => hit.sign(Rank::Raised, NotMemory, "terminated"),
+        1 | 2 | 10 | 12 | 15 | 24 => hit.sign(Rank::Raised, NotMemory, Detail::Terminated),
         // Whatever called `abort` printed a reason, which outranks this; without it, memory may be the reason too.
-        6 => hit.sign(Rank::Raised, Ambiguous, "aborted"),
+        6 => hit.sign(Rank::Raised, Ambiguous, Detail::Aborted),
         _ => return None,
     })
 }
@@ -311,7 +326,9 @@ fn exit_code(reading: &Reading, hit: Hit) -> Option<Sign> {
             i32::try_from(code).ok()?
         }
         9 if reading.after(hit.end, 40).contains("sigkill") => 9,
-        -1 | 1 | 2 | 255 => return Some(hit.sign(Rank::Aftermath, Ambiguous, "failed_elsewhere")),
+        -1 | 1 | 2 | 255 => {
+            return Some(hit.sign(Rank::Aftermath, Ambiguous, Detail::FailedElsewhere));
+        }
         _ => return None,
     };
     // macOS counts bus errors as 10.
@@ -349,7 +366,7 @@ fn segfault(reading: &Reading, hit: Hit) -> Option<Sign> {
     ]
     .iter()
     .any(|word| before.contains(word));
-    (!is_guess).then(|| hit.sign(Rank::Signaled, NotMemory, "segfault"))
+    (!is_guess).then(|| hit.sign(Rank::Signaled, NotMemory, Detail::Segfault))
 }
 
 /// A page of a mapped file could not be had: shared memory is full, or a data file shorter than it was.
@@ -380,7 +397,7 @@ fn bus_error(reading: &Reading, hit: Hit) -> Option<Sign> {
         // How UCX, which NVIDIA's containers use, tells a page that could not be had.
         "nonexistentphysicaladdress",
     ]) {
-        return Some(hit.sign(Rank::Named, Cause::ShmExhausted, "bus_error"));
+        return Some(hit.sign(Rank::Named, Cause::ShmExhausted, Detail::BusError));
     }
-    Some(hit.sign(Rank::Signaled, Ambiguous, "bus_error"))
+    Some(hit.sign(Rank::Signaled, Ambiguous, Detail::BusError))
 }

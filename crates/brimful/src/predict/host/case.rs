@@ -1,6 +1,8 @@
 //! The facts and the pipeline that is asked about, with what several terms need of both.
 
-use crate::predict::host::{EvaluationFacts, HostFacts, HostTerm, Moment, Pipeline, StartMethod};
+use crate::predict::host::{
+    EvaluationFacts, HostFacts, HostTerm, HostTermId, Moment, Pipeline, StartMethod,
+};
 use crate::units::Bytes;
 
 /// The bytes of one term; `likely` and `safe` hold what lies in `/dev/shm` too.
@@ -56,9 +58,9 @@ impl Estimate {
         self
     }
 
-    pub(crate) fn named(self, id: &str) -> HostTerm {
+    pub(crate) fn named(self, id: HostTermId) -> HostTerm {
         HostTerm {
-            id: id.to_owned(),
+            id,
             likely: self.likely,
             safe: self.safe,
             reason: self.reason,

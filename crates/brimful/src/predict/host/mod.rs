@@ -38,6 +38,27 @@ pub enum StartMethod {
     Spawn,
 }
 
+impl StartMethod {
+    /// The name in Python's `multiprocessing`.
+    pub fn name(self) -> &'static str {
+        match self {
+            StartMethod::Fork => "fork",
+            StartMethod::Forkserver => "forkserver",
+            StartMethod::Spawn => "spawn",
+        }
+    }
+
+    /// The inverse of [`name`](StartMethod::name).
+    pub fn from_name(name: &str) -> Option<StartMethod> {
+        match name {
+            "fork" => Some(StartMethod::Fork),
+            "forkserver" => Some(StartMethod::Forkserver),
+            "spawn" => Some(StartMethod::Spawn),
+            _ => None,
+        }
+    }
+}
+
 /// How data is handed to the training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
@@ -166,13 +187,57 @@ pub struct HostNeed {
 /// One line of the host's budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostTerm {
-    /// `program`, `dataset`, `worker_programs`, `worker_copies`, `batches`, `pinned`, `checkpoint`, …
-    pub id: String,
+    pub id: HostTermId,
     pub likely: Bytes,
     pub safe: Bytes,
     /// Why it is charged like this, where that needs a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Which part of the host's memory a [`HostTerm`] covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostTermId {
+    /// The main process and its libraries.
+    #[default]
+    Program,
+    /// The dataset in the main process.
+    Dataset,
+    /// What training keeps and needs for a while.
+    Training,
+    /// The interpreters of the workers.
+    WorkerPrograms,
+    /// Copies of the dataset in the workers.
+    WorkerCopies,
+    /// What making a batch needs for a while.
+    MakingBatches,
+    /// The buffer in which a dataset is pickled to a worker.
+    PickleBuffer,
+    /// Batches that wait for the training process.
+    Batches,
+    /// Batches in pinned memory.
+    Pinned,
+    /// What saving a checkpoint needs for a while.
+    Checkpoint,
+}
+
+impl HostTermId {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HostTermId::Program => "program",
+            HostTermId::Dataset => "dataset",
+            HostTermId::Training => "training",
+            HostTermId::WorkerPrograms => "worker_programs",
+            HostTermId::WorkerCopies => "worker_copies",
+            HostTermId::MakingBatches => "making_batches",
+            HostTermId::PickleBuffer => "pickle_buffer",
+            HostTermId::Batches => "batches",
+            HostTermId::Pinned => "pinned",
+            HostTermId::Checkpoint => "checkpoint",
+        }
+    }
 }
 
 /// A moment at which most may be in use.
@@ -207,17 +272,17 @@ impl Moment {
 type TermOf = fn(&Case<'_>, Moment) -> Estimate;
 
 /// Every term, in the order in which they are shown.
-const TERMS: [(&str, TermOf); 10] = [
-    ("program", program::estimate),
-    ("dataset", dataset::estimate),
-    ("training", training::estimate),
-    ("worker_programs", worker_programs::estimate),
-    ("worker_copies", worker_copies::estimate),
-    ("making_batches", making::estimate),
-    ("pickle_buffer", pickle_buffer::estimate),
-    ("batches", batches::estimate),
-    ("pinned", pinned::estimate),
-    ("checkpoint", checkpoint::estimate),
+const TERMS: [(HostTermId, TermOf); 10] = [
+    (HostTermId::Program, program::estimate),
+    (HostTermId::Dataset, dataset::estimate),
+    (HostTermId::Training, training::estimate),
+    (HostTermId::WorkerPrograms, worker_programs::estimate),
+    (HostTermId::WorkerCopies, worker_copies::estimate),
+    (HostTermId::MakingBatches, making::estimate),
+    (HostTermId::PickleBuffer, pickle_buffer::estimate),
+    (HostTermId::Batches, batches::estimate),
+    (HostTermId::Pinned, pinned::estimate),
+    (HostTermId::Checkpoint, checkpoint::estimate),
 ];
 
 /// The bytes that `pipeline` needs.
@@ -229,7 +294,7 @@ pub fn host_need(facts: &HostFacts, pipeline: &Pipeline) -> HostNeed {
     let mut need = HostNeed::default();
     let mut highest = None;
     for moment in Moment::ALL {
-        let terms: Vec<(&str, Estimate)> = TERMS
+        let terms: Vec<(HostTermId, Estimate)> = TERMS
             .iter()
             .map(|(id, term)| (*id, term(&case, moment)))
             .collect();

@@ -105,7 +105,7 @@ fn objects_are_copied_by_every_forked_worker() {
     let reason = need(4)
         .terms
         .into_iter()
-        .find(|term| term.id == "worker_copies")
+        .find(|term| term.id == HostTermId::WorkerCopies)
         .and_then(|term| term.reason);
     assert!(reason.is_some_and(|reason| reason.contains("reference counts")));
 }
@@ -134,7 +134,11 @@ fn a_saving_may_be_the_fullest_moment() {
     facts.checkpoint = Some(mb(5000));
     let need = host_need(&facts, &pipeline(1, StartMethod::Fork));
     assert!(need.likely >= before.likely.saturating_add(mb(4900)));
-    assert!(need.terms.iter().any(|term| term.id == "checkpoint"));
+    assert!(
+        need.terms
+            .iter()
+            .any(|term| term.id == HostTermId::Checkpoint)
+    );
 }
 
 #[test]

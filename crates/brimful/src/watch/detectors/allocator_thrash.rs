@@ -1,7 +1,7 @@
 //! CUDA's allocator gives everything back and tries again.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 
@@ -18,7 +18,7 @@ const LEAST_RETRIES: u64 = 3;
 const LEAST_RISES: usize = 2;
 const WARNING: u64 = 20;
 
-fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let thrash = state.retries.worst()?;
     let is_standing = state.standing(DETECTOR.id).is_some();
     let is_enough = thrash.n_retries >= LEAST_RETRIES && thrash.n_rises >= LEAST_RISES;
@@ -30,7 +30,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
         Some(device) => format!("GPU {device} of process {}", thrash.pid),
         None => format!("the GPU of process {}", thrash.pid),
     };
-    Some(Told {
+    Some(DetectorOutput {
         urgency: if thrash.n_retries >= WARNING {
             Urgency::Warning
         } else {

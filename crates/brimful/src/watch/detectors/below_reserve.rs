@@ -1,9 +1,9 @@
 //! Little is left.
 
-use crate::watch::alarm::Urgency;
+use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::danger::REACTION_MS;
-use crate::watch::detectors::{Detector, Told};
-use crate::watch::interval::interval_ms;
+use crate::watch::detectors::Detector;
+use crate::watch::looks::interval_ms;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::words::{size, whole};
@@ -19,7 +19,7 @@ pub(super) const DETECTOR: Detector = Detector {
 /// On a server of 512 GiB 3 % would be 15 GiB: room enough for anything.
 const LARGEST: u64 = 2 << 30;
 
-fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let headroom = state.fresh_headroom()?;
     let limit = state.host.limit();
     let rate = state.steepest_fall();
@@ -38,7 +38,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
         return None;
     }
     let in_danger = state.own_danger().is_some();
-    Some(Told {
+    Some(DetectorOutput {
         urgency: if in_danger {
             Urgency::Critical
         } else {

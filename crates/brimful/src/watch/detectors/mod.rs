@@ -16,7 +16,7 @@ mod steady_leak;
 pub(crate) mod time_to_brim;
 mod worker_copies_growing;
 
-use crate::watch::alarm::Urgency;
+use crate::watch::alarm::DetectorOutput;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 
@@ -26,15 +26,7 @@ pub struct Detector {
     pub id: &'static str,
     /// For the reference page: when it speaks and why that matters.
     pub about: &'static str,
-    check: fn(&WatchState, &Sample) -> Option<Told>,
-}
-
-/// What a detector has to say.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub urgency: Urgency,
-    /// One sentence with its figures, at most about 110 characters.
-    pub message: String,
+    check: fn(&WatchState, &Sample) -> Option<DetectorOutput>,
 }
 
 /// Every detector, in the order readers should meet them: host, shared memory, workers, GPU.
@@ -50,7 +42,7 @@ pub const CATALOGUE: &[Detector] = &[
 ];
 
 impl Detector {
-    pub(crate) fn check(&self, state: &WatchState, sample: &Sample) -> Option<Told> {
+    pub(crate) fn check(&self, state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
         (self.check)(state, sample)
     }
 }

@@ -1,7 +1,7 @@
 //! Somebody else takes memory of a card that the job uses.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::gpus::Intrusion;
 use crate::watch::sample::{GpuSample, Sample};
 use crate::watch::state::WatchState;
@@ -18,7 +18,7 @@ pub(super) const DETECTOR: Detector = Detector {
 const LEAST: u64 = 256 << 20;
 const LITTLE_LEFT: f64 = 0.1;
 
-fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
     sample
         .gpus
         .iter()
@@ -26,7 +26,7 @@ fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
         .max_by_key(|told| told.urgency)
 }
 
-fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<Told> {
+fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<DetectorOutput> {
     let left = gpu.total.saturating_sub(gpu.used);
     let index = gpu.index;
     let what = match intrusion {
@@ -49,7 +49,7 @@ fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<Told> {
             format!("somebody else took {} of GPU {index}", size(by))
         }
     };
-    (gpu.total.get() > 0).then(|| Told {
+    (gpu.total.get() > 0).then(|| DetectorOutput {
         urgency: if left.share_of(gpu.total) < LITTLE_LEFT {
             Urgency::Warning
         } else {

@@ -1,7 +1,7 @@
 //! `/dev/shm` fills up.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::words::size;
@@ -18,7 +18,7 @@ const CRITICAL: f64 = 0.98;
 /// It is over below this.
 const OVER: f64 = 0.80;
 
-fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
     let shm = sample.shm?;
     let share = shm.used.share_of(shm.total);
     let least = if state.standing(DETECTOR.id).is_some() {
@@ -26,7 +26,7 @@ fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
     } else {
         WARNING
     };
-    (share >= least).then(|| Told {
+    (share >= least).then(|| DetectorOutput {
         urgency: if share >= CRITICAL {
             Urgency::Critical
         } else {

@@ -1,7 +1,7 @@
 //! Tasks wait for memory instead of working.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::words::{size, span};
@@ -18,7 +18,7 @@ pub(super) const DETECTOR: Detector = Detector {
 const FULL_PERCENT: f64 = 10.0;
 const SOME_PERCENT: f64 = 30.0;
 
-fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
     sample.stall?;
     let mean = state.stalls.mean()?;
     let ease = if state.standing(DETECTOR.id).is_some() {
@@ -38,7 +38,7 @@ fn check(state: &WatchState, sample: &Sample) -> Option<Told> {
         return None;
     }
     let left = headroom.map(|headroom| format!("; {} left to the limit", size(headroom)));
-    Some(Told {
+    Some(DetectorOutput {
         urgency,
         message: format!(
             "{who} waited for memory {percent:.0} % of the last {}{}",

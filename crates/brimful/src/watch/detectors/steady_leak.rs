@@ -1,7 +1,7 @@
 //! Memory that grows with every step or epoch and does not come back.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::trend::Trend;
@@ -34,7 +34,7 @@ struct Leak {
     to_peak: u64,
 }
 
-fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let headroom = state.fresh_headroom()?;
     let by_epochs = state.progress.n_done() >= EPOCHS_TELL;
     let leak = if by_epochs {
@@ -54,14 +54,14 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
     };
     let end = span(whole(left_ms));
     if !by_epochs && state.progress.epoch().is_some() {
-        return Some(Told {
+        return Some(DetectorOutput {
             urgency: Urgency::Note,
             message: format!(
                 "host memory grows {rate}: a leak, or a cache that fills; full in about {end}"
             ),
         });
     }
-    Some(Told {
+    Some(DetectorOutput {
         urgency: if left_ms < WARNING_MS {
             Urgency::Warning
         } else {

@@ -1,8 +1,8 @@
 //! The brim is reached soon if memory goes on to rise as it does.
 
-use crate::watch::alarm::Urgency;
+use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::danger::reaches_limit;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 
@@ -19,7 +19,7 @@ pub(crate) const DETECTOR: Detector = Detector {
 const WARNING_MS: u64 = 10 * 60_000;
 const NOTE_MS: u64 = 60 * 60_000;
 
-fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let forecast = state.forecast()?;
     let urgency = if state.own_danger().is_some() {
         Urgency::Critical
@@ -31,7 +31,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
         Urgency::Note
     };
     let headroom = state.fresh_headroom()?;
-    Some(Told {
+    Some(DetectorOutput {
         urgency,
         message: reaches_limit(
             forecast.left_ms,

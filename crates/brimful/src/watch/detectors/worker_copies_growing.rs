@@ -1,7 +1,7 @@
 //! DataLoader workers turn what they share into copies.
 
-use crate::watch::alarm::Urgency;
-use crate::watch::detectors::{Detector, Told};
+use crate::watch::alarm::{DetectorOutput, Urgency};
+use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::words::size;
@@ -23,7 +23,7 @@ const LEAST_EXPLAINED: f64 = 0.4;
 const LEAST_LOOKS: u32 = 3;
 const LEAST_MS: u64 = 10_000;
 
-fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
+fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let seen = || {
         state.workers.iter().filter(|worker| {
             worker.n_looks >= LEAST_LOOKS
@@ -56,7 +56,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<Told> {
     } else {
         format!("{n_copying} DataLoader workers copy what they share")
     };
-    Some(Told {
+    Some(DetectorOutput {
         urgency: if does_not_fit {
             Urgency::Warning
         } else {

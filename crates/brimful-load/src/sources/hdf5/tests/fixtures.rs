@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{TIGHT, check, expected, fixture, numbers, opened, read};
-use crate::array::{DType, Encoding, Form, Kind};
+use crate::array::{DType, Encoding, FieldSpec, TensorSpec};
 use crate::error::SourceError;
 use crate::reading::Access;
 use crate::source::Source;
-use crate::sources::hdf5::{Hdf5, Holds, Wanted};
+use crate::sources::hdf5::{DatasetRequest, Hdf5, Holds};
 use crate::value::{Piece, Value};
 
 #[test]
@@ -18,8 +18,8 @@ fn every_type_of_number_is_read() {
         }
         check("contiguous.h5", dtype.name(), &[4, 3], 0);
         let source = opened("contiguous.h5", dtype.name(), 0, None);
-        let form = Form::new(dtype, [3]).unwrap();
-        assert_eq!(source.fields()[0].kind, Kind::Array(form));
+        let form = TensorSpec::new(dtype, [3]).unwrap();
+        assert_eq!(source.fields()[0].spec, FieldSpec::Array(form));
     }
 }
 
@@ -70,7 +70,7 @@ fn samples_may_be_counted_by_another_axis() {
 fn contiguous_samples_of_a_map_are_not_copied() {
     let source = opened("contiguous.h5", "float32", 0, None);
     assert!(matches!(read(&source, 1).piece, Piece::Mapped { .. }));
-    assert_eq!(source.largest_sample(), 0);
+    assert_eq!(source.max_sample_bytes(), 0);
     // Nor are those that are a whole chunk without filters.
     let source = opened("chunked-latest.h5", "plain_one", 0, None);
     assert!(matches!(read(&source, 1).piece, Piece::Mapped { .. }));
@@ -133,7 +133,7 @@ fn files_of_matlab_give_images_depths_and_names() {
     for headroom in [None, TIGHT] {
         let source = opened("matlab.h5", "names", 1, headroom);
         assert_eq!(source.len(), 3);
-        assert_eq!(source.fields()[0].kind, Kind::Encoded(Encoding::Text));
+        assert_eq!(source.fields()[0].spec, FieldSpec::Encoded(Encoding::Text));
         let mut values = [Value::default()];
         for (index, name) in ["kitchen", "café 😀", ""].iter().enumerate() {
             source.read(index as u64, &mut values).unwrap();
@@ -146,11 +146,11 @@ fn files_of_matlab_give_images_depths_and_names() {
 #[test]
 fn references_to_arrays_of_many_sizes_are_ragged() {
     let source = opened("matlab.h5", "points", 0, None);
-    let ragged = Kind::Ragged {
+    let ragged = FieldSpec::Ragged {
         dtype: DType::F64,
         rank: 2,
     };
-    assert_eq!(source.fields()[0].kind, ragged);
+    assert_eq!(source.fields()[0].spec, ragged);
     for headroom in [None, TIGHT] {
         let source = opened("matlab.h5", "points", 0, headroom);
         let mut values = vec![Value::default()];
@@ -158,21 +158,25 @@ fn references_to_arrays_of_many_sizes_are_ragged() {
             source.read(index as u64, &mut values).unwrap();
             assert_eq!(values[0].shape, [rows, 2]);
             assert_eq!(numbers(&values[0]), expected(&[1, rows, 2], 0, 0));
-            assert!(values[0].piece.held_bytes() as u64 <= source.largest_sample());
+            assert!(values[0].piece.held_bytes() as u64 <= source.max_sample_bytes());
         }
     }
     let source = opened("matlab.h5", "boxes", 0, None);
-    let form = Form::new(DType::I16, [2, 2]).unwrap();
-    assert_eq!(source.fields()[0].kind, Kind::Array(form));
+    let form = TensorSpec::new(DType::I16, [2, 2]).unwrap();
+    assert_eq!(source.fields()[0].spec, FieldSpec::Array(form));
 }
 
 #[test]
 fn several_fields_are_read_together() {
-    let names = Wanted {
+    let names = DatasetRequest {
         axis: 1,
-        ..Wanted::new("names")
+        ..DatasetRequest::new("names")
     };
-    let wanted = [Wanted::new("images"), Wanted::new("depths"), names];
+    let wanted = [
+        DatasetRequest::new("images"),
+        DatasetRequest::new("depths"),
+        names,
+    ];
     let source = Hdf5::open(&fixture("matlab.h5"), &wanted, None).unwrap();
     let mut values = vec![Value::default(); 3];
     source.read(1, &mut values).unwrap();
@@ -223,9 +227,9 @@ fn what_is_in_a_file_is_listed() {
 #[test]
 fn what_cannot_be_a_field_is_said() {
     let error = |file: &str, dataset: &str, axis| {
-        let wanted = Wanted {
+        let wanted = DatasetRequest {
             axis,
-            ..Wanted::new(dataset)
+            ..DatasetRequest::new(dataset)
         };
         Hdf5::open(&fixture(file), &[wanted], None).unwrap_err()
     };
@@ -242,7 +246,7 @@ fn what_cannot_be_a_field_is_said() {
     let text = error("contiguous.h5", "text", 0);
     assert!(
         text.to_string()
-            .ends_with("text, of text of varying length, is not read"),
+            .ends_with("text, of text of varying length, is not supported"),
         "{text}"
     );
     assert!(matches!(
@@ -270,7 +274,10 @@ fn what_cannot_be_a_field_is_said() {
 
 #[test]
 fn fields_of_different_lengths_are_refused() {
-    let wanted = [Wanted::new("uint8"), Wanted::new("second_axis")];
+    let wanted = [
+        DatasetRequest::new("uint8"),
+        DatasetRequest::new("second_axis"),
+    ];
     let error = Hdf5::open(&fixture("contiguous.h5"), &wanted, None).unwrap_err();
     assert!(
         error.to_string().ends_with(
@@ -283,7 +290,8 @@ fn fields_of_different_lengths_are_refused() {
 #[test]
 fn many_threads_read_the_same_bytes() {
     for headroom in [None, TIGHT] {
-        let wanted = ["gzip_one", "shuffle_gzip_two", "plain_part", "sparse"].map(Wanted::new);
+        let wanted =
+            ["gzip_one", "shuffle_gzip_two", "plain_part", "sparse"].map(DatasetRequest::new);
         let source =
             Arc::new(Hdf5::open(&fixture("chunked-earliest.h5"), &wanted, headroom).unwrap());
         let read_all = |source: &Hdf5, first: u64| {

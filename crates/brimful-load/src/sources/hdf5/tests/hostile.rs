@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::{TIGHT, fixture};
-use crate::ops::mixed;
+use crate::random::mixed;
 use crate::source::Source;
-use crate::sources::hdf5::metadata::{MOST_CHUNKS, Metadata};
-use crate::sources::hdf5::{Hdf5, Wanted};
+use crate::sources::hdf5::metadata::{MAX_CHUNKS, Metadata};
+use crate::sources::hdf5::{DatasetRequest, Hdf5};
 use crate::value::Value;
 
 const FILES: [&str; 6] = [
@@ -34,12 +34,12 @@ fn read_some(path: &Path, dataset: &str, turn: usize) {
     } else {
         (0, None)
     };
-    let wanted = Wanted {
+    let wanted = DatasetRequest {
         axis,
-        ..Wanted::new(dataset)
+        ..DatasetRequest::new(dataset)
     };
     if let Ok(source) = Hdf5::open(path, &[wanted], headroom) {
-        let most = source.largest_sample();
+        let most = source.max_sample_bytes();
         // Sample, chunk and what is between: each at most what zlib could have made of the file.
         assert!(
             most <= 4 * 1032 * file_bytes + (1 << 20),
@@ -71,7 +71,7 @@ fn datasets(path: &Path) -> Vec<String> {
 #[test]
 fn chunks_of_all_fields_together_are_bounded() {
     let metadata = Metadata::open(&fixture("indexes.h5")).unwrap();
-    metadata.count_chunks("a", Some(MOST_CHUNKS - 1)).unwrap();
+    metadata.count_chunks("a", Some(MAX_CHUNKS - 1)).unwrap();
     metadata.count_chunks("b", Some(1)).unwrap();
     assert!(metadata.count_chunks("c", None).is_err());
     let error = metadata.count_chunks("c", Some(1)).unwrap_err().to_string();

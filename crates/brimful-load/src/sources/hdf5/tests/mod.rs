@@ -5,7 +5,7 @@ mod hostile;
 
 use std::path::{Path, PathBuf};
 
-use super::{Hdf5, Wanted};
+use super::{DatasetRequest, Hdf5};
 use crate::reading::{Access, Choice};
 use crate::source::Source;
 use crate::value::Value;
@@ -21,9 +21,9 @@ fn fixture(name: &str) -> PathBuf {
 const TIGHT: Option<Bytes> = Some(Bytes(0));
 
 fn opened(file: &str, dataset: &str, axis: usize, headroom: Option<Bytes>) -> Hdf5 {
-    let wanted = Wanted {
+    let wanted = DatasetRequest {
         axis,
-        ..Wanted::new(dataset)
+        ..DatasetRequest::new(dataset)
     };
     Hdf5::open(&fixture(file), &[wanted], headroom).unwrap()
 }
@@ -74,9 +74,9 @@ fn expected(dims: &[usize], axis: usize, index: usize) -> Vec<f64> {
 /// Checks all samples of a dataset, with every way to read.
 fn check(file: &str, dataset: &str, dims: &[usize], axis: usize) {
     for access in [Access::Mapped, Access::Read, Access::Direct] {
-        let wanted = Wanted {
+        let wanted = DatasetRequest {
             axis,
-            ..Wanted::new(dataset)
+            ..DatasetRequest::new(dataset)
         };
         let choice = Choice {
             access,
@@ -88,7 +88,7 @@ fn check(file: &str, dataset: &str, dims: &[usize], axis: usize) {
         for index in (0..dims[axis]).rev() {
             source.read(index as u64, &mut values).unwrap();
             let held = values[0].piece.held_bytes() as u64;
-            assert!(held <= source.largest_sample(), "{dataset}: {held}");
+            assert!(held <= source.max_sample_bytes(), "{dataset}: {held}");
             let mut shape = dims.to_vec();
             shape.remove(axis);
             assert_eq!(values[0].shape, shape, "{dataset}");

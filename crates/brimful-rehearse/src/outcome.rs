@@ -1,0 +1,323 @@
+//! How a rehearsal ended: the results of each card, or the reason that there are none.
+
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::error::RehearsalError;
+use crate::events::Event;
+use crate::facts::EndReason;
+use crate::request::RehearsalRequest;
+use crate::results::{Rehearsed, read_results, tail};
+
+/// What came of one card.
+#[derive(Clone, Debug, Default)]
+pub struct Variant {
+    /// By rank; none where the script died before its first step.
+    pub processes: Vec<Rehearsed>,
+    /// The end of the script's output, where there are none.
+    pub output: String,
+}
+
+/// How a script came to its end.
+pub(crate) struct EndOfScript {
+    /// Nothing where brimful ended it.
+    pub(crate) status: Option<ExitStatus>,
+    /// For how long it had done nothing when brimful ended it for that reason.
+    pub(crate) stalled: Option<Duration>,
+    pub(crate) seen: Vec<Event>,
+    pub(crate) output: String,
+    /// Where the script was, if it made no step for some time.
+    pub(crate) doing: Option<String>,
+}
+
+impl EndOfScript {
+    fn success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// Whether the processes of that card ended with an error; the whole script's end where nothing else is known.
+    fn failed(&self, variant: usize) -> bool {
+        let own = self.seen.iter().rev().find_map(|event| match event {
+            Event::Ended { variant: of, code } if *of == variant => Some(*code),
+            _ => None,
+        });
+        own.map_or(!self.success(), |code| code != 0)
+    }
+
+    fn steps_reported(&self) -> u32 {
+        let steps = self.seen.iter().filter_map(|event| match event {
+            Event::Step { step, .. } => Some(*step),
+            _ => None,
+        });
+        steps.max().unwrap_or(0)
+    }
+
+    /// Where the script last read a value that only the model could compute, if it failed after that.
+    fn assumed_value(&self) -> Option<String> {
+        self.seen.iter().rev().find_map(|event| match event {
+            Event::AssumedValue { place } => Some(place.clone()),
+            _ => None,
+        })
+    }
+
+    /// The reason that a process of the script reported itself.
+    fn reported_reason(&self) -> Option<RehearsalError> {
+        let unhooked = self.seen.iter().find_map(|event| match event {
+            Event::Unhooked { torch, why } => Some(RehearsalError::Unhooked {
+                torch: torch.clone(),
+                why: why.clone(),
+                output: self.output.clone(),
+            }),
+            _ => None,
+        });
+        // A script that got on without an answer ends for another reason.
+        let input = self.seen.iter().rev().find_map(|event| match event {
+            Event::Input { prompt } => Some(RehearsalError::Input {
+                prompt: prompt.clone(),
+                output: self.output.clone(),
+            }),
+            _ => None,
+        });
+        unhooked.or_else(|| input.filter(|_| self.status.is_some() && !self.success()))
+    }
+
+    /// Why there are no figures.
+    fn reason(&self, request: &RehearsalRequest) -> RehearsalError {
+        let output = self.output.clone();
+        if let Some(reported) = self.reported_reason() {
+            return reported;
+        }
+        let unsupported = self.seen.iter().find_map(|event| match event {
+            Event::Unsupported { torch, what } => Some((torch.clone(), what.clone())),
+            _ => None,
+        });
+        if let Some((torch, found)) = unsupported {
+            return RehearsalError::NoCuda {
+                torch,
+                found,
+                output,
+            };
+        }
+        let without_cuda = self.seen.iter().find_map(|event| match event {
+            Event::NoCuda { torch } => Some(torch.clone()),
+            _ => None,
+        });
+        if let Some(waited) = self.stalled {
+            return RehearsalError::Stalled {
+                waited,
+                made: self.steps_reported(),
+                steps: request.steps,
+                place: self.doing.clone(),
+                output,
+            };
+        }
+        match (without_cuda, self.status) {
+            (_, None) => RehearsalError::TimeLimit {
+                limit: request.time_limit,
+                made: self.steps_reported(),
+                steps: request.steps,
+                doing: self.doing.clone(),
+                output,
+            },
+            (Some(torch), Some(status)) if !status.success() => RehearsalError::NoCuda {
+                torch,
+                found: format!("one that ended with {status} before its first optimizer step"),
+                output,
+            },
+            (None, Some(status)) if !status.success() => RehearsalError::Died {
+                status: status.to_string(),
+                assumed: self.assumed_value(),
+                output,
+            },
+            (_, Some(_)) => {
+                let torch = |event: &Event| matches!(event, Event::Torch { .. });
+                if self.seen.iter().any(torch) {
+                    RehearsalError::GpuUnused { output }
+                } else {
+                    RehearsalError::NoTorch { output }
+                }
+            }
+        }
+    }
+}
+
+/// What each card's processes wrote. A card on which the script died before its first step has none.
+pub(crate) fn by_variant(
+    request: &RehearsalRequest,
+    ended: &EndOfScript,
+    results: &Path,
+) -> Result<Vec<Variant>, RehearsalError> {
+    let processes = read_results(results, request.processors)?;
+    let mut variants: Vec<Variant> = request
+        .variants
+        .iter()
+        .map(|_| Variant::default())
+        .collect();
+    for process in processes {
+        let variant = process.facts.variant.unwrap_or(0);
+        if let Some(variant) = variants.get_mut(variant) {
+            variant.processes.push(process);
+        }
+    }
+    for (number, variant) in variants.iter_mut().enumerate() {
+        let died = ended.failed(number);
+        for process in &mut variant.processes {
+            process.died = died && process.facts.reason == EndReason::End;
+        }
+        let trained = |process: &Rehearsed| process.facts.steps > 0 || !process.died;
+        if !variant.processes.iter().any(trained) {
+            variant.processes.clear();
+            let own = if number == 0 {
+                "output".to_owned()
+            } else {
+                format!("output-{number}")
+            };
+            variant.output = tail(&results.join(own));
+        }
+    }
+    if variants.iter().all(|variant| variant.processes.is_empty()) {
+        return Err(ended.reason(request));
+    }
+    Ok(variants)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use brimful::user_error::UserError;
+
+    use super::*;
+    use crate::events::Progress;
+    use crate::protection::{Protection, ProtectionRequest};
+
+    fn request() -> RehearsalRequest {
+        RehearsalRequest {
+            command: Vec::new(),
+            phantom: PathBuf::new(),
+            processors: false,
+            variants: vec![Vec::new()],
+            steps: 3,
+            with: Vec::new(),
+            alloc_conf: None,
+            beside_driver: false,
+            time_limit: Duration::from_secs(9),
+            output: None,
+            protection: Protection::new(ProtectionRequest::default()).expect("a disk"),
+        }
+    }
+
+    fn ended(lines: &[&str], code: Option<i32>) -> EndOfScript {
+        let event = |line: &&str| {
+            serde_json::from_str::<Progress>(line)
+                .expect("an event")
+                .event
+        };
+        EndOfScript {
+            status: code.map(|code| ExitStatus::from_raw(code << 8)),
+            stalled: None,
+            seen: lines.iter().map(event).collect(),
+            output: "its last words".into(),
+            doing: None,
+        }
+    }
+
+    fn reason(lines: &[&str], code: Option<i32>) -> RehearsalError {
+        ended(lines, code).reason(&request())
+    }
+
+    #[test]
+    fn a_script_that_stopped_making_progress_is_reported_with_its_line() {
+        let step = r#"{"event":"step","step":1,"of":3,"bytes":8,"pid":1}"#;
+        let mut stalled = ended(&[TORCH, step], None);
+        stalled.stalled = Some(Duration::from_millis(150_400));
+        stalled.doing = Some("train.py:41 in wait_for_file".into());
+        let error = stalled.reason(&request());
+        assert_eq!(
+            error.to_string(),
+            "the script stopped making progress: it has waited at train.py:41 in wait_for_file for 150 seconds, with 1 of 3 steps completed"
+        );
+        assert!(format!("{:?}", error.hints()).contains(brimful::env_vars::BRIMFUL_REHEARSAL));
+        assert_eq!(error.script_output(), Some("its last words"));
+        stalled.doing = None;
+        let message = stalled.reason(&request()).to_string();
+        assert!(
+            message.contains("it has waited for 150 seconds, with"),
+            "{message}"
+        );
+    }
+
+    const NO_CUDA: &str = r#"{"event":"no-cuda","torch":"2.14.1+cpu","pid":1}"#;
+    const TORCH: &str = r#"{"event":"torch","torch":"2.14.1+cpu","pid":1}"#;
+    const UNSUPPORTED: &str =
+        r#"{"event":"unsupported","torch":"2.14.1+cpu","what":"aten.eig","pid":1}"#;
+
+    #[test]
+    fn without_cuda_the_message_says_what_was_expected_and_found() {
+        let error = reason(&[NO_CUDA, TORCH, UNSUPPORTED], Some(1));
+        assert_eq!(
+            error.to_string(),
+            "torch 2.14.1+cpu is a build without CUDA; expected a script that runs on tensors without values, found aten.eig"
+        );
+        assert!(format!("{:?}", error.hints()).contains("install the CUDA build of torch"));
+        assert_eq!(error.script_output(), Some("its last words"));
+        let error = reason(&[NO_CUDA, TORCH], Some(1));
+        assert!(
+            error.to_string().ends_with(
+                "found one that ended with exit status: 1 before its first optimizer step"
+            )
+        );
+    }
+
+    #[test]
+    fn a_torch_without_the_hook_is_named_first() {
+        let unhooked = r#"{"event":"unhooked","torch":"2.14.1","why":"it failed","pid":1}"#;
+        let error = reason(&[NO_CUDA, TORCH, unhooked], Some(97));
+        assert_eq!(
+            error.to_string(),
+            "torch 2.14.1 was loaded without brimful's hook: it failed"
+        );
+        let unknown = r#"{"event":"unhooked","torch":null,"why":"it failed","pid":1}"#;
+        assert_eq!(
+            reason(&[unknown], Some(97)).to_string(),
+            "torch was loaded without brimful's hook: it failed"
+        );
+    }
+
+    #[test]
+    fn a_script_that_asked_for_input_is_told_so_only_if_it_failed() {
+        let input = r#"{"event":"input","prompt":"Continue? [y/n]","pid":1}"#;
+        let error = reason(&[input], Some(1));
+        assert_eq!(
+            error.to_string(),
+            "the script asked for input before its first optimizer step: \"Continue? [y/n]\""
+        );
+        assert!(matches!(
+            reason(&[input, TORCH], Some(0)),
+            RehearsalError::GpuUnused { .. }
+        ));
+        assert!(matches!(
+            reason(&[input], None),
+            RehearsalError::TimeLimit { .. }
+        ));
+    }
+
+    #[test]
+    fn without_cuda_other_reasons_stay_what_they_are() {
+        assert!(matches!(
+            reason(&[NO_CUDA, TORCH], None),
+            RehearsalError::TimeLimit { .. }
+        ));
+        assert!(matches!(
+            reason(&[NO_CUDA, TORCH], Some(0)),
+            RehearsalError::GpuUnused { .. }
+        ));
+        assert!(matches!(
+            reason(&[TORCH], Some(1)),
+            RehearsalError::Died { .. }
+        ));
+    }
+}

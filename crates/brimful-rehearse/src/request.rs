@@ -1,0 +1,31 @@
+//! What a rehearsal is asked for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::protection::Protection;
+
+/// What to rehearse.
+#[derive(Debug, Clone)]
+pub struct RehearsalRequest {
+    pub command: Vec<OsString>,
+    /// `libbrimful_phantom.so`.
+    pub phantom: PathBuf,
+    /// On the processors, without any card; `variants` then has one that is empty.
+    pub processors: bool,
+    /// For each card to rehearse on, descriptions for the phantom that are tried in turn until the script does not die
+    /// of memory.
+    pub variants: Vec<Vec<String>>,
+    pub steps: u32,
+    /// Of `eval` and `save`, what to go on for after the steps.
+    pub with: Vec<String>,
+    /// In place of the environment's own settings.
+    pub alloc_conf: Option<String>,
+    /// Even where a real driver is present.
+    pub beside_driver: bool,
+    pub time_limit: Duration,
+    /// Where the script's own output goes; into a temporary file without it.
+    pub output: Option<PathBuf>,
+    pub protection: Protection,
+}

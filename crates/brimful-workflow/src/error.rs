@@ -1,0 +1,139 @@
+//! Why a workflow has no result.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use brimful::cards::UnknownCard;
+use brimful::job::JobError;
+use brimful::profiles::UnknownProfile;
+use brimful::units::{BadSize, ImplausibleLimit};
+use brimful::user_error::{ErrorKind, Hint, UserError};
+use brimful_probe::PlatformUnsupported;
+use brimful_rehearse::{ConfigFileError, JobFileError, LastStep, PlanError, PredictionError};
+use brimful_supervise::checkpoints::Refusal;
+
+/// A prediction, a plan or the preparation of a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkflowError {
+    #[error(transparent)]
+    UnknownProfile(#[from] UnknownProfile),
+    #[error(transparent)]
+    UnknownCard(#[from] UnknownCard),
+    #[error(transparent)]
+    BadSize(#[from] BadSize),
+    #[error(transparent)]
+    ImplausibleLimit(#[from] ImplausibleLimit),
+    #[error(transparent)]
+    PlatformUnsupported(#[from] PlatformUnsupported),
+    #[error("the phantom GPU (libbrimful_phantom.so) was not found; looked at {looked}")]
+    NoPhantom { looked: String },
+    #[error("failed to create a directory for files that a rehearsed script writes")]
+    NoScratch(#[source] io::Error),
+    #[error(
+        "no job file found: the current directory has no brimful.toml and no [tool.brimful] in pyproject.toml"
+    )]
+    NoJob,
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+    #[error(transparent)]
+    Config(#[from] ConfigFileError),
+    #[error(transparent)]
+    Prediction(#[from] PredictionError),
+    #[error(transparent)]
+    Plan(PlanError),
+    #[error("no settings of this job fit in memory; the job was not started")]
+    NothingFits,
+    #[error("none of the job's checkpoints can be resumed from{}", listed(.refused))]
+    NoUsableCheckpoint { refused: Vec<(PathBuf, Refusal)> },
+}
+
+impl WorkflowError {
+    /// How far the rehearsal had come, if the user interrupted it.
+    pub fn interrupted(&self) -> Option<LastStep> {
+        match self {
+            WorkflowError::Prediction(error) => error.interrupted(),
+            _ => None,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn UserError> {
+        Some(match self {
+            WorkflowError::UnknownProfile(error) => error,
+            WorkflowError::UnknownCard(error) => error,
+            WorkflowError::BadSize(error) => error,
+            WorkflowError::ImplausibleLimit(error) => error,
+            WorkflowError::PlatformUnsupported(error) => error,
+            WorkflowError::Job(error) => error,
+            WorkflowError::JobFile(error) => error,
+            WorkflowError::Config(error) => error,
+            WorkflowError::Prediction(error) => error,
+            WorkflowError::Plan(error) => error,
+            WorkflowError::NoPhantom { .. }
+            | WorkflowError::NoScratch(_)
+            | WorkflowError::NoJob
+            | WorkflowError::NothingFits
+            | WorkflowError::NoUsableCheckpoint { .. } => return None,
+        })
+    }
+}
+
+impl UserError for WorkflowError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            WorkflowError::NoPhantom { .. } | WorkflowError::NoScratch(_) => ErrorKind::Environment,
+            WorkflowError::NothingFits => ErrorKind::Outcome,
+            other => other.inner().map_or(ErrorKind::Input, UserError::kind),
+        }
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        match self {
+            WorkflowError::NoPhantom { .. } => vec![Hint::InstallPhantom],
+            WorkflowError::NoScratch(_) => vec![Hint::text(
+                "set TMPDIR to a writable directory on a disk (not tmpfs)",
+            )],
+            WorkflowError::NoJob => vec![Hint::CreateJobFile, Hint::RunWithoutJob],
+            WorkflowError::NothingFits => vec![Hint::AllowMoreKnobs, Hint::StartAsWanted],
+            WorkflowError::NoUsableCheckpoint { refused } => {
+                let is_lifted = |(_, why): &(PathBuf, Refusal)| why.is_lifted_by_force();
+                let force = refused.iter().any(is_lifted).then_some(Hint::ForceResume);
+                force
+                    .into_iter()
+                    .chain([Hint::StartFromBeginning])
+                    .collect()
+            }
+            other => other.inner().map_or_else(Vec::new, UserError::hints),
+        }
+    }
+
+    fn script_output(&self) -> Option<&str> {
+        self.inner().and_then(UserError::script_output)
+    }
+}
+
+impl From<PlanError> for WorkflowError {
+    fn from(error: PlanError) -> WorkflowError {
+        match error {
+            PlanError::Prediction(error) => WorkflowError::Prediction(error),
+            PlanError::Config(error) => WorkflowError::Config(error),
+            PlanError::Endless => WorkflowError::Plan(error),
+        }
+    }
+}
+
+/// A line for each checkpoint, with the reason why it is refused.
+fn listed(refused: &[(PathBuf, Refusal)]) -> String {
+    const MAX_LISTED: usize = 10;
+    let mut lines = String::new();
+    for (path, why) in refused.iter().take(MAX_LISTED) {
+        let path = path.display().to_string().replace(char::is_control, "?");
+        let _ = write!(lines, "\n  {path}: {why}");
+    }
+    if refused.len() > MAX_LISTED {
+        let _ = write!(lines, "\n  and {} more", refused.len() - MAX_LISTED);
+    }
+    lines
+}

@@ -1,0 +1,46 @@
+//! Predicting, planning, running and explaining from end to end.
+//!
+//! The command and the Python extension each turn their arguments into a request, pass a callback for progress, and
+//! print what comes back. Everything between them is here, once: the state directory, the job key, the cache of
+//! rehearsals, the native libraries, isolation, and the order of the steps.
+//!
+//! Nothing here prints, reads command-line arguments or handles signals. Every callback returns a
+//! [`ControlFlow`](std::ops::ControlFlow), so the caller can interrupt the work; what was started has ended by the time
+//! the function returns.
+//!
+//! Read first: [`predict()`], [`plan()`], and [`prepare`] with [`JobLadder`] for a run that restarts with less memory.
+
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests create ordinary files")
+)]
+
+mod error;
+mod explain;
+mod job;
+mod ladder;
+mod libraries;
+mod machine;
+mod options;
+mod plan;
+mod planned;
+mod predict;
+mod progress;
+mod replay;
+mod run;
+mod state;
+
+pub use error::WorkflowError;
+pub use explain::{ExplainError, Explained, explain};
+pub use job::{FoundJob, JobRequest, find_job};
+pub use ladder::{JobLadder, age_ms};
+pub use libraries::Libraries;
+pub use machine::{MachineRequest, describe_machine};
+pub use options::{IsolationOptions, RehearsalOptions};
+pub use plan::{PlanRequest, plan};
+pub use planned::PlannedJob;
+pub use predict::{PredictRequest, PredictedRun, predict};
+pub use progress::Progress;
+pub use replay::{ReplayError, ReplayRequest, replay};
+pub use run::{RunRequest, prepare, prune_records};
+pub use state::{state_dir, working_directory};

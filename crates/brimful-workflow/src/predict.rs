@@ -1,0 +1,127 @@
+//! A prediction: rehearse a command and describe the memory it needs.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use brimful::predict::{Footprint, Verdict};
+use brimful::secrets::mask_command;
+use brimful_allocsim::trace::Trace;
+use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS, job_file};
+use brimful_report::json;
+
+use crate::error::WorkflowError;
+use crate::options::{RehearsalOptions, side_effects_document};
+use crate::progress::Progress;
+
+/// What to predict.
+#[derive(Clone, Debug)]
+pub struct PredictRequest {
+    pub command: Vec<OsString>,
+    /// The command as documents show it, where it differs from what is started.
+    pub shown_command: Option<Vec<String>>,
+    /// GPU models with commas between them, `none` for CPUs; the usual ones without it.
+    pub gpu: Option<String>,
+    /// Phases after the steps, of `eval` and `save`.
+    pub with: Vec<String>,
+    pub alloc_conf: Option<String>,
+    /// Where the script's own output goes; nowhere without it.
+    pub output: Option<PathBuf>,
+    pub rehearsal: RehearsalOptions,
+}
+
+/// A prediction and what documents say about its rehearsal.
+#[derive(Debug)]
+pub struct PredictedRun {
+    pub rehearsed: json::Rehearsed,
+    pub footprints: Vec<Footprint>,
+    /// The allocations of the fullest process.
+    pub trace: Trace,
+}
+
+impl PredictedRun {
+    /// Whether it fits at least one of the GPUs; true where only host memory was asked for.
+    pub fn fits(&self) -> bool {
+        self.footprints.is_empty()
+            || self
+                .footprints
+                .iter()
+                .any(|footprint| footprint.verdict == Verdict::Fits)
+    }
+
+    pub fn document(&self) -> json::PredictDocument {
+        json::PredictDocument::of(&self.rehearsed, &self.footprints)
+    }
+}
+
+/// Rehearses the command on every GPU model and predicts its memory.
+pub fn predict(
+    request: PredictRequest,
+    mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<PredictedRun, WorkflowError> {
+    let options = &request.rehearsal;
+    let is_without_gpu = request.gpu.as_deref().map(str::trim) == Some(NO_CARD);
+    let question = Question {
+        gpu: request.gpu.unwrap_or_else(|| USUAL_CARDS.to_owned()),
+        steps: options.steps,
+        with: request.with,
+        alloc_conf: request.alloc_conf,
+        phantom: if is_without_gpu {
+            PathBuf::new()
+        } else {
+            options.libraries.phantom()?
+        },
+        beside_driver: options.beside_driver,
+        time_limit: options.time_limit,
+        output: request.output,
+        protection: options
+            .isolation
+            .protection(&options.libraries, job_file::checkpoints_here())?,
+        command: request.command,
+    };
+    let mut is_reported = false;
+    let predicted = brimful_rehearse::predict(&question, |told| {
+        let Some(told) = told else {
+            return progress(Progress::Idle);
+        };
+        if let Event::NoCuda { torch } = &told.event
+            && !std::mem::replace(&mut is_reported, true)
+        {
+            progress(Progress::WithoutCuda {
+                torch: torch.clone(),
+            })?;
+        }
+        match told.event.line() {
+            Some(line) => progress(Progress::Line(line)),
+            None => progress(Progress::Idle),
+        }
+    })?;
+    let shown = request.shown_command.unwrap_or_else(|| {
+        let words = question.command.iter();
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
+    });
+    let rehearsed = json::Rehearsed {
+        command: mask_command(&shown),
+        torch_version: predicted.torch,
+        world_size: predicted.world_size,
+        seconds: predicted.seconds,
+        failed: predicted
+            .failed
+            .iter()
+            .map(|card| (card.name.to_owned(), card.reason.clone()))
+            .collect(),
+        steps: predicted
+            .processes
+            .first()
+            .map_or(0, |process| process.facts.steps),
+        host: predicted.host,
+        side_effects: side_effects_document(predicted.side_effects),
+    };
+    Ok(PredictedRun {
+        rehearsed,
+        footprints: predicted.footprints,
+        trace: predicted.trace,
+    })
+}

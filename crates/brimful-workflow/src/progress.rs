@@ -1,0 +1,28 @@
+//! What a caller is told while work is in progress.
+
+use brimful_supervise::checkpoints::Checkpoints;
+
+use crate::planned::PlannedJob;
+
+/// One event of the work. How it is worded and where it is shown is up to the caller.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The next rehearsal starts, for example `rehearsal 2 (micro_batch 8)`.
+    Rehearsal { label: String },
+    /// One line about the current rehearsal.
+    Line(String),
+    /// The script's torch has no CUDA, so the prediction is less accurate. Reported once.
+    WithoutCuda { torch: String },
+    /// This many earlier runs of the job are ignored from now on, as requested.
+    Forgotten { n_runs: usize },
+    /// Something in the job file is allowed but probably not what was meant.
+    JobProblem(String),
+    /// The plan for a run was made.
+    Planned(&'a PlannedJob),
+    /// The plan could not be made; the run starts with the settings of the job file.
+    PlanFailed { error: String },
+    /// The run resumes from a checkpoint that was there before it.
+    Resuming(&'a Checkpoints),
+    /// Nothing new: a chance to interrupt.
+    Idle,
+}
