@@ -13,6 +13,7 @@ use brimful::cards;
 use brimful::job::draft::draft;
 use brimful::predict::host::{HostFacts, Pipeline, StartMethod, host_need};
 use brimful::predict::{Target, footprint};
+use brimful::user_error::UserError as _;
 use brimful_allocsim::settings::Settings;
 use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::fuzzing;
@@ -95,7 +96,7 @@ fn results(input: &mut Unstructured<'_>) -> Result<()> {
     match fuzzing::results(&results, on_cpus) {
         Ok(processes) => processes.iter().for_each(predict),
         Err(error) => {
-            assert!(!error.hint().is_empty(), "a refusal says what to do");
+            assert!(!error.hints().is_empty(), "a refusal says what to do");
             assert!(error.to_string().len() < 20_000, "a message, not a page");
         }
     }

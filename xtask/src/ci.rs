@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::pytest::{pytest, pytest_in_two_halves};
+use crate::pytest::{RETRIES, pytest, pytest_in_two_halves};
 use crate::shell::{cache, cargo, read, root, run};
 use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
 use crate::{differential, docs, faults, fuzz, generate, wheel};
@@ -46,9 +46,6 @@ const LONG_STEPS: &[Step] = &[
     ("plans hold, 60 jobs", plans_hold_long),
     ("allocator against torch, 10000 traces", differential_long),
 ];
-
-/// How often a test or program that met bad luck is repeated. Luck is reported; it decides nothing.
-pub(crate) const RETRIES: u32 = 2;
 
 /// Runs every step, or those from a named one on; the first failure ends it.
 pub(crate) fn run_steps(first: Option<&str>, full: bool) -> Result<()> {

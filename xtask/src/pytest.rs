@@ -7,9 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::ci::RETRIES;
 use crate::shell::{cache, root, run};
 use crate::tools::PythonEnvironment;
+
+/// How often a test or program that met bad luck is repeated. Luck is reported; it decides nothing.
+pub(crate) const RETRIES: u32 = 2;
 
 /// How long the slowest files take, in seconds on two quiet cores. A file that is not here counts as one of the others;
 /// a wrong figure only makes the halves uneven.

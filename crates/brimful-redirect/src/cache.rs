@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::resolve::DirState;
+use crate::dir_state::DirState;
 
 const N_ENTRIES: usize = 2048;
 const KEY_WORDS: usize = 29;

@@ -7,9 +7,10 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, gid_t, mode_t, off_t, size_t, timespec
 
 use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL, Realm, config};
-use crate::layer::{copy_up, directory_mode, set_directory_mode};
-use crate::open::is_kernel_path;
+use crate::directory_mode::{directory_mode, set_directory_mode};
+use crate::layer::copy_up;
 use crate::path::PathBuf;
+use crate::path::is_kernel_path;
 use crate::read::following;
 use crate::resolve::{Last, Target, resolve};
 use crate::sys::{self, Outcome, call_with_token, int, pointer};

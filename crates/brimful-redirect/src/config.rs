@@ -1,33 +1,13 @@
 //! What the environment asks for: layers, prefixes, the token, and the page that all processes share.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
+use crate::environment::{INHERITED, LAYERS, PASS, REDIRECT, SHARED, TOKEN, set_token, variable};
+use crate::errno::Outcome;
 use crate::path::{self, PathBuf, is_at_or_below};
-use crate::sys::{self, Outcome};
-
-/// The scratch directory. Absent or empty: files are left alone.
-pub(crate) const REDIRECT: &str = "BRIMFUL_REDIRECT";
-/// Prefixes whose writes go through, separated by `:`; `\` escapes `:`, `=` and itself.
-pub(crate) const PASS: &str = "BRIMFUL_REDIRECT_PASS";
-/// `prefix=layer` pairs, separated by `:`: layers that all branches share.
-pub(crate) const SHARED: &str = "BRIMFUL_REDIRECT_SHARED";
-/// What the seccomp filter wants in the sixth argument of `chmod` and its like, hexadecimal.
-pub(crate) const TOKEN: &str = "BRIMFUL_REDIRECT_TOKEN";
-/// The branch layers, top first, separated by `:`. Set by `brimful_redirect_branch`.
-pub(crate) const LAYERS: &str = "BRIMFUL_REDIRECT_LAYERS";
-
-/// What a child process needs, whatever environment the script gives it.
-pub(crate) const INHERITED: [&str; 7] = [
-    "LD_PRELOAD",
-    REDIRECT,
-    PASS,
-    SHARED,
-    TOKEN,
-    LAYERS,
-    crate::connections::CONNECTIONS,
-];
+use crate::sys;
 
 /// What belongs to the kernel is never redirected.
 const ALWAYS_PASS: [&[u8]; 3] = [b"/proc", b"/sys", b"/dev"];
@@ -237,7 +217,6 @@ const READ: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 static CONFIG: AtomicPtr<Config> = AtomicPtr::new(ptr::null_mut());
-static TOKEN_VALUE: AtomicUsize = AtomicUsize::new(0);
 static SHARED_PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 /// In place of the shared page where it cannot be mapped: always "written", and other processes are not heard.
 static OWN_PAGE: AtomicU64 = AtomicU64::new(1);
@@ -249,10 +228,6 @@ pub(crate) fn config() -> Option<&'static Config> {
     }
     // SAFETY: null, or leaked by `install` and never freed.
     unsafe { CONFIG.load(Ordering::Acquire).as_ref() }
-}
-
-pub(crate) fn token() -> usize {
-    TOKEN_VALUE.load(Ordering::Relaxed)
 }
 
 /// Reads the environment once; false while that is under way.
@@ -276,7 +251,7 @@ fn read() -> bool {
         let token = String::from_utf8_lossy(&token);
         let digits = token.trim().trim_start_matches("0x");
         let token = u64::from_str_radix(digits, 16).unwrap_or(0);
-        TOKEN_VALUE.store(token as usize, Ordering::Relaxed);
+        set_token(token as usize);
         map_shared_page(&config.scratch);
         install(config);
     }
@@ -391,39 +366,6 @@ pub(crate) fn written() {
     if generation() == 0 {
         changed();
     }
-}
-
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
-/// The program's own environment.
-pub(crate) fn environment_list() -> *const *const c_char {
-    // SAFETY: a pointer that libc keeps; only copied here.
-    unsafe { environ }
-}
-
-/// An environment variable, read from the list itself: shells replace `getenv`.
-pub(crate) fn variable(name: &str) -> Option<Vec<u8>> {
-    // SAFETY: libc's list of strings, which ends with null; read at load and by `brimful_redirect_branch`, whose caller
-    // changes no variable meanwhile.
-    unsafe {
-        let mut entry = environ;
-        if entry.is_null() {
-            return None;
-        }
-        while !(*entry).is_null() {
-            let line = CStr::from_ptr(*entry).to_bytes();
-            if let Some(value) = line
-                .strip_prefix(name.as_bytes())
-                .and_then(|rest| rest.strip_prefix(b"="))
-            {
-                return Some(value.to_vec()).filter(|value| !value.is_empty());
-            }
-            entry = entry.add(1);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -8,12 +8,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use libc::{addrinfo, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 
 use crate::abi::{exports, next};
-use crate::config::variable;
+use crate::environment::{CONNECTIONS, variable};
 use crate::path::PathBuf;
 use crate::sys::{self, int, pointer};
-
-/// The file that gets the lines. Works without a scratch directory too.
-pub(crate) const CONNECTIONS: &str = "BRIMFUL_CONNECTIONS";
 
 const MAX_CONNECTIONS: usize = 256;
 const MAX_HOST: usize = 253;

@@ -6,9 +6,11 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::AT_FDCWD;
 
 use crate::abi::{exports, next, text};
-use crate::config::{self, Config, LAYERS, REAL, config};
-use crate::open::{is_kernel_path, is_writing, prepare};
+use crate::config::{self, Config, REAL, config};
+use crate::environment::LAYERS;
+use crate::open::{is_writing, prepare};
 use crate::path::PathBuf;
+use crate::path::is_kernel_path;
 use crate::resolve::{Last, Target, resolve};
 use crate::sys::{self, Outcome, pointer};
 
@@ -274,7 +276,7 @@ fn execute(
 }
 
 fn environ() -> Strings {
-    config::environment_list()
+    crate::environment::environment_list()
 }
 
 /// Tries a program in every directory of `PATH`, as libc does.

@@ -6,14 +6,18 @@ use libc::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, dev_t, mode_t};
 
 use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL, config};
+use crate::directory_mode::directory_mode;
 use crate::layer::{
-    self, Lock, check_writable, copy_up, directory_mode, ensure_directory, physical, put_whiteout,
-    remove_tree, shows_below,
+    self, Lock, check_writable, copy_up, ensure_directory, physical, put_whiteout, remove_tree,
+    shows_below,
 };
-use crate::list::{self, is_reserved};
-use crate::open::{is_kernel_path, is_whiteout};
+use crate::list;
+use crate::markers::is_reserved;
+use crate::markers::{REFERENCE, WHITEOUT};
+use crate::path::is_kernel_path;
 use crate::path::{self, PathBuf};
-use crate::resolve::{Found, Last, MAX_PATH, REFERENCE, Target, WHITEOUT, resolve};
+use crate::resolve::is_whiteout;
+use crate::resolve::{Found, Last, MAX_PATH, Target, resolve};
 use crate::sys::{self, Outcome, int, pointer};
 
 /// Makes a new name in the layer that takes writes, in place of a whiteout if there is one.
@@ -76,7 +80,7 @@ fn make_directory_at(at: c_int, path: *const c_char, mode: mode_t) -> Outcome<c_
             let stat = sys::lstat(path)?;
             if stat.st_mode & 0o700 != 0o700 {
                 sys::set_mode(path, 0o700)?;
-                layer::set_directory_mode(path, stat.st_mode & 0o7777, false)?;
+                crate::directory_mode::set_directory_mode(path, stat.st_mode & 0o7777, false)?;
             }
         }
         if hides {

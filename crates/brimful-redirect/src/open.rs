@@ -10,10 +10,12 @@ use libc::{
 use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL, Realm, config};
 use crate::layer::{self, Lock, check_writable, copy_up, ensure_directory, physical};
-use crate::list::is_reserved;
+use crate::markers::is_reserved;
 use crate::names::may_list;
+use crate::path::is_kernel_path;
 use crate::path::{self, PathBuf};
-use crate::resolve::{Found, Last, Special, Target, resolve, special};
+use crate::resolve::is_whiteout;
+use crate::resolve::{Found, Last, Target, resolve};
 use crate::sys::{self, Fd, Outcome};
 
 /// How often to look again if a name vanishes between looking and opening.
@@ -32,25 +34,6 @@ pub(crate) fn is_writing(flags: c_int) -> bool {
     flags & O_PATH == 0
         && (flags & O_ACCMODE != O_RDONLY
             || flags & (O_TRUNC | O_CREAT | O_TMPFILE) & !libc::O_DIRECTORY != 0)
-}
-
-/// Paths that belong to the kernel as they stand: no walk is needed to know that they are not redirected.
-pub(crate) fn is_kernel_path(text: &[u8]) -> bool {
-    let contains = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
-    if text.starts_with(b"/dev/") || text.starts_with(b"/sys/") {
-        let leads_out =
-            text.starts_with(b"/dev/fd/") && text.split(|byte| *byte == b'/').nth(4).is_some();
-        return !leads_out && !contains(b"/..");
-    }
-    if !text.starts_with(b"/proc/") || contains(b"/..") || contains(b"/cwd/") || contains(b"/root/")
-    {
-        return false;
-    }
-    // `/proc/self/fd/3/name` leads out of the kernel's files.
-    let mut parts = text
-        .split(|byte| *byte == b'/')
-        .skip_while(|part| *part != b"fd");
-    parts.nth(2).is_none()
 }
 
 /// `openat`, redirected.
@@ -203,11 +186,6 @@ fn create(config: &Config, target: &mut Target, flags: c_int, mode: mode_t) -> O
         }
     }
     Ok(Prepared::Path(flags))
-}
-
-/// Whether a layer hides what lies below this path of its.
-pub(crate) fn is_whiteout(path: &mut PathBuf) -> bool {
-    matches!(special(path), Ok(Special::Whiteout))
 }
 
 exports! {

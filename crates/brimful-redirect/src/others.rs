@@ -26,7 +26,7 @@ exports! {
         let branched = config.branched(text(directory)?).ok_or(libc::EINVAL)?;
         layer::make_layer(&branched, 0)?;
         let list = CString::new(branched.layer_list()).map_err(|_| libc::EINVAL)?;
-        let name = CString::new(config::LAYERS).map_err(|_| libc::EINVAL)?;
+        let name = CString::new(crate::environment::LAYERS).map_err(|_| libc::EINVAL)?;
         config::install(branched);
         // SAFETY: two C strings; the caller runs alone in a process that was just forked.
         checked(unsafe { libc::setenv(name.as_ptr(), list.as_ptr(), 1) })?;

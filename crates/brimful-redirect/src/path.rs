@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use crate::sys::Outcome;
+use crate::errno::Outcome;
 
 /// A path of the script (at most `PATH_MAX`) behind the root of a layer.
 const CAPACITY: usize = 4096 + 1024;
@@ -173,6 +173,25 @@ pub(crate) fn escape(part: &[u8], list: &mut Vec<u8>) {
         }
         list.push(*byte);
     }
+}
+
+/// Paths that belong to the kernel as they stand: no walk is needed to know that they are not redirected.
+pub(crate) fn is_kernel_path(text: &[u8]) -> bool {
+    let contains = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    if text.starts_with(b"/dev/") || text.starts_with(b"/sys/") {
+        let leads_out =
+            text.starts_with(b"/dev/fd/") && text.split(|byte| *byte == b'/').nth(4).is_some();
+        return !leads_out && !contains(b"/..");
+    }
+    if !text.starts_with(b"/proc/") || contains(b"/..") || contains(b"/cwd/") || contains(b"/root/")
+    {
+        return false;
+    }
+    // `/proc/self/fd/3/name` leads out of the kernel's files.
+    let mut parts = text
+        .split(|byte| *byte == b'/')
+        .skip_while(|part| *part != b"fd");
+    parts.nth(2).is_none()
 }
 
 #[cfg(test)]

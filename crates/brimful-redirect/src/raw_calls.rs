@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{AT_FDCWD, siginfo_t, sock_filter, ucontext_t};
 
 use crate::abi;
-use crate::config::{self, config};
+use crate::config::config;
 use crate::names::link_at;
 use crate::rename::rename_at;
 use crate::sys::{self, Outcome, int, pointer};
@@ -50,7 +50,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
     abi::guard((), || {
-        if config().is_some() && config::token() != 0 {
+        if config().is_some() && crate::environment::token() != 0 {
             watch()?;
         }
         Ok(())
@@ -78,7 +78,7 @@ fn watch() -> Outcome<()> {
     if locked != 1 {
         return Ok(());
     }
-    let filter = filter(config::token() as u64);
+    let filter = filter(crate::environment::token() as u64);
     let program = libc::sock_fprog {
         len: filter.len() as u16,
         filter: filter.as_ptr().cast_mut(),

@@ -6,9 +6,10 @@ use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, size_t, ssize_t};
 
 use crate::abi::{checked_pointer, exports, next, put, text};
 use crate::config::{self, Config, REAL, Realm, config};
-use crate::layer::directory_mode;
-use crate::open::{is_kernel_path, lowest};
+use crate::directory_mode::directory_mode;
+use crate::open::lowest;
 use crate::path::PathBuf;
+use crate::path::is_kernel_path;
 use crate::resolve::{Found, Last, Target, current_directory, resolve};
 use crate::sys::{self, Outcome, Stat, int, pointer};
 

@@ -7,6 +7,7 @@ use libc::AT_FDCWD;
 
 use crate::abi::{exports, text};
 use crate::config::{self, Config, REAL};
+use crate::dir_state::{DirState, bit};
 use crate::layer::{
     self, Lock, copy_node, ensure_directory, make_opaque, make_reference, physical, put_whiteout,
     remove_tree, shows_below,
@@ -14,7 +15,7 @@ use crate::layer::{
 use crate::list;
 use crate::names::{check_removable, remove_file, resolve_name};
 use crate::path::{self, PathBuf, is_at_or_below};
-use crate::resolve::{DirState, Found, MAX_PATH, Target, around, bit, lookup, top};
+use crate::resolve::{Found, MAX_PATH, Target, around, lookup, top};
 use crate::sys::{self, Outcome, RENAME_EXCHANGE, RENAME_NOREPLACE};
 
 pub(crate) fn rename_at(

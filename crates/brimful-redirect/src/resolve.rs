@@ -6,77 +6,15 @@ use libc::{AT_FDCWD, stat};
 
 use crate::cache;
 use crate::config::{self, Config, REAL, Realm};
-use crate::layer::{HAS_MODE, directory_mode};
+use crate::dir_state::{DirState, UNSEARCHABLE, bit};
+use crate::directory_mode::{HAS_MODE, directory_mode};
+use crate::markers::{OPAQUE, REFERENCE, WHITEOUT};
 use crate::path::{self, PathBuf};
 use crate::sys::{self, Outcome};
-
-/// The target of a link in a layer that hides what lies below.
-pub(crate) const WHITEOUT: &[u8] = b"brimful-whiteout:";
-/// In front of the physical path of a file that was renamed without a copy.
-pub(crate) const REFERENCE: &[u8] = b"brimful-reference:";
-/// In a directory of a layer that hides all that lies below it.
-pub(crate) const OPAQUE: &[u8] = b".brimful-opaque";
-/// In a directory of a layer: a link whose target is its mode as the script sees it.
-pub(crate) const MODE: &[u8] = b".brimful-mode";
 
 const MAX_LINKS: usize = 40;
 /// The longest path that the kernel takes.
 pub(crate) const MAX_PATH: usize = 4095;
-
-/// In which layers a directory lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DirState {
-    pub realm: Realm,
-    /// A bit for every place whose content is visible.
-    pub mask: u32,
-}
-
-impl DirState {
-    pub(crate) fn pack(self) -> u64 {
-        let realm = match self.realm {
-            Realm::Pass => 0,
-            Realm::Branch => 1,
-            Realm::Shared(layer) => 2 + u64::from(layer),
-        };
-        realm << 32 | u64::from(self.mask)
-    }
-
-    pub(crate) fn unpack(packed: u64) -> Option<Self> {
-        let realm = match packed >> 32 {
-            0 => Realm::Pass,
-            1 => Realm::Branch,
-            layer => Realm::Shared(u8::try_from(layer - 2).ok()?),
-        };
-        Some(Self {
-            realm,
-            mask: packed as u32,
-        })
-    }
-
-    pub(crate) fn has(self, place: u8) -> bool {
-        self.mask & bit(place) != 0
-    }
-
-    /// Whether a layer holds a part of it.
-    pub(crate) fn is_layered(self) -> bool {
-        self.mask & !bit(REAL) != 0
-    }
-
-    /// The same for this library's own work, which the mode does not stop.
-    pub(crate) fn opened(self) -> Self {
-        Self {
-            mask: self.mask & !UNSEARCHABLE,
-            ..self
-        }
-    }
-}
-
-/// In the mask of a directory whose mode, as the script sees it, lets nobody look up names.
-const UNSEARCHABLE: u32 = 1 << 30;
-
-pub(crate) fn bit(place: u8) -> u32 {
-    1 << place
-}
 
 /// What lies at a path.
 #[derive(Debug, Clone, Copy)]
@@ -517,6 +455,11 @@ pub(crate) fn special(path: &mut PathBuf) -> Outcome<Special> {
         Some(file) => Ok(Special::Reference(PathBuf::from_bytes(file)?)),
         None => Ok(Special::None),
     }
+}
+
+/// Whether a layer hides what lies below this path of its.
+pub(crate) fn is_whiteout(path: &mut PathBuf) -> bool {
+    matches!(special(path), Ok(Special::Whiteout))
 }
 
 fn is_opaque(config: &Config, place: u8, logical: &PathBuf) -> Outcome<bool> {

@@ -10,7 +10,7 @@ use crate::config::{self, Config, REAL, config};
 use crate::connections;
 use crate::layer::make_reference;
 use crate::names::create_name;
-use crate::open::is_kernel_path;
+use crate::path::is_kernel_path;
 use crate::path::{self, PathBuf};
 use crate::read::written_config;
 use crate::resolve::{Last, Target, resolve};

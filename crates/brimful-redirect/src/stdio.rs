@@ -9,7 +9,8 @@ use libc::{
 use crate::abi::{checked_pointer, exports, next, text};
 use crate::config::{self, config};
 use crate::names;
-use crate::open::{Prepared, is_kernel_path, is_writing, open_at, prepare};
+use crate::open::{Prepared, is_writing, open_at, prepare};
+use crate::path::is_kernel_path;
 use crate::resolve::Target;
 use crate::sys::{self, Fd, Outcome};
 

@@ -6,13 +6,11 @@ use std::ffi::{c_char, c_int, c_long};
 
 use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, mode_t, stat, timespec};
 
-use crate::config;
+use crate::environment;
+pub(crate) use crate::errno::{Outcome, errno, set_errno};
 use crate::path::PathBuf;
 
 pub(crate) type Stat = stat;
-pub(crate) type Errno = c_int;
-pub(crate) type Outcome<T> = Result<T, Errno>;
-
 pub(crate) const RENAME_NOREPLACE: u32 = 1;
 pub(crate) const RENAME_EXCHANGE: u32 = 2;
 const FICLONE: usize = 0x4004_9409;
@@ -29,16 +27,6 @@ pub(crate) fn call(number: c_long, arguments: [usize; 6]) -> Outcome<usize> {
     } else {
         Ok(result.cast_unsigned() as usize)
     }
-}
-
-pub(crate) fn errno() -> c_int {
-    // SAFETY: the thread's own errno.
-    unsafe { *libc::__errno_location() }
-}
-
-pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: the thread's own errno.
-    unsafe { *libc::__errno_location() = value }
 }
 
 /// A C int as a register.
@@ -62,7 +50,7 @@ fn done(result: Outcome<usize>) -> Outcome<()> {
 /// A call that the seccomp filter lets pass only with the token in its sixth argument.
 pub(crate) fn call_with_token(number: c_long, arguments: [usize; 5]) -> Outcome<usize> {
     let [first, second, third, fourth, fifth] = arguments;
-    let token = config::token();
+    let token = environment::token();
     call(number, [first, second, third, fourth, fifth, token])
 }
 

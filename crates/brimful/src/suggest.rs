@@ -38,6 +38,17 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
+/// [`closest`], for an error that outlives the names.
+pub(crate) fn closest_owned<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Vec<String> {
+    closest(typed, known)
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
 /// ` (did you mean `NAME`?)` for the closest name, to follow the name that was not found.
 pub fn did_you_mean<T: AsRef<str>>(close: &[T]) -> String {
     close.first().map_or_else(String::new, |name| {

@@ -5,15 +5,18 @@
 //! looking at data (a script's unknown details, the context of a software stack) was chosen on one half of the models,
 //! by a hash of the name; the other half is what is reported.
 
+mod findings;
+mod options;
 mod report;
 mod score;
 mod sets;
 mod snapshots;
 mod table;
+mod text;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use brimful::predict::{Target, Workload, context, footprint};
@@ -21,22 +24,15 @@ use brimful::units::Bytes;
 use brimful_allocsim::settings::Settings;
 use brimful_allocsim::trace::Trace;
 use brimful_rehearse::stage::Stage;
-use serde::Serialize;
 
+pub(crate) use options::Options;
+
+use findings::{Findings, Group, OutOfMemory, Safe};
 use score::{Errors, errors, quantile};
 use sets::{LeftOut, Role, Row, Sets, Truth, WITH_CONTEXT};
 use snapshots::Snapshots;
+use text::{hash, plain};
 use workers::{Answer, Workers};
-
-/// What to compare.
-#[derive(Debug)]
-pub(crate) struct Options {
-    pub truth: PathBuf,
-    pub json: bool,
-    pub sample: Option<usize>,
-    pub python: PathBuf,
-    pub phantom: Option<PathBuf>,
-}
 
 /// Where the host's part of the page begins.
 const HOST_PART: &str = "\n\n## Host memory\n";
@@ -48,18 +44,6 @@ const PAGE_SAMPLE: usize = 100;
 /// More convolutions than this that look at more than one place make a model convolutional. A vision transformer has
 /// one to four, to cut the image into patches; hybrids count as convolutional.
 const FEW_CONVOLUTIONS: u64 = 8;
-
-/// FNV-1a with a finisher: the same on every machine.
-pub(crate) fn hash(text: &str) -> u64 {
-    let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    for factor in [0xff51_afd7_ed55_8ccd_u64, 0xc4ce_b9fe_1a85_ec53] {
-        hash ^= hash >> 33;
-        hash = hash.wrapping_mul(factor);
-    }
-    hash ^ (hash >> 33)
-}
 
 /// A row with its prediction.
 struct Scored {
@@ -84,64 +68,6 @@ impl Scored {
     fn counts(&self, role: Role) -> bool {
         self.row.role == role && !self.for_context && !self.answer.oom
     }
-}
-
-/// The figures of one group of rows.
-#[derive(Debug, Serialize)]
-struct Group {
-    name: &'static str,
-    /// Scored rows of models that no choice was made on, which are all if there was nothing to choose.
-    test_half: Option<Errors>,
-    /// All scored rows but those of the context.
-    all: Option<Errors>,
-    /// All of them and the odd ones.
-    with_odd: Option<Errors>,
-    /// Other estimates of the rows of the test half, and of all.
-    others: BTreeMap<&'static str, [Option<Errors>; 2]>,
-    safe: Option<Safe>,
-    out_of_memory: OutOfMemory,
-    worst: Vec<(String, f64)>,
-}
-
-/// How the safe value does.
-#[derive(Debug, Serialize)]
-struct Safe {
-    rows: usize,
-    /// Share of the test half whose measurement is above the safe value.
-    exceeded: f64,
-    /// Median distance of the safe value above the measurement.
-    median_above: f64,
-    margin: f64,
-    /// The margin that 97 of 100 rows of the calibration half need.
-    margin_needed_in_calibration_half: f64,
-}
-
-/// Yes or no.
-#[derive(Debug, Default, Serialize)]
-struct OutOfMemory {
-    died_by_record: usize,
-    died_by_record_foretold: usize,
-    died_by_inference: usize,
-    died_by_inference_foretold: usize,
-    ran: usize,
-    ran_but_called_impossible: usize,
-}
-
-/// Everything that was found.
-#[derive(Debug, Serialize)]
-struct Findings {
-    versions: String,
-    sample: Option<usize>,
-    contexts_mib: BTreeMap<&'static str, u64>,
-    replays: Option<snapshots::Replays>,
-    rebuilt: Vec<snapshots::Rebuilt>,
-    groups: Vec<Group>,
-    left_out: Vec<(String, String, usize)>,
-    /// Sets that the directory does not have, or that cannot be read.
-    absent: Vec<String>,
-    /// Sets without enough small models to take the context from.
-    assumed_contexts: Vec<&'static str>,
-    seconds_per_row: f64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -356,20 +282,6 @@ fn contexts(rows: &[Row], for_context: &[bool], answers: &[Answer]) -> Contexts 
         }
     }
     found
-}
-
-/// The reason without what differs from row to row.
-fn plain(reason: &str) -> String {
-    let end = reason.find([',', '(']).unwrap_or(reason.len());
-    let mut plain = String::new();
-    for character in reason[..end].trim().chars() {
-        match character {
-            '0'..='9' if plain.ends_with('N') => {}
-            '0'..='9' => plain.push('N'),
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// Answers as predictions.

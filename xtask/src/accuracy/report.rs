@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::findings::{Findings, Group};
 use super::score::Errors;
-use super::{Findings, Group};
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::json;
 
-use super::hash;
 use super::table::{self, Cells};
+use super::text::hash;
 use super::workers::{Job, Place};
 
 /// Why a row is there.

@@ -10,8 +10,9 @@ use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::stage::Stage;
 use serde::{Deserialize, Serialize};
 
+use super::options::Options;
 use super::sets::LeftOut;
-use super::{Options, plain};
+use super::text::plain;
 use crate::shell::{program, read, root};
 
 /// What a directory of ground truth needs to have.

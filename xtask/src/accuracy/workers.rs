@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use brimful_rehearse::stage::Stage;
 use serde::{Deserialize, Serialize};
 
-use super::hash;
+use super::text::hash;
 use crate::shell::root;
 
 /// The card on which a job runs, and whether cuDNN is asked for workspaces.

@@ -6,10 +6,11 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal as Number, kill_process};
+use rustix::process::Signal as Number;
 
 use crate::faults::leftovers;
 use crate::faults::manifest::{Fault, Outside, Signal, Target};
+use crate::faults::signals::send;
 use crate::faults::surroundings::Surroundings;
 
 /// How a run ended.
@@ -133,14 +134,6 @@ fn interfere(act: Outside, brimful: u32, training: u32, surroundings: &Surroundi
             send(brimful, number);
             leftovers::end(surroundings);
         }
-    }
-}
-
-/// Sends a signal. Nothing is said about a process that is gone already.
-pub(crate) fn send(pid: u32, number: Number) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        let _ = kill_process(pid, number);
     }
 }
 

@@ -10,7 +10,7 @@ use brimful::record::Line;
 use brimful_testkit::TestGroup;
 use rustix::process::Signal;
 
-use crate::faults::drive::send;
+use crate::faults::signals::send;
 use crate::faults::surroundings::{MARKER, Surroundings};
 
 /// Where shared memory is.

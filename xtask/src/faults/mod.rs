@@ -6,6 +6,7 @@ mod drive;
 mod judge;
 mod leftovers;
 mod manifest;
+mod signals;
 mod surroundings;
 mod table;
 

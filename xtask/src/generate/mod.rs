@@ -1,5 +1,6 @@
 //! Files that are made from code, so that they cannot drift from it.
 
+mod generated;
 mod outputs;
 mod python;
 mod reference;
@@ -10,14 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::root;
+pub(crate) use generated::Generated;
 
-/// A file and what it must hold.
-#[derive(Debug)]
-pub(crate) struct Generated {
-    pub(crate) path: &'static str,
-    pub(crate) content: String,
-}
+use crate::shell::root;
 
 /// Writes every generated file, or only compares.
 pub(crate) fn all(check: bool) -> Result<()> {

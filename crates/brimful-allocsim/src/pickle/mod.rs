@@ -17,6 +17,7 @@
 mod document;
 mod error;
 mod file_kind;
+mod limits;
 mod machine;
 #[cfg(test)]
 mod opaque_tests;
@@ -27,37 +28,9 @@ mod unescape;
 pub use document::{Dict, Document, Sequence, Value};
 pub use error::PickleError;
 pub use file_kind::FileKind;
+pub use limits::{Limits, limits_for};
 
 use machine::{Machine, Objects};
-
-/// How much a pickle may make of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of everything built: values, references, memo and stack, without the input itself.
-    pub max_built_bytes: u64,
-    /// Containers inside of each other; the number in `1` is none, in `[[]]` two.
-    pub max_depth: u16,
-    /// Highest number of memo entries, and so also of a memo index.
-    pub max_memo_entries: usize,
-}
-
-/// Limits that every honest pickle of `len` bytes keeps.
-///
-/// One byte of input builds at most about 40, so the first limit only cuts files so large that the
-/// values would not fit: from 4 GiB of them on.
-pub fn limits_for(len: usize) -> Limits {
-    const MIB: u64 = 1 << 20;
-    Limits {
-        max_built_bytes: (len as u64)
-            .saturating_mul(64)
-            .saturating_add(64 * MIB)
-            .min(4096 * MIB),
-        // A memory snapshot uses eight.
-        max_depth: 64,
-        // Each entry takes an instruction of at least one byte, and writers number them in order.
-        max_memo_entries: len,
-    }
-}
 
 /// Reads one pickle of protocol 0 to 5; bytes after its end are not looked at.
 pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, PickleError> {

@@ -10,8 +10,16 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::array::DType;
-use crate::pack::{PackError, Packed};
+use crate::pack::error::PackError;
 use crate::sources::{DocumentsHeader, HEADER_BYTES, documents_path};
+
+/// What was packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    pub documents: u64,
+    pub tokens: u64,
+    pub stored: DType,
+}
 
 /// Tokens and the starts of documents, appended in order.
 #[derive(Debug)]

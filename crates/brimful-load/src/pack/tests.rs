@@ -6,6 +6,7 @@ use brimful::units::Bytes;
 use proptest::prelude::*;
 
 use super::*;
+use crate::array::DType;
 use crate::array::{Encoding, Field, FieldSpec};
 use crate::error::ReadError;
 use crate::reading::{Access, Choice};

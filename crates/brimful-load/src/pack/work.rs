@@ -10,8 +10,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::pack::document::{DocumentScratch, Encoder, Sink, Unfinished};
-use crate::pack::output::Output;
-use crate::pack::{PackError, Packed};
+use crate::pack::error::PackError;
+use crate::pack::output::{Output, Packed};
 
 /// Bytes of the tokens of a run that may wait, or those of one piece of a document if that has more.
 pub(super) const RUN_BYTES: usize = 512 << 10;

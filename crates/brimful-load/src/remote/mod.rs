@@ -36,7 +36,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use object_store::path::Path as Key;
@@ -49,13 +48,6 @@ use self::error::{is_of_no_bytes, read_error, wrong};
 use self::runtime::Runtime;
 use self::windows::WINDOWS;
 use crate::catch_panics::catch_panics;
-
-/// How often a request is made again, and for how long. What a request itself may take is the store's own: 30 s, and 5 s
-/// to connect, unless a variable such as `AWS_TIMEOUT` says otherwise.
-///
-/// A fuzz target would spend its time in the pauses before them.
-const MAX_RETRIES: usize = if cfg!(fuzzing) { 0 } else { 5 };
-const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The largest request: what a slow line brings in the time that a request may take.
 const MAX_REQUEST_BYTES: usize = 16 << 20;

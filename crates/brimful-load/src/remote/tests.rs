@@ -1,6 +1,8 @@
 use std::path::Path;
 
 use super::server::{Fault, Server};
+use std::time::Duration;
+
 use super::*;
 use crate::reading::{Access, Reader, choose_among};
 use crate::value::Piece;

@@ -15,10 +15,9 @@ use crate::machine;
 mod backend;
 mod forward;
 mod legacy;
+mod status;
 
-/// `CUDNN_STATUS_BAD_PARAM` and `CUDNN_STATUS_NOT_SUPPORTED` of cuDNN 9.
-pub(crate) const BAD_PARAM: c_int = 2000;
-pub(crate) const NOT_SUPPORTED: c_int = 3000;
+pub(crate) use status::{BAD_PARAM, NOT_SUPPORTED};
 
 /// 9.99.0.
 const NEWEST: usize = 99_900;

@@ -1,56 +1,33 @@
 //! A plan from end to end: rehearse what the search asks for, or take it from the cache, until it can answer.
 
 mod cache;
+mod question;
 mod shape;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use brimful::cards::Card;
 use brimful::explain::Cause;
-use brimful::job::{Choices, Job, Settings, knobs};
-use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Room, Shape, Step, next_step};
+use brimful::job::{Choices, Settings, knobs};
+use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Shape, Step, next_step};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 
 pub use cache::Cache;
 use cache::unix_ms;
 pub(crate) use cache::{Kept, Key};
+pub use question::PlanQuestion;
 use shape::shape;
 
 use crate::config_files::{ConfigFileError, ConfigFiles};
 use crate::error::RehearsalError;
 use crate::events::{Event, Progress};
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
-use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::side_effects::SideEffects;
 
 /// A search that asks for more than this has lost its way.
 const MOST_REHEARSALS: usize = 40;
-
-/// What is to be planned.
-#[derive(Clone, Debug)]
-pub struct PlanQuestion {
-    pub job: Job,
-    pub room: Room,
-    /// The room is that of this machine.
-    pub here: bool,
-    /// The card of the machine and how many the job may use; nothing for a job on processors.
-    pub card: Option<(&'static Card, usize)>,
-    pub learnt: Vec<LearntRun>,
-    /// Where rehearsals are kept; nothing to keep none.
-    pub cache: Option<Cache>,
-    /// Rehearse again what is in the cache.
-    pub fresh: bool,
-    pub steps: u32,
-    pub time_limit: Duration,
-    pub phantom: PathBuf,
-    pub beside_driver: bool,
-    pub brimful_version: String,
-    pub protection: Protection,
-}
 
 /// What came of it.
 #[derive(Clone, Debug)]

@@ -3,47 +3,14 @@
 //! Used to answer for a card that is not here (`brimful probe --gpu t4`), and to fill in what an old driver keeps
 //! quiet about. A figure is measured (somebody's machine printed it), from a data sheet, or estimated, and says which.
 
+mod card;
 mod table;
 
-use crate::fact::Fact;
-use crate::machine::{
-    ComputeCapability, DeviceIdentity, Gpu, GpuVendor, Machine, TorchMemory, TorchMemoryOrigin,
-};
+pub use card::{Card, Figure, How};
+
+use crate::machine::Machine;
 use crate::suggest::{closest, did_you_mean};
 use crate::units::Bytes;
-
-/// One kind of GPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Card {
-    pub id: &'static str,
-    /// The product name as the driver prints it.
-    pub name: &'static str,
-    pub aliases: &'static [&'static str],
-    pub vendor: GpuVendor,
-    pub architecture: &'static str,
-    /// NVIDIA's generation number; AMD has none.
-    pub compute_capability: Option<ComputeCapability>,
-    pub multiprocessors: Figure<u32>,
-    /// What the driver's management library says the card has.
-    pub total: Figure<Bytes>,
-    /// What PyTorch reports as the card's total.
-    pub torch_visible: Figure<Bytes>,
-}
-
-/// A number, and how it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figure<T> {
-    pub value: T,
-    pub how: How,
-    pub source: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    Measured,
-    DataSheet,
-    Estimated,
-}
 
 /// No card of that name is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,19 +65,19 @@ pub fn find(name: &str) -> Result<&'static Card, UnknownCard> {
 /// ```
 pub fn find_all(list: &str) -> Result<Vec<&'static Card>, UnknownCard> {
     let mut found = Vec::new();
-    for part in list.split(',').take(MOST_CARDS) {
+    for part in list.split(',').take(MAX_CARDS) {
         let (card, count) = match find(part) {
             Ok(card) => (card, 1),
             Err(unknown) => counted(part).ok_or(unknown)?,
         };
         found.extend(std::iter::repeat_n(card, count));
     }
-    found.truncate(MOST_CARDS);
+    found.truncate(MAX_CARDS);
     Ok(found)
 }
 
 /// No machine holds more.
-const MOST_CARDS: usize = 64;
+const MAX_CARDS: usize = 64;
 
 /// `2x NAME` or `NAMEx2`.
 fn counted(part: &str) -> Option<(&'static Card, usize)> {
@@ -121,7 +88,7 @@ fn counted(part: &str) -> Option<(&'static Card, usize)> {
         .or_else(|| lower.rsplit_once('x').map(|(name, count)| (count, name)))?;
     let count: usize = count.trim().parse().ok()?;
     let card = find(name).ok()?;
-    (1..=MOST_CARDS).contains(&count).then_some((card, count))
+    (1..=MAX_CARDS).contains(&count).then_some((card, count))
 }
 
 /// The card a driver means by a product name, or by another name of the same card.
@@ -185,70 +152,6 @@ fn plain(name: &str) -> String {
         rest = rest.strip_prefix(maker).unwrap_or(rest);
     }
     rest.chars().filter(char::is_ascii_alphanumeric).collect()
-}
-
-impl Card {
-    /// What PyTorch sees of such a card whose driver reports this total.
-    ///
-    /// With ECC on, a card has less than the catalogue says; the driver takes as much of it as ever. More than the
-    /// catalogue says is never promised.
-    pub fn torch_visible_of(&self, total: Bytes) -> (Bytes, How) {
-        let taken = self.total.value.saturating_sub(self.torch_visible.value);
-        let left = total.saturating_sub(taken);
-        if left < self.torch_visible.value {
-            (left, How::Estimated)
-        } else {
-            (self.torch_visible.value, self.torch_visible.how)
-        }
-    }
-
-    /// What tells it apart when devices are numbered.
-    pub fn identity(&self) -> DeviceIdentity {
-        DeviceIdentity {
-            name: Some(self.name.into()),
-            uuid: None,
-            mig_uuids: Vec::new(),
-            mig_enabled: false,
-        }
-    }
-
-    /// The card as a GPU of a machine, with the number PyTorch will give it.
-    pub fn as_gpu(&self, torch_index: Fact<Option<u32>>) -> Gpu {
-        let not_recorded = "not part of the catalogue of cards";
-        Gpu {
-            vendor: self.vendor,
-            name: Fact::Known(self.name.into()),
-            uuid: Fact::unavailable(not_recorded),
-            compute_capability: match self.compute_capability {
-                Some(capability) => Fact::Known(capability),
-                None => Fact::unavailable("compute capability is NVIDIA's; AMD has none"),
-            },
-            multiprocessors: Fact::Known(self.multiprocessors.value),
-            total: Fact::Known(self.total.value),
-            used: Fact::unavailable(not_recorded),
-            reserved: Fact::unavailable(not_recorded),
-            torch_memory: Fact::Known(TorchMemory {
-                bytes: self.torch_visible.value,
-                origin: TorchMemoryOrigin::Catalogue {
-                    how: self.torch_visible.how.name(),
-                },
-            }),
-            torch_index,
-            processes: Fact::unavailable(not_recorded),
-            ecc: Fact::unavailable(not_recorded),
-            mig: Fact::Known(None),
-        }
-    }
-}
-
-impl How {
-    pub fn name(self) -> &'static str {
-        match self {
-            How::Measured => "measured",
-            How::DataSheet => "data sheet",
-            How::Estimated => "estimated",
-        }
-    }
 }
 
 #[cfg(test)]

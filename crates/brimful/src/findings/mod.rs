@@ -14,6 +14,7 @@ mod driver_too_old_for_torch;
 mod expandable_segments_with_max_split_size;
 mod few_cpus_for_workers;
 mod fewer_cpus_than_shown;
+mod finding;
 mod first_in_line_for_oom_killer;
 mod gpu_already_in_use;
 mod gpu_hidden_from_torch;
@@ -41,49 +42,10 @@ mod wsl_memory_is_a_share;
 #[cfg(test)]
 mod testing;
 
+pub use finding::{Finding, Rule, Severity};
+
 use crate::machine::Machine;
-
-/// A claim about one machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub id: &'static str,
-    pub severity: Severity,
-    /// One sentence: what will happen.
-    pub summary: String,
-    /// What it rests on.
-    pub evidence: Vec<String>,
-    /// What to do, cheapest first.
-    pub remedies: Vec<String>,
-}
-
-/// How much a finding matters, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// A usual training run fails.
-    Fatal,
-    /// A usual training run may fail, depending on what it does.
-    Risk,
-    /// Slower, smaller or other than one would think.
-    Note,
-}
-
-/// One entry of the catalogue.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    pub id: &'static str,
-    pub severity: Severity,
-    /// For the reference page: when it fires and why that matters.
-    pub about: &'static str,
-    check: fn(&Machine) -> Option<Told>,
-}
-
-/// What a rule has to say when it fires.
-#[derive(Debug)]
-struct Told {
-    summary: String,
-    evidence: Vec<String>,
-    remedies: Vec<String>,
-}
+use finding::Told;
 
 /// Every rule, in the order readers should meet them: host, shared memory, processors, GPU, software.
 pub const CATALOGUE: &[Rule] = &[
@@ -140,16 +102,6 @@ pub fn of(machine: &Machine) -> Vec<Finding> {
         .collect();
     findings.sort_by_key(|finding| finding.severity);
     findings
-}
-
-impl Severity {
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Fatal => "fatal",
-            Severity::Risk => "risk",
-            Severity::Note => "note",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use crate::job::rules;
 use crate::job::value::Value;
 use crate::printable::is_printable;
+use crate::suggest::closest_owned;
 
 /// Bytes of a config file at most: it is written by hand.
 pub const MAX_CONFIG_BYTES: usize = 1 << 20;
@@ -163,7 +163,7 @@ pub fn with_values(text: &str, values: &[(String, Value)]) -> Result<String, Con
             let known = before.iter().map(|node| node.key.as_str());
             return Err(ConfigError::NoSuchKey {
                 key: (*key).to_owned(),
-                close: rules::close(key, known),
+                close: closest_owned(key, known),
             });
         };
         edits.push(edit(text, node, value)?);

@@ -8,6 +8,7 @@ use crate::job::overrides::Override;
 use crate::job::rules::{self, CHECKPOINT, EFFECTIVE_BATCH_PLACE};
 use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Job, Knob, knobs};
+use crate::suggest::closest_owned;
 
 /// What a `brimful.toml` says. [`JobFile::job`] makes a [`Job`] of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,7 +101,7 @@ impl JobFile {
             .ok_or_else(|| {
                 JobError::nowhere(Mistake::UnknownMode {
                     found: name.to_owned(),
-                    close: rules::close(name, self.modes()),
+                    close: closest_owned(name, self.modes()),
                     known: self.modes().map(str::to_owned).collect(),
                 })
             })
@@ -159,7 +160,7 @@ impl JobFile {
                         what: "knob",
                         found: key.to_owned(),
                         table: "the job".into(),
-                        close: rules::close(key, known.iter().copied()),
+                        close: closest_owned(key, known.iter().copied()),
                         known: known.into_iter().map(str::to_owned).collect(),
                     });
                 }

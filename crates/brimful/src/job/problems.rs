@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::job::{Choices, Job, knobs, rules};
+use crate::job::{Choices, Job, knobs};
+use crate::suggest::closest_owned;
 
 /// Something to tell about a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Job {
                 .chain(&own)
                 .copied()
                 .filter(|known| known != name);
-            if let Some(close) = rules::close(name, known)
+            if let Some(close) = closest_owned(name, known)
                 .into_iter()
                 .next()
                 .filter(|close| is_slip(name, close))

@@ -8,7 +8,8 @@ use brimful_allocsim::trace::Event;
 use brimful_allocsim::version::TorchVersion;
 
 use super::caveats::memory_of_the_host;
-use super::kinds::{Kind, kinds};
+use super::kind::Kind;
+use super::kinds::kinds;
 use super::outside::{Outside, context, nccl};
 use super::story::{Phase, Story};
 use super::{Caveat, Workload, caveats};

@@ -5,13 +5,9 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
-use super::{DecodeImage, malformed};
+use super::image::{DecodeImage, MAX_NOTES, malformed};
 use crate::error::OpError;
 use crate::ops::Out;
-
-/// Bytes of all that is not the picture itself: tables, thumbnails, color profiles and other notes. The decoder copies
-/// some of them, and puts parts of them together in a second copy.
-pub(super) const MAX_NOTES: u64 = 4 << 20;
 
 /// Parts of them. The decoder sorts some anew for each that it finds.
 const MAX_PARTS: usize = 2000;

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use png::{ColorType, InterlaceInfo, Limits, Transformations};
 
-use super::{DecodeImage, malformed};
+use super::image::{DecodeImage, malformed};
 use crate::error::OpError;
 use crate::ops::Out;
 

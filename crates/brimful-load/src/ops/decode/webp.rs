@@ -7,8 +7,9 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use image_webp::WebPDecoder;
 
+use super::image::{DecodeImage, malformed};
 use super::png::to_rgb;
-use super::{DecodeImage, malformed, prefix_codes};
+use super::prefix_codes;
 use crate::error::OpError;
 use crate::ops::Out;
 

@@ -15,6 +15,7 @@ mod killed_for_memory;
 mod killed_unknown;
 mod limit_reached;
 mod not_started;
+mod rule;
 mod shared_memory_full;
 mod something_else;
 mod stopped_before_the_kernel;
@@ -27,17 +28,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use rule::Rule;
+
 use crate::explain::signs::Signs;
 use crate::explain::{Evidence, Verdict};
-
-/// One entry of the catalogue.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    pub id: &'static str,
-    /// For the reference page: when it fires and why that matters.
-    pub about: &'static str,
-    check: fn(&Evidence, &Signs<'_>) -> Option<Verdict>,
-}
 
 /// Every rule, heaviest evidence first: how it ended by our own doing, what the kernel counted, how the process ended,
 /// what was sampled, what the allocator held, what was printed.

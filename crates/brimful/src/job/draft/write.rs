@@ -2,10 +2,19 @@
 
 use std::fmt::Write;
 
-use crate::job::draft::Draft;
 use crate::job::draft::choose::{Batch, Checkpoints, Chosen, ChosenKnob, Science};
 use crate::job::forms::{toml_key, toml_text, toml_value};
 use crate::job::{Choices, knobs};
+
+/// A job file that was drafted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    pub text: String,
+    /// Knobs that it turns, in its order.
+    pub knobs: Vec<String>,
+    /// What neither the script's options nor its config files have, for people.
+    pub missing: Vec<&'static str>,
+}
 use crate::printable::is_printable;
 
 const HEAD: &str = "\

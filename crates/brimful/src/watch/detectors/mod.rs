@@ -9,6 +9,7 @@
 
 mod allocator_thrash;
 mod below_reserve;
+mod detector;
 mod other_process_on_gpu;
 mod shm_nearly_full;
 mod stalled_by_memory_pressure;
@@ -16,18 +17,7 @@ mod steady_leak;
 pub(crate) mod time_to_brim;
 mod worker_copies_growing;
 
-use crate::watch::alarm::DetectorOutput;
-use crate::watch::sample::Sample;
-use crate::watch::state::WatchState;
-
-/// One entry of the catalogue.
-#[derive(Clone, Copy, Debug)]
-pub struct Detector {
-    pub id: &'static str,
-    /// For the reference page: when it speaks and why that matters.
-    pub about: &'static str,
-    check: fn(&WatchState, &Sample) -> Option<DetectorOutput>,
-}
+pub use detector::Detector;
 
 /// Every detector, in the order readers should meet them: host, shared memory, workers, GPU.
 pub const CATALOGUE: &[Detector] = &[
@@ -40,12 +30,6 @@ pub const CATALOGUE: &[Detector] = &[
     allocator_thrash::DETECTOR,
     other_process_on_gpu::DETECTOR,
 ];
-
-impl Detector {
-    pub(crate) fn check(&self, state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
-        (self.check)(state, sample)
-    }
-}
 
 #[cfg(test)]
 mod tests {

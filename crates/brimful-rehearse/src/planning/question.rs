@@ -1,0 +1,33 @@
+//! What is asked of a plan.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brimful::cards::Card;
+use brimful::job::Job;
+use brimful::plan::{LearntRun, Room};
+
+use crate::planning::cache::Cache;
+use crate::protection::Protection;
+
+/// What is to be planned.
+#[derive(Clone, Debug)]
+pub struct PlanQuestion {
+    pub job: Job,
+    pub room: Room,
+    /// The room is that of this machine.
+    pub here: bool,
+    /// The card of the machine and how many the job may use; nothing for a job on processors.
+    pub card: Option<(&'static Card, usize)>,
+    pub learnt: Vec<LearntRun>,
+    /// Where rehearsals are kept; nothing to keep none.
+    pub cache: Option<Cache>,
+    /// Rehearse again what is in the cache.
+    pub fresh: bool,
+    pub steps: u32,
+    pub time_limit: Duration,
+    pub phantom: PathBuf,
+    pub beside_driver: bool,
+    pub brimful_version: String,
+    pub protection: Protection,
+}

@@ -1,0 +1,13 @@
+//! What to compare.
+
+use std::path::PathBuf;
+
+/// What to compare.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub truth: PathBuf,
+    pub json: bool,
+    pub sample: Option<usize>,
+    pub python: PathBuf,
+    pub phantom: Option<PathBuf>,
+}
