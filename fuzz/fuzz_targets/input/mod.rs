@@ -89,7 +89,9 @@ pub fn read(open: impl FnOnce() -> Result<Box<dyn Source>, SourceError>) {
     let mut promised = 0;
     let peak = peak_of(|| match open() {
         Ok(source) => {
-            let both = source.max_sample_bytes().saturating_add(source.kept_bytes());
+            let both = source
+                .max_sample_bytes()
+                .saturating_add(source.kept_bytes());
             promised = usize::try_from(both).expect("64 bits");
             read_some(source.as_ref());
         }
