@@ -330,75 +330,19 @@ fn replay(
 ) -> Result<()> {
     allocator.empty_cache();
     allocator.reset_statistics();
-    let mut live: BTreeMap<u64, Handle> = BTreeMap::new();
-    let mut pools = Vec::new();
-    let mut number = 0_u64;
-    let mut capturing = false;
+    let mut player = Player {
+        recorded,
+        allocator,
+        generation,
+        is_graph: scenario.kind == "graphs",
+        live: BTreeMap::new(),
+        pools: Vec::new(),
+        number: 0,
+        capturing: false,
+    };
     for (step, event) in recorded.events.iter().enumerate() {
-        let argument = |index: usize| {
-            event
-                .get(index)
-                .and_then(serde_json::Value::as_u64)
-                .unwrap_or(0)
-        };
-        // Every trace has pools of its own.
-        let pool = |index| match u32::try_from(argument(index)).unwrap_or(0) {
-            0 => PoolId::DEFAULT,
-            own => PoolId(generation * 1000 + own),
-        };
-        match event.first().and_then(serde_json::Value::as_str) {
-            Some("alloc") => {
-                // On the phantom an event is complete at once; PyTorch asks at the next allocation.
-                if !capturing {
-                    allocator.complete_waiting();
-                }
-                let result = allocator.malloc(argument(1), argument(2), pool(3));
-                let failed = recorded.ooms.binary_search(&step).is_ok();
-                ensure!(
-                    result.is_err() == failed,
-                    "event {step}: out of memory: {failed} there, {} here",
-                    result.is_err()
-                );
-                if let Ok(handle) = result {
-                    live.insert(number, handle);
-                }
-                number += 1;
-            }
-            Some("free") => {
-                let handle = live
-                    .remove(&argument(1))
-                    .context("a block that is not there")?;
-                allocator.free(handle);
-            }
-            Some("record") => {
-                let handle = *live
-                    .get(&argument(1))
-                    .context("a block that is not there")?;
-                allocator.record_stream(handle, argument(2));
-            }
-            Some("empty") => allocator.empty_cache(),
-            Some("begin") => {
-                if scenario.kind == "graphs" {
-                    // The context of a capture empties the cache on entry.
-                    allocator.empty_cache();
-                    allocator.begin_capture(pool(1));
-                } else {
-                    allocator.begin_pool(pool(1));
-                }
-                pools.push(pool(1));
-                capturing = true;
-            }
-            Some("end") => {
-                allocator.end_pool(pool(1));
-                capturing = false;
-            }
-            Some("release") => {
-                pools.retain(|kept| *kept != pool(1));
-                allocator.release_pool(pool(1));
-            }
-            other => bail!("event {step}: {other:?}"),
-        }
-        let now = allocator.statistics();
+        player.play(step, event)?;
+        let now = player.allocator.statistics();
         let found = [
             now.allocated.current,
             now.active.current,
@@ -413,12 +357,12 @@ fn replay(
             compare_layouts(
                 step,
                 expected,
-                allocator,
+                player.allocator,
                 scenario.conf.contains("expandable_segments:True"),
             )?;
         }
     }
-    let now = allocator.statistics();
+    let now = player.allocator.statistics();
     let found = Final {
         peak_allocated: now.allocated.peak,
         peak_reserved: now.reserved.peak,
@@ -432,13 +376,101 @@ fn replay(
         "at the end: {:?} there, {found:?} here",
         recorded.end
     );
-    for handle in live.into_values() {
-        allocator.free(handle);
-    }
-    for pool in pools {
-        allocator.release_pool(pool);
-    }
+    player.free_all();
     Ok(())
+}
+
+/// A trace on the model, event by event.
+struct Player<'a> {
+    recorded: &'a Recorded,
+    allocator: &'a mut Allocator<Card>,
+    generation: u32,
+    is_graph: bool,
+    live: BTreeMap<u64, Handle>,
+    pools: Vec<PoolId>,
+    /// Allocations so far, by which later events name them.
+    number: u64,
+    capturing: bool,
+}
+
+impl Player<'_> {
+    fn play(&mut self, step: usize, event: &[serde_json::Value]) -> Result<()> {
+        let argument = |index: usize| {
+            event
+                .get(index)
+                .and_then(serde_json::Value::as_u64)
+                .unwrap_or(0)
+        };
+        // Every trace has pools of its own.
+        let generation = self.generation;
+        let pool = |index| match u32::try_from(argument(index)).unwrap_or(0) {
+            0 => PoolId::DEFAULT,
+            own => PoolId(generation * 1000 + own),
+        };
+        match event.first().and_then(serde_json::Value::as_str) {
+            Some("alloc") => self.alloc(step, argument(1), argument(2), pool(3))?,
+            Some("free") => {
+                let handle = self.live.remove(&argument(1));
+                self.allocator
+                    .free(handle.context("a block that is not there")?);
+            }
+            Some("record") => {
+                let handle = self.live.get(&argument(1));
+                let handle = *handle.context("a block that is not there")?;
+                self.allocator.record_stream(handle, argument(2));
+            }
+            Some("empty") => self.allocator.empty_cache(),
+            Some("begin") => {
+                if self.is_graph {
+                    // The context of a capture empties the cache on entry.
+                    self.allocator.empty_cache();
+                    self.allocator.begin_capture(pool(1));
+                } else {
+                    self.allocator.begin_pool(pool(1));
+                }
+                self.pools.push(pool(1));
+                self.capturing = true;
+            }
+            Some("end") => {
+                self.allocator.end_pool(pool(1));
+                self.capturing = false;
+            }
+            Some("release") => {
+                self.pools.retain(|kept| *kept != pool(1));
+                self.allocator.release_pool(pool(1));
+            }
+            other => bail!("event {step}: {other:?}"),
+        }
+        Ok(())
+    }
+
+    fn alloc(&mut self, step: usize, size: u64, stream: u64, pool: PoolId) -> Result<()> {
+        // On the phantom an event is complete at once; PyTorch asks at the next allocation.
+        if !self.capturing {
+            self.allocator.complete_waiting();
+        }
+        let result = self.allocator.malloc(size, stream, pool);
+        let failed = self.recorded.ooms.binary_search(&step).is_ok();
+        ensure!(
+            result.is_err() == failed,
+            "event {step}: out of memory: {failed} there, {} here",
+            result.is_err()
+        );
+        if let Ok(handle) = result {
+            self.live.insert(self.number, handle);
+        }
+        self.number += 1;
+        Ok(())
+    }
+
+    fn free_all(self) {
+        for handle in self.live.into_values() {
+            self.allocator.free(handle);
+        }
+        for pool in self.pools {
+            self.allocator.release_pool(pool);
+        }
+    }
 }
 
 fn compare_layouts(

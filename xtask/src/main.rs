@@ -239,7 +239,7 @@ fn main() -> anyhow::Result<()> {
             seed,
             input,
         }),
-        Task::Structure => structure::print(),
+        Task::Structure => structure::check(),
         Task::Generate { check } => generate::all(check),
     }
 }

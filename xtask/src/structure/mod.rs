@@ -2,11 +2,12 @@
 
 mod imports;
 mod sources;
+mod strings;
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use syn::visit::Visit;
 
 use crate::shell::root;
@@ -15,26 +16,49 @@ use sources::{SourceFile, crates, is_test};
 /// Lines of a function outside tables and tests.
 const MAX_FUNCTION_LINES: usize = 100;
 
-/// Prints import cycles, vocabulary collisions and long functions, each with its places.
-pub(crate) fn print() -> Result<()> {
+/// Where no kind may be told apart by a string.
+const TYPED: [&str; 3] = [
+    "crates/brimful/src/explain/",
+    "crates/brimful/src/plan/",
+    "crates/brimful-rehearse/src/",
+];
+
+/// Prints import cycles, vocabulary collisions, reads of the environment, comparisons of kinds and long functions, each
+/// with its places; fails where there is one of them.
+pub(crate) fn check() -> Result<()> {
     let crates = crates(&root())?;
     let mut cycles = Vec::new();
     for files in crates.values() {
         cycles.extend(imports::cycles(files));
     }
-    section("import cycles between files of a crate", &cycles);
     let files = || crates.values().flatten();
     let architecture = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
-    let collisions = vocabulary_collisions(files(), &vocabulary(&architecture));
-    section(
-        "words of the vocabulary that name several types",
-        &collisions,
-    );
-    let long: Vec<String> = files().flat_map(long_functions).collect();
-    section(
-        &format!("functions over {MAX_FUNCTION_LINES} lines outside tests"),
-        &long,
-    );
+    let typed = || files().filter(|file| TYPED.iter().any(|below| file.path.starts_with(below)));
+    let sections = [
+        ("import cycles between files of a crate", cycles),
+        (
+            "words of the vocabulary that name several types",
+            vocabulary_collisions(files(), &vocabulary(&architecture)),
+        ),
+        (
+            "environment variables read by a literal name",
+            files().flat_map(strings::raw_environment_reads).collect(),
+        ),
+        (
+            "string comparisons on kinds in explain, plan and rehearse",
+            typed().flat_map(strings::kind_comparisons).collect(),
+        ),
+        (
+            "functions over 100 lines outside tables and tests",
+            files().flat_map(long_functions).collect(),
+        ),
+    ];
+    for (title, places) in &sections {
+        section(title, places);
+    }
+    if sections.iter().any(|(_, places)| !places.is_empty()) {
+        bail!("expected none of these; the places are listed above");
+    }
     Ok(())
 }
 
@@ -100,6 +124,9 @@ fn long_functions(file: &SourceFile) -> Vec<String> {
 
     impl Functions {
         fn add(&mut self, signature: &syn::Signature, block: &syn::Block) {
+            if is_table(block) {
+                return;
+            }
             let begin = signature.fn_token.span.start().line;
             let end = block.brace_token.span.close().end().line;
             self.0
@@ -137,9 +164,37 @@ fn long_functions(file: &SourceFile) -> Vec<String> {
         .collect()
 }
 
+/// One `match` from values to constants.
+fn is_table(block: &syn::Block) -> bool {
+    fn is_constant(value: &syn::Expr) -> bool {
+        match value {
+            syn::Expr::Lit(_) | syn::Expr::Path(_) => true,
+            syn::Expr::Reference(inner) => is_constant(&inner.expr),
+            syn::Expr::Array(array) => array.elems.iter().all(is_constant),
+            syn::Expr::Tuple(tuple) => tuple.elems.iter().all(is_constant),
+            _ => false,
+        }
+    }
+    matches!(
+        block.stmts.as_slice(),
+        [syn::Stmt::Expr(syn::Expr::Match(table), None)]
+            if table.arms.iter().all(|arm| is_constant(&arm.body))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_is_no_long_function() {
+        let table: syn::Block =
+            syn::parse_str("{ match self { A => &[\"a\", \"b\"], B => NONE } }").expect("Rust");
+        assert!(is_table(&table));
+        let code: syn::Block =
+            syn::parse_str("{ match self { A => make(), B => 2 } }").expect("Rust");
+        assert!(!is_table(&code));
+    }
 
     #[test]
     fn words_are_spelt_as_types() {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use brimful::explain::Cause;
-use brimful::job::{Choices, Settings, knobs};
+use brimful::job::{Choices, Rendered, Settings, knobs};
 use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Shape, Step, next_step};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 
@@ -21,7 +21,7 @@ use shape::shape;
 
 use crate::config_files::{ConfigFileError, ConfigFiles};
 use crate::error::RehearsalError;
-use crate::events::{Event, Progress};
+use crate::events::Progress;
 use crate::prediction::{NO_CARD, PredictionError, Question, predict};
 use crate::reports::LastStep;
 use crate::side_effects::SideEffects;
@@ -187,29 +187,8 @@ fn rehearsed(
     look: &mut impl FnMut(Told<'_>) -> ControlFlow<()>,
 ) -> Result<(Kept, bool), PlanError> {
     let rendered = question.job.render(settings, None);
-    let cards = question.card.map_or_else(String::new, |(card, count)| {
-        if count > 1 {
-            format!("{count}x {}", card.id)
-        } else {
-            card.id.to_owned()
-        }
-    });
-    let key = Key {
-        command: rendered.command.clone(),
-        variables: rendered.variables.clone(),
-        config: rendered
-            .config
-            .iter()
-            .flat_map(|file| &file.entries)
-            .map(|(key, value)| (key.clone(), format!("{value:?}")))
-            .collect(),
-        folder: std::env::current_dir()
-            .map(|folder| folder.display().to_string())
-            .unwrap_or_default(),
-        cards: cards.clone(),
-        steps: question.steps,
-        brimful_version: question.brimful_version.clone(),
-    };
+    let cards = cards_of(question);
+    let key = key_of(question, &rendered, &cards);
     if let Some(cache) = question.cache.as_ref().filter(|_| !question.fresh)
         && let Some(kept) = cache.get(&key)
     {
@@ -243,11 +222,7 @@ fn rehearsed(
         output: None,
         protection: question.protection.clone(),
     };
-    let mut unsupported = None;
     let predicted = predict(&asked, |progress| {
-        if let Some(Event::Unsupported { what, .. }) = progress.map(|told| &told.event) {
-            unsupported = Some(what.clone());
-        }
         look(progress.map_or(Told::Look, Told::Progress))
     });
     let mut kept = Kept {
@@ -283,4 +258,33 @@ fn rehearsed(
         let _ = cache.put(&key, &kept, &sources);
     }
     Ok((kept, false))
+}
+
+/// The GPUs of a rehearsal, as `predict` is asked for them; empty for a job on CPUs.
+fn cards_of(question: &PlanQuestion) -> String {
+    match question.card {
+        None => String::new(),
+        Some((card, count)) if count > 1 => format!("{count}x {}", card.id),
+        Some((card, _)) => card.id.to_owned(),
+    }
+}
+
+/// What a rehearsal depends on: the same key gives the same result.
+fn key_of(question: &PlanQuestion, rendered: &Rendered, cards: &str) -> Key {
+    Key {
+        command: rendered.command.clone(),
+        variables: rendered.variables.clone(),
+        config: rendered
+            .config
+            .iter()
+            .flat_map(|file| &file.entries)
+            .map(|(key, value)| (key.clone(), format!("{value:?}")))
+            .collect(),
+        folder: std::env::current_dir()
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default(),
+        cards: cards.to_owned(),
+        steps: question.steps,
+        brimful_version: question.brimful_version.clone(),
+    }
 }
