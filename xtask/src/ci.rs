@@ -181,8 +181,8 @@ fn dependency_policy() -> Result<()> {
 
 /// cargo-deny keeps each database in a folder of its own there, and makes the outer one even when it finds none.
 fn has_advisory_database() -> bool {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let default = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"));
+    let home = std::env::var_os(crate::env_vars::CARGO_HOME).map(PathBuf::from);
+    let default = || Some(PathBuf::from(std::env::var_os(crate::env_vars::HOME)?).join(".cargo"));
     home.or_else(default)
         .and_then(|home| fs::read_dir(home.join("advisory-dbs")).ok())
         .is_some_and(|entries| {

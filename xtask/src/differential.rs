@@ -531,7 +531,7 @@ pub(crate) fn phantom(named: Option<PathBuf>) -> Result<PathBuf> {
     }
     let mut command = crate::shell::cargo(&["build", "--quiet", "--package", "brimful-phantom"]);
     crate::shell::run(&mut command)?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = std::env::var_os(crate::env_vars::CARGO_TARGET_DIR)
+        .map_or_else(|| root().join("target"), PathBuf::from);
     Ok(target.join("debug/libbrimful_phantom.so"))
 }

@@ -182,7 +182,7 @@ fn build(target: Option<&str>) -> Result<PathBuf> {
 
 /// The platform that rustc builds for by itself.
 fn host() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let rustc = std::env::var_os(crate::env_vars::RUSTC).unwrap_or_else(|| "rustc".into());
     let version = read(&mut program(rustc, &["-vV"]))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())

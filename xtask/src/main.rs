@@ -7,6 +7,7 @@ mod accuracy;
 mod ci;
 mod differential;
 mod docs;
+mod env_vars;
 mod failures;
 mod faults;
 mod fuzz;
@@ -16,6 +17,7 @@ mod shell;
 mod structure;
 mod tools;
 mod wheel;
+mod words;
 
 use std::path::PathBuf;
 
@@ -138,6 +140,8 @@ enum Task {
     },
     /// Print import cycles, vocabulary collisions and long functions
     Structure,
+    /// Look for phrases that readers stumble over
+    Words,
     /// Run the fuzz targets of the parsers, each for some seconds
     Fuzz {
         /// Only this target
@@ -240,6 +244,7 @@ fn main() -> anyhow::Result<()> {
             input,
         }),
         Task::Structure => structure::check(),
+        Task::Words => words::check(),
         Task::Generate { check } => generate::all(check),
     }
 }

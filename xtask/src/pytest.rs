@@ -95,7 +95,7 @@ fn command(
     cache_option.push(&failed_tests);
     let mut search_path = environment.bin().into_os_string();
     search_path.push(":");
-    search_path.push(std::env::var_os("PATH").unwrap_or_default());
+    search_path.push(std::env::var_os(crate::env_vars::PATH).unwrap_or_default());
     command
         .arg("-o")
         .arg(&cache_option)

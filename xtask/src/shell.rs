@@ -17,8 +17,9 @@ pub(crate) fn root() -> PathBuf {
 /// A folder that outlives the clone, for what is slow to make: `BRIMFUL_CACHE`, else the user's cache folder, else
 /// `target`.
 pub(crate) fn cache() -> PathBuf {
-    let named = std::env::var_os("BRIMFUL_CACHE").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/brimful"));
+    let named = std::env::var_os(crate::env_vars::BRIMFUL_CACHE).map(PathBuf::from);
+    let home =
+        || Some(PathBuf::from(std::env::var_os(crate::env_vars::HOME)?).join(".cache/brimful"));
     let cache = named
         .or_else(home)
         .filter(|folder| std::fs::create_dir_all(folder).is_ok());
@@ -27,7 +28,8 @@ pub(crate) fn cache() -> PathBuf {
 
 /// A cargo command in the repository's root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command =
+        Command::new(std::env::var_os(crate::env_vars::CARGO).unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(arguments);
     command
 }

@@ -100,7 +100,7 @@ impl PythonEnvironment {
     fn path_variable(&self) -> std::ffi::OsString {
         let mut path = self.bin().into_os_string();
         path.push(":");
-        path.push(std::env::var_os("PATH").unwrap_or_default());
+        path.push(std::env::var_os(crate::env_vars::PATH).unwrap_or_default());
         path
     }
 

@@ -352,8 +352,8 @@ fn built_brimful() -> Result<PathBuf> {
         "--package",
         "brimful-cli",
     ]))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target = std::env::var_os(crate::env_vars::CARGO_TARGET_DIR)
+        .map_or_else(|| root().join("target"), PathBuf::from);
     let program = target.join("debug/brimful");
     if !program.is_file() {
         bail!("{} was not built", program.display());

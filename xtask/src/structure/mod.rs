@@ -11,7 +11,8 @@ use anyhow::{Result, bail};
 use syn::visit::Visit;
 
 use crate::shell::root;
-use sources::{SourceFile, crates, is_test};
+pub(crate) use sources::is_test;
+use sources::{SourceFile, crates};
 
 /// Lines of a function outside tables and tests.
 const MAX_FUNCTION_LINES: usize = 100;

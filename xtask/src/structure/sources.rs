@@ -107,7 +107,7 @@ fn test_modules(files: &[SourceFile]) -> Vec<Vec<String>> {
 }
 
 /// `#[test]`, `#[cfg(test)]`, `#[cfg(all(test, …))]`.
-pub(super) fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         if attribute.path().is_ident("test") {
             return true;
