@@ -55,7 +55,7 @@ fn command_line() -> String {
 fn findings() -> String {
     let mut out = String::from(
         "# Findings\n\n\
-         What `brimful probe` may report under \"What will bite\".\n\
+         What `brimful probe` may report under \"Problems\".\n\
          Each finding is one file, `crates/brimful/src/findings/ID.rs`.\n\n\
          | Severity | Meaning |\n|---|---|\n\
          | fatal | a usual training run fails |\n\

@@ -1,4 +1,4 @@
-//! `ulimit -v`: address space is capped.
+//! `ulimit -v` limits the address space.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -8,8 +8,8 @@ pub(super) const RULE: Rule = Rule {
     id: "address_space_limited",
     severity: Severity::Fatal,
     about: "RLIMIT_AS or RLIMIT_DATA is set. CUDA reserves address space for all of the machine's memory when it \
-            starts, and Python threads 8 MiB of stack each, long before any of it is used: the run fails with \
-            \"out of memory\" or MemoryError while memory is free.",
+            starts, and every Python thread reserves 8 MiB of stack, whether it is used or not. The run fails with \
+            \"out of memory\" or MemoryError although memory is free.",
     check,
 };
 
@@ -32,11 +32,11 @@ fn check(machine: &Machine) -> Option<Told> {
         return None;
     }
     Some(Told {
-        summary: "allocations fail by an address-space limit while memory is free; CUDA may not start at all".into(),
+        summary: "allocations fail at the address space limit although memory is free; CUDA may fail to start".into(),
         evidence,
         remedies: vec![
-            "`ulimit -v unlimited; ulimit -d unlimited` in the job script, where the hard limit allows it".into(),
-            "limit memory with a control group instead (`systemd-run --user --scope -p MemoryMax=16G`)".into(),
+            "run `ulimit -v unlimited; ulimit -d unlimited` in the job script, if the hard limit allows it".into(),
+            "limit memory with a cgroup instead (`systemd-run --user --scope -p MemoryMax=16G`)".into(),
         ],
     })
 }

@@ -7,15 +7,15 @@ use crate::machine::{Accelerator, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "alloc_conf_ignored",
     severity: Severity::Risk,
-    about: "An allocator variable is set that the installed torch does not read. `PYTORCH_ALLOC_CONF` is ignored \
-            without a word before torch 2.10 (pytorch#183387); later, of several variables only the first counts, \
-            even an empty one.",
+    about: "An allocator variable is set that the installed torch does not read. `PYTORCH_ALLOC_CONF` is silently ignored \
+            before torch 2.10 (pytorch#183387). Later releases read only the first of several variables, \
+            even if it is empty.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
     let torch = machine.python.known()?.torch.known()?;
-    // A build for the processor alone has no such allocator; that is another finding.
+    // A CPU-only build has no such allocator; that is another finding.
     if torch.accelerator.known() == Some(&Accelerator::None) {
         return None;
     }
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
         return None;
     }
     let why = match winner {
-        Some(winner) => format!("{} is set too, and goes before it", winner.name),
+        Some(winner) => format!("{} is also set, and takes precedence", winner.name),
         None => format!("torch {} reads only {CUDA}", torch.version_text),
     };
     Some(Told {
@@ -42,8 +42,8 @@ fn check(machine: &Machine) -> Option<Told> {
         evidence: vec![format!("{}={}", ignored.name, ignored.value), why],
         remedies: vec![
             match winner {
-                Some(winner) => format!("put it into {} as well, or unset that one", winner.name),
-                None => format!("set {CUDA} instead: every release up to 2.15 reads it"),
+                Some(winner) => format!("set the same value in {}, or unset {0}", winner.name),
+                None => format!("set {CUDA} instead; every release up to 2.15 reads it"),
             },
             "check with `torch.cuda.memory._snapshot()[\"allocator_settings\"]`".into(),
         ],
@@ -70,7 +70,7 @@ mod tests {
         check(
             ID,
             set(&[(CUDA, ""), (GENERIC, "backend:native")]),
-            "goes before it",
+            "takes precedence",
         );
         check_quiet(ID, set(&[(CUDA, "backend:native")]));
         check_quiet(

@@ -1,4 +1,4 @@
-//! An allocator option that this torch refuses.
+//! An allocator option that this torch rejects.
 
 use crate::allocator::{NEWEST_KNOWN, NO_CACHING, OPTIONS, options};
 use crate::findings::{Rule, Severity, Told};
@@ -8,8 +8,8 @@ use crate::suggest::closest;
 pub(super) const RULE: Rule = Rule {
     id: "alloc_conf_unknown_option",
     severity: Severity::Fatal,
-    about: "An allocator variable holds an option that the installed torch does not know. That is an error, not a \
-            warning: the first allocation on the GPU raises.",
+    about: "An allocator variable contains an option that the installed torch does not know. torch raises an error \
+            at the first GPU allocation.",
     check,
 };
 
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
                 Some(None) => continue,
                 Some(Some(since)) if torch.version >= since => continue,
                 Some(Some(since)) => format!(
-                    "`{}` needs torch {since} or later; leave it out",
+                    "remove `{}`; it requires torch {since} or later",
                     option.key
                 ),
                 None => {
@@ -39,7 +39,7 @@ fn check(machine: &Machine) -> Option<Told> {
                     match close.first() {
                         Some(close) => format!("did you mean `{close}`?"),
                         None => format!(
-                            "known options: {}",
+                            "valid options are {}",
                             OPTIONS
                                 .iter()
                                 .map(|(known, _)| *known)
@@ -51,7 +51,7 @@ fn check(machine: &Machine) -> Option<Told> {
             };
             return Some(Told {
                 summary: format!(
-                    "torch {} refuses the allocator option `{}`",
+                    "torch {} rejects the allocator option `{}`",
                     torch.version_text, option.key
                 ),
                 evidence: vec![format!("{}={}", variable.name, variable.value)],
@@ -82,7 +82,7 @@ mod tests {
             set("expandable_segment:True"),
             "did you mean `expandable_segments`?",
         );
-        check(ID, set("large_segment_size_mb:64"), "needs torch 2.11.0");
+        check(ID, set("large_segment_size_mb:64"), "requires torch 2.11.0");
         check_quiet(ID, set("expandable_segments:True,max_split_size_mb:128"));
         check_quiet(ID, set("pinned_max_cached_size_mb:512"));
     }

@@ -6,9 +6,9 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "bf16_emulated",
     severity: Severity::Note,
-    about: "A card before compute capability 8.0 has no bfloat16 units. `torch.cuda.is_bf16_supported()` still says \
-            true (torch 2.3 and later count emulation; 2.4 and later can be asked to leave it out), and training in bf16 is slower than in fp32 \
-            (pytorch#148322).",
+    about: "GPUs below compute capability 8.0 have no bfloat16 units. `torch.cuda.is_bf16_supported()` still returns \
+            true (torch 2.3 and later include emulation; 2.4 and later can exclude it), and training in bf16 is \
+            slower than in fp32 (pytorch#148322).",
     check,
 };
 
@@ -24,16 +24,16 @@ fn check(machine: &Machine) -> Option<Told> {
         })?;
     Some(Told {
         summary: format!(
-            "bf16 is emulated on {}: slow, although torch calls it supported",
+            "bf16 is emulated on {}: it is slow, although torch reports it as supported",
             gpu.label()
         ),
         evidence: vec![format!(
-            "{} has compute capability {capability}; bfloat16 needs 8.0",
+            "{} has compute capability {capability}; bfloat16 requires 8.0",
             gpu.label()
         )],
         remedies: vec![
             "use fp16 with a GradScaler (`--fp16`, `precision=\"16-mixed\"`)".into(),
-            "ask `torch.cuda.is_bf16_supported(including_emulation=False)` (torch 2.4 and later)"
+            "check with `torch.cuda.is_bf16_supported(including_emulation=False)` (torch 2.4 and later)"
                 .into(),
         ],
     })

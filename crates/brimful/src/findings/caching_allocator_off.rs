@@ -7,8 +7,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "caching_allocator_off",
     severity: Severity::Note,
-    about: "`PYTORCH_NO_CUDA_MEMORY_CACHING` is set: every tensor is a call to the driver that stops the GPU. Meant \
-            for memory checkers; a forgotten one makes training many times slower.",
+    about: "`PYTORCH_NO_CUDA_MEMORY_CACHING` is set: every allocation is a driver call that synchronizes the GPU. It is \
+            meant for memory checkers; if left on, training is many times slower.",
     check,
 };
 
@@ -17,8 +17,7 @@ fn check(machine: &Machine) -> Option<Told> {
         variable.name == NO_CACHING && !matches!(variable.value.as_str(), "" | "0")
     })?;
     Some(Told {
-        summary: "every allocation on the GPU goes to the driver: training is many times slower"
-            .into(),
+        summary: "the CUDA caching allocator is off: training is many times slower".into(),
         evidence: vec![format!("{NO_CACHING}={}", variable.value)],
         remedies: vec![format!("`unset {NO_CACHING}`")],
     })

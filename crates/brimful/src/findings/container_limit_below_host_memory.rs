@@ -1,4 +1,4 @@
-//! A limit far below what psutil, `free` and the notebook's gauge show.
+//! A limit far below the memory that psutil, `free` and notebooks show.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{LimitSetter, Machine, PlatformName};
@@ -6,8 +6,8 @@ use crate::machine::{LimitSetter, Machine, PlatformName};
 pub(super) const RULE: Rule = Rule {
     id: "container_limit_below_host_memory",
     severity: Severity::Risk,
-    about: "A control group allows less than 80 % of the machine's memory. `psutil`, `free` and `top` \
-            read /proc/meminfo and show the whole machine, so a script that sizes itself by them is killed.",
+    about: "A cgroup allows less than 80 % of the machine's memory. `psutil`, `free` and `top` \
+            read /proc/meminfo and show the whole machine, so a script that sizes its caches from them is killed.",
     check,
 };
 
@@ -20,7 +20,7 @@ fn check(machine: &Machine) -> Option<Told> {
     }
     Some(Told {
         summary: format!(
-            "programs that ask psutil see {physical}; the kernel kills at {}",
+            "psutil reports {physical}, but the kernel kills at the cgroup limit of {}",
             lowest.bytes
         ),
         evidence: vec![
@@ -28,7 +28,7 @@ fn check(machine: &Machine) -> Option<Told> {
             format!("{} allows {}", lowest.set_by, lowest.bytes),
         ],
         remedies: vec![
-            "size caches, workers and datasets by `brimful.probe().host.headroom_bytes`, not by psutil".into(),
+            "size caches, workers and datasets from `brimful.probe().host.headroom_bytes` instead of psutil".into(),
             raise(machine).into(),
         ],
     })
@@ -36,7 +36,7 @@ fn check(machine: &Machine) -> Option<Told> {
 
 fn raise(machine: &Machine) -> &'static str {
     if machine.platform.is(PlatformName::Slurm) {
-        "ask for more: `sbatch --mem=64G`"
+        "request more memory: `sbatch --mem=64G`"
     } else if machine.platform.is(PlatformName::Kubernetes) {
         "raise the pod's `resources.limits.memory`"
     } else if machine.platform.is(PlatformName::Podman) {

@@ -1,4 +1,4 @@
-//! `cuda:0` may not be the card that `nvidia-smi` calls 0.
+//! `cuda:0` may not be GPU 0 of `nvidia-smi`.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Gpu, GpuVendor, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{Gpu, GpuVendor, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "device_order_differs",
     severity: Severity::Note,
-    about: "Different NVIDIA cards are here and CUDA_DEVICE_ORDER is not PCI_BUS_ID: CUDA numbers the fastest first, \
-            `nvidia-smi` by slot. A memory figure read off one may belong to the other card.",
+    about: "The machine has different NVIDIA GPUs and CUDA_DEVICE_ORDER is not PCI_BUS_ID: CUDA orders them fastest \
+            first, `nvidia-smi` by PCI bus ID. A value that `nvidia-smi` shows for one may belong to the other.",
     check,
 };
 
@@ -19,14 +19,14 @@ fn check(machine: &Machine) -> Option<Told> {
         .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
         .any(|gpu| gpu.torch_index.gap().is_some());
     let names: Vec<&str> = machine.gpus.devices.iter().map(Gpu::label).collect();
-    // The number may be unknown for other reasons, such as a card that is split into instances beside a whole one.
+    // The number may be unknown for other reasons, such as a GPU in MIG mode next to one that is not.
     let differ = names.iter().any(|name| *name != names[0]);
     if !unordered || !differ {
         return None;
     }
     Some(Told {
-        summary: "cuda:0 may be another card than GPU 0 of nvidia-smi".into(),
-        evidence: vec![format!("different cards: {}", names.join(", "))],
+        summary: "cuda:0 may not be GPU 0 of nvidia-smi".into(),
+        evidence: vec![format!("the GPUs differ: {}", names.join(", "))],
         remedies: vec!["`export CUDA_DEVICE_ORDER=PCI_BUS_ID`".into()],
     })
 }

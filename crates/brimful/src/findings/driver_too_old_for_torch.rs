@@ -6,8 +6,8 @@ use crate::machine::{Accelerator, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "driver_too_old_for_torch",
     severity: Severity::Fatal,
-    about: "torch was built for a newer major version of CUDA than the driver serves. Minor versions may differ, \
-            major ones may not: `torch.cuda.is_available()` is false, with a warning about an old driver.",
+    about: "torch was built for a newer major version of CUDA than the driver supports. Minor versions may differ, \
+            major versions may not: `torch.cuda.is_available()` returns false, with a warning about an old driver.",
     check,
 };
 
@@ -27,16 +27,16 @@ fn check(machine: &Machine) -> Option<Told> {
         .map_or("?", String::as_str);
     Some(Told {
         summary: format!(
-            "torch {} needs a driver for CUDA {major}; this one stops at CUDA {driver_major}.{driver_minor}",
+            "torch {} requires a driver for CUDA {major}, but this one supports only CUDA {driver_major}.{driver_minor}",
             torch.version_text
         ),
         evidence: vec![
-            format!("driver {driver} serves CUDA up to {driver_major}.{driver_minor}"),
+            format!("driver {driver} supports CUDA up to {driver_major}.{driver_minor}"),
             format!("torch was built with CUDA {major}.{minor}"),
         ],
         remedies: vec![
             format!("install a torch built for CUDA {driver_major}"),
-            "update the driver, where that is yours to do".into(),
+            "update the driver, if you have permission".into(),
         ],
     })
 }

@@ -1,4 +1,4 @@
-//! Two allocator settings of which one undoes the other.
+//! Two allocator settings that do not work together.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "expandable_segments_with_max_split_size",
     severity: Severity::Note,
-    about: "`expandable_segments:True` together with `max_split_size_mb`: the second is at best inert, and older \
-            releases could stop with an internal assertion near the limit (pytorch#134338).",
+    about: "`expandable_segments:True` together with `max_split_size_mb`: the second has no effect at best, and older \
+            releases can fail with an internal assertion near the limit (pytorch#134338).",
     check,
 };
 
@@ -18,9 +18,11 @@ fn check(machine: &Machine) -> Option<Told> {
             && variable.read_by_torch.known() != Some(&false)
     })?;
     Some(Told {
-        summary: "max_split_size_mb does nothing beside expandable_segments, and can crash older releases".into(),
+        summary:
+            "max_split_size_mb has no effect with expandable_segments, and can crash older releases"
+                .into(),
         evidence: vec![format!("{}={}", variable.name, variable.value)],
-        remedies: vec!["keep `expandable_segments:True` alone".into()],
+        remedies: vec!["set only `expandable_segments:True`".into()],
     })
 }
 
@@ -41,7 +43,7 @@ mod tests {
                     None,
                 );
             },
-            "alone",
+            "set only",
         );
         check_quiet(ID, |m| {
             m.allocator_variables = variables([(CUDA, "max_split_size_mb:128")], None);

@@ -1,4 +1,4 @@
-//! So few processors that more workers only cost memory.
+//! So few CPUs that more workers only use more memory.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{CpuLimiter, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{CpuLimiter, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "few_cpus_for_workers",
     severity: Severity::Note,
-    about: "The machine has two processors or fewer. More DataLoader workers than that seldom load faster, and each \
-            holds its own Python, its own copies of the dataset's objects and two batches in shared memory.",
+    about: "The machine has at most two CPUs. More DataLoader workers than CPUs rarely load faster, and each worker \
+            needs memory for its own Python process, its copies of the dataset's objects and two batches in shared memory.",
     check,
 };
 
@@ -17,11 +17,11 @@ fn check(machine: &Machine) -> Option<Told> {
     // Where a limit holds the number down, `fewer_cpus_than_shown` has said it already.
     (usable <= 2.0 && limiter == CpuLimiter::Machine).then(|| Told {
         summary: format!(
-            "more than {usable} DataLoader workers cost memory and seldom gain speed: there are {usable} processors"
+            "more than {usable} DataLoader workers use more memory and rarely load faster (usable CPUs: {usable})"
         ),
-        evidence: vec![format!("{usable} processors are online")],
+        evidence: vec![format!("CPUs online: {usable}")],
         remedies: vec![format!(
-            "`num_workers={usable}` at most, unless loading waits for a slow disk or network"
+            "set `num_workers` to at most {usable}, unless a slow disk or network limits loading"
         )],
     })
 }
@@ -36,7 +36,7 @@ mod tests {
         check(
             "few_cpus_for_workers",
             |m| m.cpus.online = Fact::Known(2),
-            "2 processors",
+            "usable CPUs: 2",
         );
         check_quiet("few_cpus_for_workers", |m| m.cpus.online = Fact::Known(4));
     }

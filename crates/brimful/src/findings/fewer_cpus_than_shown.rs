@@ -1,4 +1,4 @@
-//! `os.cpu_count()` shows more processors than the run gets.
+//! `os.cpu_count()` returns more CPUs than the run can use.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{CpuLimiter, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{CpuLimiter, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "fewer_cpus_than_shown",
     severity: Severity::Note,
-    about: "Affinity, a cpuset or a quota leaves fewer processors than `os.cpu_count()` shows. Workers and threads \
-            sized by that number compete for the few, each holding its own memory.",
+    about: "CPU affinity, a cpuset or a CPU quota allows fewer CPUs than `os.cpu_count()` returns. If the number of workers \
+            or threads is set from that value, they compete for CPU time, and each uses memory.",
     check,
 };
 
@@ -21,21 +21,21 @@ fn check(machine: &Machine) -> Option<Told> {
     let by = match limiter {
         CpuLimiter::Machine => return None,
         CpuLimiter::Affinity => "the affinity mask",
-        CpuLimiter::Cpuset => "the cpuset of the control group",
-        CpuLimiter::Quota => "the CPU quota of the control group",
+        CpuLimiter::Cpuset => "the cgroup cpuset",
+        CpuLimiter::Quota => "the cgroup CPU quota",
     };
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a small positive number of processors"
+        reason = "a small positive number of CPUs"
     )]
     let workers = usable.floor().max(1.0) as u64;
     let usable = (usable * 100.0).round() / 100.0;
     Some(Told {
-        summary: format!("os.cpu_count() shows {online} processors, but {usable} can be used"),
-        evidence: vec![format!("{by} allows {usable} of {online}")],
+        summary: format!("os.cpu_count() returns {online}, but only {usable} CPUs can be used"),
+        evidence: vec![format!("{by} allows {usable} of {online} CPUs")],
         remedies: vec![format!(
-            "`num_workers={workers}` at most, and `OMP_NUM_THREADS={workers}`"
+            "set `num_workers` to at most {workers}, and `OMP_NUM_THREADS={workers}`"
         )],
     })
 }
@@ -55,7 +55,7 @@ mod tests {
         check(
             "fewer_cpus_than_shown",
             |m| m.cpus.affinity = Fact::Known(4),
-            "num_workers=4",
+            "`num_workers` to at most 4",
         );
         check_quiet("fewer_cpus_than_shown", |m| {
             m.cpus.quota = Fact::Known(Some(32.0));

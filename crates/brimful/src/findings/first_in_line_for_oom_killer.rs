@@ -1,4 +1,4 @@
-//! When the machine runs out, this process is picked first.
+//! The kernel OOM killer picks this process first.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Machine, PlatformName};
@@ -6,8 +6,8 @@ use crate::machine::{Machine, PlatformName};
 pub(super) const RULE: Rule = Rule {
     id: "first_in_line_for_oom_killer",
     severity: Severity::Note,
-    about: "`oom_score_adj` is 300 or more, as editors and browsers set it for what they start, and Kubernetes for \
-            pods whose memory request is below their limit: when the whole machine runs short, the kernel takes this \
+    about: "`oom_score_adj` is 300 or more. Editors and browsers set it for their child processes, and Kubernetes for \
+            pods whose memory request is below their limit. If the machine runs out of memory, the kernel kills this \
             process before larger ones.",
     check,
 };
@@ -15,15 +15,14 @@ pub(super) const RULE: Rule = Rule {
 fn check(machine: &Machine) -> Option<Told> {
     let score = *machine.host.oom_score_adj.known()?;
     (score >= 300).then(|| Told {
-        summary: "the kernel picks this process first when the machine runs short, even if others use more".into(),
+        summary: "the kernel OOM killer picks this process first, even if others use more memory"
+            .into(),
         evidence: vec![format!("/proc/self/oom_score_adj is {score}")],
-        remedies: vec![
-            if machine.platform.is(PlatformName::Kubernetes) {
-                "set the pod's memory request equal to its limit".into()
-            } else {
-                "start the run from a plain terminal instead of an editor's".into()
-            },
-        ],
+        remedies: vec![if machine.platform.is(PlatformName::Kubernetes) {
+            "set the pod's memory request equal to its limit".into()
+        } else {
+            "start the run from a regular terminal, not from an editor's".into()
+        }],
     })
 }
 

@@ -1,4 +1,4 @@
-//! Somebody else is on the card.
+//! Another process uses the GPU.
 
 use crate::fact::Fact;
 use crate::findings::{Rule, Severity, Told};
@@ -8,8 +8,8 @@ use crate::units::Bytes;
 pub(super) const RULE: Rule = Rule {
     id: "gpu_already_in_use",
     severity: Severity::Risk,
-    about: "A GPU that PyTorch will see has more than 1 GiB or a tenth of its memory in use. Often it is an earlier \
-            run of one's own that was never ended, or a notebook's kernel.",
+    about: "A GPU that PyTorch will see has more than 1 GiB or 10 % of its memory in use. Often the cause is an earlier \
+            run of your own that is still alive, or a notebook kernel.",
     check,
 };
 
@@ -32,36 +32,30 @@ fn check(machine: &Machine) -> Option<Told> {
         evidence.extend(processes(gpu));
     }
     Some(Told {
-        summary: format!(
-            "{used} of {total} on {} are taken before the run starts",
-            first.label()
-        ),
+        summary: format!("{used} of {total} on {} is already in use", first.label()),
         evidence,
         remedies: vec![
-            "end the process if it is yours; shutting a notebook's tab does not end its kernel"
+            "stop the process if it is yours; closing a notebook tab does not stop its kernel"
                 .into(),
-            "choose another card with `CUDA_VISIBLE_DEVICES`".into(),
+            "choose another GPU with `CUDA_VISIBLE_DEVICES`".into(),
         ],
     })
 }
 
 fn processes(gpu: &Gpu) -> Vec<String> {
     match &gpu.processes {
-        Fact::Missing(gap) => vec![format!("by whom is not known: {gap}")],
+        Fact::Missing(gap) => vec![format!("the processes that use it are unknown: {gap}")],
         Fact::Known(processes) if processes.is_empty() => {
-            vec!["the driver names no process; in a container it cannot".into()]
+            vec!["the driver lists no process (it cannot inside a container)".into()]
         }
         Fact::Known(processes) => processes
             .iter()
             .take(5)
             .map(|process| {
-                let name = process
-                    .name
-                    .known()
-                    .map_or("not visible from here", String::as_str);
+                let name = process.name.known().map_or("not visible", String::as_str);
                 match &process.used {
                     Fact::Known(used) => format!("process {} ({name}) holds {used}", process.pid),
-                    Fact::Missing(_) => format!("process {} ({name}) is on the card", process.pid),
+                    Fact::Missing(_) => format!("process {} ({name}) uses it", process.pid),
                 }
             })
             .collect(),

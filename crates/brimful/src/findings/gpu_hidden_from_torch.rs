@@ -1,4 +1,4 @@
-//! `CUDA_VISIBLE_DEVICES` hides every card.
+//! `CUDA_VISIBLE_DEVICES` hides every GPU.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Gpu, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{Gpu, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "gpu_hidden_from_torch",
     severity: Severity::Fatal,
-    about: "There are GPUs, but `CUDA_VISIBLE_DEVICES` (or AMD's variables) leaves none of them to PyTorch: an empty \
-            value, an index that does not exist, a device named twice. `torch.cuda.is_available()` is then false.",
+    about: "The machine has GPUs, but `CUDA_VISIBLE_DEVICES` (or the equivalent for AMD) hides all of them from PyTorch: it is \
+            empty, or lists an index that does not exist or a device twice. `torch.cuda.is_available()` returns false.",
     check,
 };
 
@@ -22,11 +22,15 @@ fn check(machine: &Machine) -> Option<Told> {
     Some(Told {
         summary: format!("PyTorch will see no GPU: {name} is {shown:?}"),
         evidence: vec![
-            format!("{} GPU(s) are here: {}", devices.len(), devices[0].label()),
+            format!(
+                "the machine has {} GPU(s): {}",
+                devices.len(),
+                devices[0].label()
+            ),
             format!("{name}={shown}"),
         ],
         remedies: vec![format!(
-            "`unset {name}`, or name cards from 0 to {}",
+            "`unset {name}`, or list GPUs from 0 to {}",
             devices.len().saturating_sub(1)
         )],
     })

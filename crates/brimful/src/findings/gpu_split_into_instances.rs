@@ -1,4 +1,4 @@
-//! Multi-instance mode: a part of a card is all a process gets.
+//! Multi-instance (MIG) mode: a process gets only a part of a GPU.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "gpu_split_into_instances",
     severity: Severity::Note,
-    about: "A GPU is in multi-instance (MIG) mode. A process sees one instance, with the instance's memory, whatever \
-            the card's own total is, and never two of them.",
+    about: "A GPU is in multi-instance (MIG) mode. A process sees only one instance, with the memory of that \
+            instance, not the whole GPU.",
     check,
 };
 
@@ -21,8 +21,8 @@ fn check(machine: &Machine) -> Option<Told> {
         .iter()
         .find(|instance| matches!(instance.torch_index.known(), Some(Some(_))));
     let what = match seen.and_then(|instance| instance.total.known()) {
-        Some(total) => format!("PyTorch gets one instance of {total}"),
-        None => "PyTorch gets one instance at most".into(),
+        Some(total) => format!("PyTorch can use one instance of {total}"),
+        None => "PyTorch can use at most one instance".into(),
     };
     Some(Told {
         summary: format!(
@@ -40,13 +40,14 @@ fn check(machine: &Machine) -> Option<Told> {
                     instance
                         .total
                         .known()
-                        .map_or_else(|| "size not known".into(), ToString::to_string),
+                        .map_or_else(|| "size unknown".into(), ToString::to_string),
                 )
             })
             .chain([format!("multi-instance mode is on for {}", gpu.label())])
             .collect(),
         remedies: vec![
-            "choose one with `CUDA_VISIBLE_DEVICES=MIG-…` (`nvidia-smi -L` lists them)".into(),
+            "choose an instance with `CUDA_VISIBLE_DEVICES=MIG-…` (`nvidia-smi -L` lists them)"
+                .into(),
         ],
     })
 }

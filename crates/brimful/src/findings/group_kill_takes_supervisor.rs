@@ -1,4 +1,4 @@
-//! The kill that takes everything in the container, and whoever watches.
+//! An out-of-memory kill ends every process in the container, including supervisors.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Machine, group_name};
@@ -6,23 +6,23 @@ use crate::machine::{Machine, group_name};
 pub(super) const RULE: Rule = Rule {
     id: "group_kill_takes_supervisor",
     severity: Severity::Risk,
-    about: "`memory.oom.group` is 1: when one process goes over, the kernel kills every process of the group at \
-            once, launchers and supervisors included. Kubernetes sets it on cgroup v2 since 1.28. Nothing inside is \
-            left to write a last word.",
+    about: "`memory.oom.group` is 1: if one process exceeds the limit, the kernel kills every process in the cgroup at \
+            once, including launchers and supervisors. Kubernetes sets it on cgroup v2 since 1.28. No process \
+            survives to report the cause.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
     let group = machine.host.killed_together()?;
     Some(Told {
-        summary: "one process over the limit kills every process of the group, supervisors included".into(),
+        summary: "an out-of-memory kill ends every process in this cgroup, including supervisors".into(),
         evidence: vec![format!(
             "memory.oom.group is 1 in {}",
             group_name(group.version, &group.path)
         )],
         remedies: vec![
             "write checkpoints and logs to storage that outlives the container".into(),
-            "Kubernetes 1.32 and later: `singleProcessOOMKill: true` in the kubelet's configuration".into(),
+            "on Kubernetes 1.32 and later, set `singleProcessOOMKill: true` in the kubelet configuration".into(),
         ],
     })
 }

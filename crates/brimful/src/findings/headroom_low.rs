@@ -1,4 +1,4 @@
-//! The brim is near before the run has started.
+//! Little memory is left before the run starts.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -7,8 +7,8 @@ use crate::units::Bytes;
 pub(super) const RULE: Rule = Rule {
     id: "headroom_low",
     severity: Severity::Risk,
-    about: "Less than 2 GiB, or less than 8 GiB and less than a tenth of the brim, is left before anything was loaded. \
-            `import torch` alone takes about 0.3 GiB, a CUDA context with its host side 0.5 to 1 GiB.",
+    about: "The headroom before the run starts is less than 2 GiB, or less than 8 GiB and less than 10 % of the brim. \
+            `import torch` alone needs about 0.3 GiB of host memory, and a CUDA context 0.5 to 1 GiB.",
     check,
 };
 
@@ -24,8 +24,8 @@ fn check(machine: &Machine) -> Option<Told> {
     if headroom >= LEAST && !nearly_full {
         return None;
     }
-    let raise = "raise the limit, or ask for more memory where it was requested";
-    let end = "end what else runs here: other notebooks' kernels keep their memory until shut down";
+    let raise = "raise the limit, or request more memory";
+    let end = "stop other processes; notebook kernels keep their memory until they are shut down";
     // A limit that is small in itself is not cured by ending anything.
     let mostly_free = headroom.share_of(brim.limit) > 0.8;
     let remedies = if mostly_free {
@@ -36,7 +36,7 @@ fn check(machine: &Machine) -> Option<Told> {
     Some(Told {
         summary: format!("only {headroom} of host memory is left before the kernel kills"),
         evidence: vec![format!(
-            "the brim is {}, set by {}; {headroom} of it can still be used",
+            "the brim is {}, set by {}; {headroom} is free",
             brim.limit, brim.set_by
         )],
         remedies: remedies.into_iter().map(Into::into).collect(),

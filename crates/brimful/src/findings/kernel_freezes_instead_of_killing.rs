@@ -1,4 +1,4 @@
-//! A group in which the kernel stops processes instead of killing one.
+//! A cgroup in which the kernel suspends processes instead of killing one.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Machine, group_name};
@@ -6,8 +6,8 @@ use crate::machine::{Machine, group_name};
 pub(super) const RULE: Rule = Rule {
     id: "kernel_freezes_instead_of_killing",
     severity: Severity::Risk,
-    about: "cgroup v1 with `oom_kill_disable` 1 in the group that sets the brim: a process over the limit is not killed but stopped until memory is \
-            freed. A training run that hits it hangs for ever without a message.",
+    about: "The cgroup v1 that sets the brim has `oom_kill_disable` set to 1: a process that exceeds the limit is not \
+            killed but suspended until memory is freed. A training run that reaches the limit hangs forever without a message.",
     check,
 };
 
@@ -17,7 +17,8 @@ fn check(machine: &Machine) -> Option<Told> {
         .brim_group()
         .filter(|level| level.oom_kill_disabled.known() == Some(&true))?;
     Some(Told {
-        summary: "a run over the limit hangs without a word instead of being killed".into(),
+        summary: "a run that exceeds the limit hangs without a message instead of being killed"
+            .into(),
         evidence: vec![format!(
             "oom_kill_disable is 1 in memory.oom_control of {}",
             group_name(group.version, &group.path)

@@ -1,4 +1,4 @@
-//! Groups above the visible ones may hold a lower limit.
+//! Parent cgroups that are not visible may set a lower limit.
 
 use crate::fact::Fact;
 use crate::findings::{Rule, Severity, Told};
@@ -7,37 +7,35 @@ use crate::machine::{HiddenAncestors, LimitSetter, Machine, PlatformName, Subjec
 pub(super) const RULE: Rule = Rule {
     id: "limits_above_not_visible",
     severity: Severity::Note,
-    about: "The process's own control group, or the groups above it, cannot be seen from here, and no limit can be \
-            seen either: the true brim may be lower than shown. So it is on Colab, and in a Slurm container that \
-            sees only its last, unlimited group.",
+    about: "The cgroup of this process, or one of its parents, is not visible, and no visible cgroup sets a limit: \
+            the real brim may be lower than shown. This happens on Colab, and in a Slurm container that \
+            sees only its innermost, unlimited cgroup.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
     // What a profile does not hold was not looked for.
     let is_live = machine.subject.kind == SubjectKind::ThisMachine;
-    // A visible limit on a container's own group is the usual case, and then what lies above rarely matters.
+    // A visible limit on the container's own cgroup is the usual case; limits of its parents then rarely matter.
     let lowest = machine.host.lowest_limit()?;
     if !matches!(lowest.set_by, LimitSetter::PhysicalMemory) {
         return None;
     }
     let evidence = match &machine.host.cgroups {
-        Fact::Missing(gap) if is_live => format!("the control groups cannot be read: {gap}"),
+        Fact::Missing(gap) if is_live => format!("the cgroups cannot be read: {gap}"),
         Fact::Missing(_) => return None,
         Fact::Known(cgroups) => {
             let unreadable = cgroups.levels.iter().find_map(|level| level.max.gap());
             match (cgroups.hidden, unreadable) {
                 (HiddenAncestors::OwnGroup, _) => {
-                    "the kernel names a control group for this process that lies \
-                                                   outside of what is mounted at /sys/fs/cgroup"
-                        .into()
+                    "this process is in a cgroup that is not visible under /sys/fs/cgroup".into()
                 }
                 (_, Some(gap)) if is_live => {
-                    format!("the limit of a control group cannot be read: {gap}")
+                    format!("the limit of a cgroup cannot be read: {gap}")
                 }
                 (HiddenAncestors::Unknown, _) => {
-                    "the topmost control group visible here is not the root of the \
-                                                  hierarchy, and no visible group sets a limit"
+                    "the topmost visible cgroup is not the root of the hierarchy, \
+                                                  and no visible cgroup sets a limit"
                         .into()
                 }
                 _ => return None,
@@ -45,19 +43,19 @@ fn check(machine: &Machine) -> Option<Told> {
         }
     };
     Some(Told {
-        summary: "a lower memory limit may be in force than can be seen from here".into(),
+        summary: "the real memory limit may be lower than shown".into(),
         evidence: vec![evidence],
         remedies: remedies(machine),
     })
 }
 
 fn remedies(machine: &Machine) -> Vec<String> {
-    let mut remedies = vec!["leave a tenth of the shown headroom unused".into()];
+    let mut remedies = vec!["leave 10 % of the headroom unused".into()];
     // Nobody can look at a hosted notebook from outside.
     let hosted = [PlatformName::Colab, PlatformName::Kaggle];
     if !hosted.into_iter().any(|name| machine.platform.is(name)) {
         remedies.push(
-            "look from outside: `docker inspect`, `kubectl describe pod`, `scontrol show job`"
+            "check the limit from outside with `docker inspect`, `kubectl describe pod` or `scontrol show job`"
                 .into(),
         );
     }
@@ -84,7 +82,11 @@ mod tests {
     #[test]
     fn hidden_groups_without_a_visible_limit() {
         check(ID, hidden(HiddenAncestors::Unknown, None), "topmost");
-        check(ID, hidden(HiddenAncestors::OwnGroup, None), "outside");
+        check(
+            ID,
+            hidden(HiddenAncestors::OwnGroup, None),
+            "not visible under /sys/fs/cgroup",
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "low_max_map_count",
     severity: Severity::Note,
-    about: "`vm.max_map_count` is below the kernel's own default of 65530. Datasets of many memory-mapped files and \
-            tensors in shared memory take a mapping each; then mmap fails with \"Cannot allocate memory\".",
+    about: "`vm.max_map_count` is below the kernel default of 65530. Each memory-mapped file and each tensor in shared memory \
+            uses one mapping; beyond the limit, mmap fails with \"Cannot allocate memory\".",
     check,
 };
 
@@ -16,11 +16,9 @@ const DEFAULT: u64 = 65_530;
 fn check(machine: &Machine) -> Option<Told> {
     let count = *machine.process_limits.max_map_count.known()?;
     (count < DEFAULT).then(|| Told {
-        summary: format!(
-            "mapping many files fails with \"Cannot allocate memory\" after {count} mappings"
-        ),
+        summary: format!("mapping more than {count} files fails with \"Cannot allocate memory\""),
         evidence: vec![format!(
-            "vm.max_map_count is {count}; the kernel's default is {DEFAULT}"
+            "vm.max_map_count is {count}; the kernel default is {DEFAULT}"
         )],
         remedies: vec!["`sysctl vm.max_map_count=1048576` (needs root)".into()],
     })

@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "low_open_files_limit",
     severity: Severity::Note,
-    about: "RLIMIT_NOFILE is below 4096. With the default sharing strategy every tensor that waits in a DataLoader \
-            queue holds an open file; the run dies with \"Too many open files\" or \"received 0 items of ancdata\".",
+    about: "RLIMIT_NOFILE is below 4096. With the default sharing strategy, every tensor in a DataLoader \
+            queue holds a file open; the run dies with \"Too many open files\" or \"received 0 items of ancdata\".",
     check,
 };
 
@@ -16,12 +16,12 @@ const ENOUGH: u64 = 4096;
 fn check(machine: &Machine) -> Option<Told> {
     let limit = machine.process_limits.open_files.known()?.finite()?;
     (limit < ENOUGH).then(|| Told {
-        summary: format!("DataLoader workers may run out of open files: {limit} are allowed"),
+        summary: format!("DataLoader workers may run out of file descriptors: the limit is {limit}"),
         evidence: vec![format!("RLIMIT_NOFILE (`ulimit -n`) is {limit}")],
         remedies: vec![
-            "`ulimit -n $(ulimit -Hn)` before the run: as many as the hard limit allows".into(),
-            "`torch.multiprocessing.set_sharing_strategy(\"file_system\")`; segments of killed workers then stay \
-             in /dev/shm"
+            "run `ulimit -n $(ulimit -Hn)` before the job, to raise it to the hard limit".into(),
+            "call `torch.multiprocessing.set_sharing_strategy(\"file_system\")`; segments of killed workers then \
+             remain in /dev/shm"
                 .into(),
         ],
     })

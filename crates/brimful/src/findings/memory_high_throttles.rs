@@ -1,4 +1,4 @@
-//! A soft limit that slows a run down long before the hard one kills it.
+//! A soft limit that slows a run down before the hard limit kills it.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{LimitEffect, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{LimitEffect, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "memory_high_throttles",
     severity: Severity::Risk,
-    about: "A control group sets `memory.high` nearer than the brim. Past it the kernel stops every allocation to \
-            reclaim: training does not die, it crawls, and systemd-oomd may kill it for the pressure.",
+    about: "A cgroup sets `memory.high` below the brim. Above it, the kernel throttles every allocation to reclaim memory: \
+            the run becomes very slow, and systemd-oomd may kill it because of the memory pressure.",
     check,
 };
 
@@ -28,7 +28,7 @@ fn check(machine: &Machine) -> Option<Told> {
         .min_by_key(|limit| limit.bytes)?;
     Some(Told {
         summary: format!(
-            "from {} on the kernel slows every allocation, before the limit that kills",
+            "the kernel throttles allocations above {}, before the limit that kills",
             throttle.bytes
         ),
         evidence: vec![format!(
@@ -36,7 +36,7 @@ fn check(machine: &Machine) -> Option<Told> {
             throttle.set_by, throttle.bytes
         )],
         remedies: vec![format!(
-            "stay below {}, or raise `MemoryHigh=` of the unit",
+            "stay below {}, or raise `MemoryHigh=` of the systemd unit",
             throttle.bytes
         )],
     })

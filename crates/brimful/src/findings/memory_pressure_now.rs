@@ -1,4 +1,4 @@
-//! The machine is short of memory right now.
+//! The machine is already short of memory.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,20 +6,20 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "memory_pressure_now",
     severity: Severity::Risk,
-    about: "Over the last minute tasks waited for memory during more than 5 % of the time. Something else is filling \
-            the machine, or it is swapping.",
+    about: "Tasks were stalled on memory for more than 5 % of the last minute. Other processes use most of the memory, \
+            or the machine is swapping.",
     check,
 };
 
 fn check(machine: &Machine) -> Option<Told> {
     let pressure = machine.host.pressure.known()?;
     (pressure.some_avg60 > 5.0).then(|| Told {
-        summary: "the machine is already waiting for memory".into(),
+        summary: "the machine is already short of memory".into(),
         evidence: vec![format!(
-            "/proc/pressure/memory: some task waited {:.1} % of the last minute, all of them {:.1} %",
+            "/proc/pressure/memory: some tasks were stalled for {:.1} % of the last minute, all tasks for {:.1} %",
             pressure.some_avg60, pressure.full_avg60
         )],
-        remedies: vec!["find what fills it: `ps -eo pid,rss,comm --sort=-rss | head`".into()],
+        remedies: vec!["find the processes that use the most memory: `ps -eo pid,rss,comm --sort=-rss | head`".into()],
     })
 }
 

@@ -1,4 +1,4 @@
-//! What will bite: the catalogue of findings, one file each.
+//! The catalogue of findings, one file each.
 //!
 //! A finding is a claim about one machine, with the evidence it rests on and what to do about it.
 //! To add one, copy the nearest file, put it into [`CATALOGUE`], and run `cargo xtask generate`.

@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     id: "no_isolation_for_rehearsals",
     severity: Severity::Note,
     about: "The kernel allows neither overlays in a mount namespace nor Landlock. `brimful predict`, `plan` and `init` \
-            then refuse to start a script, because what it writes would reach your files.",
+            then refuse to start a script, because it could write to your files.",
     check,
 };
 
@@ -52,9 +52,7 @@ fn remedies(obstacles: &[OverlayObstacle], landlock: Landlock) -> Vec<String> {
         remedies
             .push("add `landlock` to the kernel's boot parameter `lsm=` (needs root)".to_owned());
     }
-    remedies.push(
-        "rehearse with `--allow-writes`: the script's writes then reach your files".to_owned(),
-    );
+    remedies.push("pass `--allow-writes`; the script can then write to your files".to_owned());
     remedies
 }
 
@@ -69,7 +67,7 @@ fn remedy(obstacle: &OverlayObstacle) -> Option<String> {
             "`sysctl kernel.unprivileged_userns_clone=1` (needs root)"
         }
         OverlayObstacle::SeccompFilter | OverlayObstacle::AppArmorProfile(_) => {
-            "in a container: `docker run --cap-add SYS_ADMIN --security-opt apparmor=unconfined …`"
+            "in a container, use `docker run --cap-add SYS_ADMIN --security-opt apparmor=unconfined …`"
         }
         OverlayObstacle::AppArmorRestriction => {
             "give brimful an AppArmor profile with the rule `userns,`, or \
@@ -157,7 +155,7 @@ mod tests {
             found.remedies,
             [
                 "use a machine with Linux 5.13 or later",
-                "rehearse with `--allow-writes`: the script's writes then reach your files",
+                "pass `--allow-writes`; the script can then write to your files",
             ]
         );
     }

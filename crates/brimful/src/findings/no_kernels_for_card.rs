@@ -1,4 +1,4 @@
-//! The installed wheel has no kernels for this card.
+//! The installed wheel has no kernels for this GPU.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::kernels;
@@ -7,14 +7,14 @@ use crate::machine::{ComputeCapability, Machine, PlatformName};
 pub(super) const RULE: Rule = Rule {
     id: "no_kernels_for_card",
     severity: Severity::Fatal,
-    about: "The official build of the installed torch carries no kernels for this card's compute capability: \
-            everything imports and the GPU is seen, then the first operation fails with \"no kernel image is \
-            available\". So it is with Pascal cards (P100, GTX 10) and current wheels, and with new cards and \
-            old wheels. Without a torch to look at, cards that the newest default wheels left behind are named.",
+    about: "The official build of the installed torch has no kernels for the compute capability of this GPU: \
+            torch imports and detects the GPU, then the first operation fails with \"no kernel image is \
+            available\". This affects Pascal GPUs (P100, GTX 10) with current wheels, and new GPUs with \
+            old wheels. If torch is not installed, the finding names GPUs that the newest default wheels do not support.",
     check,
 };
 
-/// What the default wheels of torch 2.11 to 2.15 are built for starts here.
+/// The lowest compute capability that the default wheels of torch 2.11 to 2.15 support.
 const OLDEST_IN_CURRENT_WHEELS: (u32, u32) = (7, 5);
 
 fn check(machine: &Machine) -> Option<Told> {
@@ -36,7 +36,7 @@ fn check(machine: &Machine) -> Option<Told> {
                 evidence: vec![
                     format!("{} has compute capability {card}", gpu.label()),
                     format!(
-                        "the default wheels of torch 2.11 to 2.15 start at {}.{}",
+                        "the default wheels of torch 2.11 to 2.15 require at least {}.{}",
                         oldest.0, oldest.1
                     ),
                 ],
@@ -73,9 +73,9 @@ fn remedies(machine: &Machine, card: ComputeCapability) -> Vec<String> {
     }
     let oldest = OLDEST_IN_CURRENT_WHEELS;
     remedies.push(if (card.major, card.minor) < oldest {
-        "install the CUDA 12.6 build of torch (2.6 to 2.14 have one): it goes back to compute capability 5.0".into()
+        "install a CUDA 12.6 build of torch (2.6 to 2.14), which supports compute capability 5.0 and later".into()
     } else {
-        "install a newer torch: builds for CUDA 12.8 or later have kernels for the newest cards".into()
+        "install a newer torch; builds for CUDA 12.8 and later have kernels for the newest GPUs".into()
     });
     remedies
 }

@@ -1,4 +1,4 @@
-//! Room in /dev/shm that is not there.
+//! More free space in /dev/shm than the memory limit allows.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "shm_larger_than_headroom",
     severity: Severity::Note,
-    about: "/dev/shm shows at least 10 % more room than the memory limit leaves. What is written there fills the limit like \
-            any other memory, so the kernel kills before it is full. Batches waiting in DataLoader queues count.",
+    about: "/dev/shm shows at least 10 % more free space than the headroom. Its contents count against the memory limit \
+            like any other memory, including batches in DataLoader queues, so the kernel kills before /dev/shm is full.",
     check,
 };
 
@@ -19,17 +19,17 @@ fn check(machine: &Machine) -> Option<Told> {
     let brim = machine.host.brim();
     let brim = brim.known()?;
     let headroom = *brim.headroom.known()?;
-    // A tmpfs of the machine's own size is the rule; only a real gap is worth a word.
+    // A tmpfs as large as the memory of the machine is common; report only a real difference.
     (free.share_of(headroom) > 1.1).then(|| Told {
         summary: format!(
-            "/dev/shm shows {free} free, but only {headroom} can be filled before the kernel kills"
+            "/dev/shm shows {free} free, but only {headroom} can be used before the kernel kills"
         ),
         evidence: vec![
             format!(
                 "/dev/shm is a tmpfs: its pages count against {}",
                 brim.set_by
             ),
-            format!("headroom {headroom}, free in /dev/shm {free}"),
+            format!("headroom is {headroom}, free space in /dev/shm is {free}"),
         ],
         remedies: vec![
             "count prefetched batches (workers x prefetch x batch) as host memory".into(),

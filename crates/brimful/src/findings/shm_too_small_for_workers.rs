@@ -7,9 +7,9 @@ use crate::units::Bytes;
 pub(super) const RULE: Rule = Rule {
     id: "shm_too_small_for_workers",
     severity: Severity::Fatal,
-    about: "/dev/shm has less than 1 GiB, or less than 1 GiB of it is free. DataLoader workers hand every batch over through it: a batch of 128 images \
-            of 3x224x224 floats is 74 MiB, and each worker keeps two. Docker and Kubernetes give 64 MiB unless told \
-            otherwise; the run then dies with `Bus error`.",
+    about: "/dev/shm is smaller than 1 GiB, or has less than 1 GiB free. DataLoader workers pass every batch through it: \
+            a batch of 128 images of 3x224x224 floats is 74 MiB, and each worker prefetches two. The default of Docker \
+            and Kubernetes is 64 MiB; the run then dies with `Bus error`.",
     check,
 };
 
@@ -24,11 +24,11 @@ fn check(machine: &Machine) -> Option<Told> {
     if total >= ENOUGH {
         return Some(Told {
             summary: format!(
-                "DataLoader workers die with `Bus error`: /dev/shm has only {free} free"
+                "/dev/shm has only {free} free: DataLoader workers will crash with `Bus error`"
             ),
             evidence: vec![format!("{} has {free} free of {total}", machine.shm.path)],
             remedies: vec![
-                "look what fills it: `ls -l /dev/shm`; killed workers leave `torch_*` files behind"
+                "find what fills it with `ls -l /dev/shm`; killed workers leave `torch_*` files behind"
                     .into(),
             ],
         });
@@ -43,11 +43,13 @@ fn check(machine: &Machine) -> Option<Told> {
         "`mount -o remount,size=8G /dev/shm` (needs root)"
     };
     Some(Told {
-        summary: format!("DataLoader workers die with `Bus error`: /dev/shm has {total}"),
-        evidence: vec![format!("{} is {total} in all", machine.shm.path)],
+        summary: format!(
+            "/dev/shm is only {total}: DataLoader workers will crash with `Bus error`"
+        ),
+        evidence: vec![format!("the size of {} is {total}", machine.shm.path)],
         remedies: vec![
             first.into(),
-            "`num_workers=0`, at the price of loading in the training process".into(),
+            "set `num_workers=0` to load data in the training process instead".into(),
         ],
     })
 }

@@ -1,4 +1,4 @@
-//! Slurm's memory request and the limit that is really there disagree.
+//! The memory requested from Slurm is below every visible limit.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,9 +6,9 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "slurm_request_not_enforced",
     severity: Severity::Risk,
-    about: "The job asked Slurm for less memory than any limit that can be seen here. Slurm then either watches the \
-            job itself and kills it by polling, or the limit is on a group that a container hides; the request, \
-            not the brim shown, is what counts.",
+    about: "The job requested less memory from Slurm than every visible limit. Slurm then either polls the memory use of \
+            the job and kills it, or has set the limit on a cgroup that is not visible in the container. The request \
+            is the effective limit, not the brim shown.",
     check,
 };
 
@@ -21,19 +21,19 @@ fn check(machine: &Machine) -> Option<Told> {
     }
     Some(Told {
         summary: format!(
-            "the job asked Slurm for {request}, and may be killed there although the lowest limit seen is {}",
+            "Slurm may kill this job at the {request} it requested, although the lowest visible limit is {}",
             lowest.bytes
         ),
         evidence: vec![
             format!("Slurm job {}: memory request {request}", job.job_id),
             format!(
-                "the lowest limit visible is {}, set by {}",
+                "the lowest visible limit is {}, set by {}",
                 lowest.bytes, lowest.set_by
             ),
         ],
         remedies: vec![
-            format!("stay below {request}, or ask for more with `sbatch --mem`"),
-            "see what Slurm counted after the end: `sacct -j JOB -o MaxRSS,State`".into(),
+            format!("stay below {request}, or request more with `sbatch --mem`"),
+            "after the run, check what Slurm measured: `sacct -j JOB -o MaxRSS,State`".into(),
         ],
     })
 }

@@ -1,4 +1,4 @@
-//! The kernel promises no more memory than there is.
+//! The kernel does not overcommit memory.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Machine, OvercommitMode};
@@ -6,9 +6,9 @@ use crate::machine::{Machine, OvercommitMode};
 pub(super) const RULE: Rule = Rule {
     id: "strict_overcommit",
     severity: Severity::Risk,
-    about: "`vm.overcommit_memory` is 2: memory that is asked for counts, used or not. Forked DataLoader workers and \
-            CUDA's large reservations then fail with \"Cannot allocate memory\" while most memory is free, the more \
-            so without swap.",
+    about: "`vm.overcommit_memory` is 2: allocated memory counts against the commit limit even if it is unused. Forked \
+            DataLoader workers and CUDA's large reservations then fail with \"Cannot allocate memory\" although most \
+            memory is free, especially without swap.",
     check,
 };
 
@@ -19,19 +19,21 @@ fn check(machine: &Machine) -> Option<Told> {
     }
     let mut evidence = vec!["vm.overcommit_memory is 2".to_owned()];
     if let (Some(limit), Some(committed)) = (overcommit.commit_limit, overcommit.committed) {
-        evidence.push(format!("{committed} of {limit} are promised already"));
+        evidence.push(format!(
+            "{committed} of the commit limit of {limit} is in use"
+        ));
     }
     if let Some(swap) = machine.host.swap.known()
         && swap.total.0 == 0
     {
-        evidence.push("there is no swap to back promises".into());
+        evidence.push("there is no swap".into());
     }
     Some(Told {
-        summary: "forking workers and CUDA's reservations fail although memory is free".into(),
+        summary: "forked workers and CUDA may fail to allocate although memory is free".into(),
         evidence,
         remedies: vec![
             "`sysctl vm.overcommit_memory=0` (needs root)".into(),
-            "fewer workers, started with `multiprocessing_context=\"forkserver\"`".into(),
+            "use fewer workers, started with `multiprocessing_context=\"forkserver\"`".into(),
         ],
     })
 }

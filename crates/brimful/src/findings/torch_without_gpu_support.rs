@@ -6,8 +6,8 @@ use crate::machine::{Accelerator, GpuVendor, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "torch_without_gpu_support",
     severity: Severity::Fatal,
-    about: "A GPU is here, but the installed torch was built without support for it: a CPU build, or a CUDA build \
-            on an AMD machine and the other way round. Training silently runs on the processor, or fails at the \
+    about: "The machine has a GPU, but the installed torch was built without support for it: a CPU-only build, a CUDA build \
+            with an AMD GPU, or a ROCm build with an NVIDIA GPU. Training silently runs on the CPU, or fails at the \
             first `.cuda()`.",
     check,
 };
@@ -30,7 +30,7 @@ fn check(machine: &Machine) -> Option<Told> {
     };
     Some(Told {
         summary: format!(
-            "torch {} ({accelerator}) cannot use the {} that is here",
+            "torch {} ({accelerator}) does not support the {} in this machine",
             torch.version_text,
             gpu.label()
         ),
@@ -39,7 +39,7 @@ fn check(machine: &Machine) -> Option<Told> {
             python.executable, torch.version_text
         )],
         remedies: vec![format!(
-            "install the {build} build of torch into this Python (pytorch.org, \"Get started\", names the command)"
+            "install the {build} build of torch into this Python (see \"Get started\" on pytorch.org)"
         )],
     })
 }

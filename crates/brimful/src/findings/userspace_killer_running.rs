@@ -1,4 +1,4 @@
-//! A program that kills before the kernel does.
+//! A user-space OOM killer, which kills before the kernel does.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::Machine;
@@ -6,8 +6,8 @@ use crate::machine::Machine;
 pub(super) const RULE: Rule = Rule {
     id: "userspace_killer_running",
     severity: Severity::Note,
-    about: "systemd-oomd, earlyoom, nohang or another killer in user space runs here. It acts before the kernel, by \
-            its own thresholds, often with SIGTERM (exit code 143), and leaves its word in the journal, not in dmesg.",
+    about: "systemd-oomd, earlyoom, nohang or another user-space OOM killer is running. It acts before the kernel, at \
+            its own thresholds, often with SIGTERM (exit code 143), and logs to the journal, not to dmesg.",
     check,
 };
 
@@ -16,7 +16,7 @@ fn check(machine: &Machine) -> Option<Told> {
     let first = killers.first()?;
     Some(Told {
         summary: format!(
-            "{} may kill a run before the brim is reached",
+            "{} may kill a run before it reaches the brim",
             first.kind.name()
         ),
         evidence: killers
@@ -29,7 +29,7 @@ fn check(machine: &Machine) -> Option<Told> {
                     format!(", started with `{arguments}`")
                 };
                 format!(
-                    "{} runs as process {}{started_with}; unless told otherwise it acts when {}",
+                    "{} runs as process {}{started_with}; by default it acts when {}",
                     killer.kind.name(),
                     killer.pid,
                     killer.kind.acts_when()
@@ -37,7 +37,7 @@ fn check(machine: &Machine) -> Option<Told> {
             })
             .collect(),
         remedies: vec![format!(
-            "after a death without a message look at `journalctl -u {}`",
+            "if a run dies without a message, check `journalctl -u {}`",
             first.kind.name()
         )],
     })

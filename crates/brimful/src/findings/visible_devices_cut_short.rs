@@ -1,4 +1,4 @@
-//! `CUDA_VISIBLE_DEVICES` names a card that is not there, and what follows is lost.
+//! `CUDA_VISIBLE_DEVICES` lists a GPU that does not exist, so that later entries are ignored.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Gpu, Machine};
@@ -6,8 +6,8 @@ use crate::machine::{Gpu, Machine};
 pub(super) const RULE: Rule = Rule {
     id: "visible_devices_cut_short",
     severity: Severity::Risk,
-    about: "CUDA reads the list up to the first entry that names no card, and leaves the rest out without a word: \
-            `0,7,1` on a machine of two cards is one card. A run of two ranks then fails at the second.",
+    about: "CUDA stops at the first entry that does not exist and silently ignores the rest: with two GPUs, `0,7,1` \
+            selects only one. A run with two ranks then fails on the second rank.",
     check,
 };
 
@@ -24,18 +24,19 @@ fn check(machine: &Machine) -> Option<Told> {
     if seen == 0 {
         return None;
     }
+    let noun = if seen == 1 { "GPU" } else { "GPUs" };
     let shown: String = value.chars().take(60).collect();
     let here: Vec<&str> = machine.gpus.devices.iter().map(Gpu::label).collect();
     Some(Told {
         summary: format!(
-            "{name} names no card with {end_at:?}: torch sees {seen}, and what follows is left out"
+            "{name} lists {end_at:?}, which does not exist: torch ignores it and all later entries, and sees {seen} {noun}"
         ),
         evidence: vec![
             format!("{name}={shown}"),
-            format!("cards here: {}", here.join(", ")),
+            format!("GPUs: {}", here.join(", ")),
         ],
         remedies: vec![format!(
-            "leave the entry out; the highest number here is {}",
+            "remove the entry; the highest GPU index is {}",
             here.len().saturating_sub(1)
         )],
     })
@@ -56,7 +57,7 @@ mod tests {
                     Some(("CUDA_VISIBLE_DEVICES".into(), "0,1".into()));
                 m.gpus.visible_devices_end_at = Some("1".into());
             },
-            "highest number here is 0",
+            "highest GPU index is 0",
         );
         check_quiet(ID, |m| {
             m.gpus.visible_devices_variable = Some(("CUDA_VISIBLE_DEVICES".into(), "0".into()));

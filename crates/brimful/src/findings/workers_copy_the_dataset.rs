@@ -1,4 +1,4 @@
-//! Python 3.14 starts workers in a way that copies the dataset.
+//! Python 3.14 starts workers with forkserver, which copies the dataset.
 
 use crate::findings::{Rule, Severity, Told};
 use crate::machine::{Machine, PythonVersion};
@@ -7,7 +7,7 @@ pub(super) const RULE: Rule = Rule {
     id: "workers_copy_the_dataset",
     severity: Severity::Note,
     about: "Python 3.14 and later start worker processes with forkserver on Linux. The dataset is pickled into every \
-            DataLoader worker, so a dataset held in memory exists once more per worker, where fork shared its \
+            DataLoader worker, so each worker holds its own copy of a dataset in memory. With fork, they shared its \
             arrays.",
     check,
 };
@@ -22,12 +22,12 @@ fn check(machine: &Machine) -> Option<Told> {
             "each DataLoader worker gets its own copy of a dataset held in memory (Python {version})"
         ),
         evidence: vec![format!(
-            "{} is Python {version}; from {FIRST} on workers start by forkserver",
+            "{} is Python {version}; since {FIRST}, workers start with forkserver",
             python.executable
         )],
         remedies: vec![
             "keep large arrays in memory-mapped files".into(),
-            "`DataLoader(multiprocessing_context=\"fork\")`, if no CUDA is used before the loader starts".into(),
+            "use `DataLoader(multiprocessing_context=\"fork\")`, if CUDA is not initialized before the workers start".into(),
         ],
     })
 }

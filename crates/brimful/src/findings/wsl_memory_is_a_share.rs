@@ -6,8 +6,8 @@ use crate::machine::{Machine, PlatformName};
 pub(super) const RULE: Rule = Rule {
     id: "wsl_memory_is_a_share",
     severity: Severity::Note,
-    about: "WSL 2 gives Linux half of the computer's memory unless told otherwise, and the GPU's memory is shared \
-            with Windows' own programs, whose use it does not tell apart.",
+    about: "By default, WSL 2 gives Linux half of the computer's memory. GPU memory is shared with Windows \
+            programs, whose usage is not reported separately.",
     check,
 };
 
@@ -17,7 +17,7 @@ fn check(machine: &Machine) -> Option<Told> {
     }
     let physical = *machine.host.physical.known()?;
     Some(Told {
-        summary: format!("WSL 2 shows {physical}, by default half of what the computer has"),
+        summary: format!("WSL 2 provides {physical}, by default half of the computer's memory"),
         evidence: machine
             .platform
             .layers
