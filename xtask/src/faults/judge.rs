@@ -231,7 +231,7 @@ mod tests {
     fn another_cause_is_told_with_its_summary() {
         check(
             |seen| verdict(seen).cause = Cause::ShmExhausted,
-            &[(Kind::Cause, "found shm_exhausted: nothing here says")],
+            &[(Kind::Cause, "found shm_exhausted: no evidence of a cause")],
         );
         check(
             |seen| seen.verdict = Err("exit 97".into()),

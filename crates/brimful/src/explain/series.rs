@@ -30,9 +30,9 @@ pub(in crate::explain) struct Series {
 /// How host memory came to its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::explain) enum Shape {
-    /// A steady rise by so many bytes in so many milliseconds.
+    /// A steady rise by `rise` bytes in `over_ms` milliseconds.
     Leak { rise: Bytes, over_ms: u64 },
-    /// Calm, then up by so many bytes in the last milliseconds.
+    /// Stable, then a rise by `rise` bytes in the last `over_ms` milliseconds.
     Burst { rise: Bytes, over_ms: u64 },
 }
 
@@ -93,7 +93,7 @@ impl Series {
         })
     }
 
-    /// "7.8 GiB of 8 GiB used at the highest sample, 200 MiB left".
+    /// "peak 7.8 GiB of 8 GiB, lowest headroom 200 MiB".
     pub(in crate::explain) fn host_in_words(&self) -> Option<String> {
         let host = self.last_host?;
         // A sample that was taken while processes were ending already says little of what ended them.
@@ -102,9 +102,8 @@ impl Series {
             .least_headroom
             .unwrap_or(host.headroom)
             .min(host.headroom);
-        let which = if peak > host.used { "highest" } else { "last" };
         Some(format!(
-            "{peak} of {} used at the {which} sample, {left} left",
+            "peak {peak} of {}, lowest headroom {left}",
             host.limit
         ))
     }

@@ -10,13 +10,13 @@ pub struct Verdict {
     pub cause: Cause,
     pub confidence: Confidence,
     pub detail: Detail,
-    /// One sentence that a tired person understands, with the figure that matters.
+    /// One sentence: the cause and the most important value.
     pub summary: String,
-    /// What it rests on, heaviest first.
+    /// Evidence, strongest first.
     pub evidence: Vec<Proof>,
     /// What to do, cheapest first.
     pub remedies: Vec<Remedy>,
-    /// What would settle it, where the verdict is not proved.
+    /// What would confirm the cause, if the verdict is not proved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub would_settle: Vec<String>,
 }
@@ -25,35 +25,35 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The kernel, or a program that acts before it, killed for want of host memory.
+    /// The kernel or another OOM killer killed a process because host memory ran out.
     HostOomKill,
     /// The same, and the victim was a DataLoader worker.
     DataloaderWorkerKilledOom,
     /// `/dev/shm` was full.
     ShmExhausted,
-    /// The card has no room for what was asked.
+    /// The GPU did not have enough free memory for the request.
     CudaOomExhausted,
-    /// The card has room, but not in one piece.
+    /// The GPU had enough free memory, but it was fragmented.
     CudaOomFragmented,
-    /// Others hold most of the card.
+    /// Other processes hold most of the GPU.
     CudaOomOtherProcess,
-    /// An allocation on the host was refused.
+    /// A host memory allocation failed.
     HostAllocFailed,
     /// A limit on open files, mappings or shared-memory objects.
     FdOrShmLimit,
-    /// Something else.
+    /// A cause other than memory.
     NotMemory,
-    /// What is known does not decide.
+    /// The evidence is not conclusive.
     Ambiguous,
 }
 
-/// How sure.
+/// How certain a verdict is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// A counter, a wait status or the allocator's own figures say so.
+    /// A counter, a wait status or the values of the allocator prove it.
     Proved,
-    /// It fits, and nothing speaks against it.
+    /// The evidence agrees, and nothing contradicts it.
     Likely,
     CannotTell,
 }
@@ -62,41 +62,41 @@ pub enum Confidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     pub source: Source,
-    /// What it says, with its figures.
+    /// What it shows, with the measured values.
     pub text: String,
 }
 
-/// Where a line of evidence comes from, heaviest first.
+/// Where a line of evidence comes from, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Counters of control groups.
+    /// Counters of cgroups.
     Kernel,
     KernelLog,
     /// How the process ended.
     WaitStatus,
     /// What brimful sampled while it ran.
     Samples,
-    /// What the hook inside the process noticed.
+    /// Recorded by the hook in the process.
     Hook,
     /// PyTorch's allocator: its snapshot, replayed.
     Snapshot,
-    /// What was printed.
+    /// The output of the job.
     Output,
 }
 
-/// Something to do about it.
+/// A way to avoid the failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
     /// What to do, as a sentence in the imperative.
     pub text: String,
-    /// What it would have done for this run, where that can be computed.
+    /// The effect it would have had on this run, if that can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
 }
 
 impl Verdict {
-    /// Whether it may decide what later runs do: memory is to blame, and not only by what was printed.
+    /// Whether later runs may learn from it: the cause is memory, and not only the output shows it.
     pub fn is_learned_from(&self) -> bool {
         let is_weak = self.confidence == Confidence::CannotTell
             || (self.confidence == Confidence::Likely
@@ -113,7 +113,7 @@ impl Verdict {
             cause: Cause::Ambiguous,
             confidence: Confidence::CannotTell,
             detail: Detail::NoEvidence,
-            summary: "nothing here says why it ended".into(),
+            summary: "no evidence of a cause was found".into(),
             evidence: Vec::new(),
             remedies: Vec::new(),
             would_settle: Vec::new(),
@@ -152,7 +152,7 @@ impl Cause {
         }
     }
 
-    /// Whether memory is to blame.
+    /// Whether the cause is memory.
     pub fn is_memory(self) -> bool {
         !matches!(self, Cause::NotMemory | Cause::Ambiguous)
     }

@@ -1,4 +1,4 @@
-//! What is known does not decide.
+//! The evidence is not conclusive.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, proof, quoted, remedy, settles_a_kill};
@@ -8,8 +8,8 @@ use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "cannot_tell",
-    about: "A worker that vanished, a bus error without a sample of shared memory, a library that could not set itself up, \
-            a launcher's summary alone: several causes print the same.",
+    about: "Several causes print the same message: a worker that disappeared, a bus error without a sample of shared memory, \
+            a library that failed to initialize, or only a launcher's summary.",
     check,
 };
 
@@ -22,7 +22,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = Vec::new();
     let how = match outcome {
         Some(Outcome::Failed { code }) => Some(format!("exit code {code}")),
-        Some(Outcome::Killed { signal }) => Some(format!("ended by signal {signal}")),
+        Some(Outcome::Killed { signal }) => Some(format!("signal {signal}")),
         _ => None,
     };
     if let Some(how) = &how {
@@ -40,47 +40,47 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     let (summary, settles) = match detail {
         Detail::WorkerVanished => (
-            "a worker process vanished without a word: killed for want of memory, out of shared memory, or crashed".to_owned(),
-            with("`num_workers=0`: an error of the worker's own then shows with its traceback"),
+            "a worker process exited without a message: it was killed because memory ran out, had no shared memory left, or crashed".to_owned(),
+            with("a run with `num_workers=0`, which shows the traceback of an error in the worker"),
         ),
         Detail::BusError => (
-            "a bus error: /dev/shm was full, or a memory-mapped data file became shorter".to_owned(),
+            "bus error: /dev/shm was full, or a memory-mapped data file was truncated".to_owned(),
             vec![
-                "`df -h /dev/shm` while it runs".into(),
-                "the sizes of memory-mapped files (lmdb, npy, safetensors) against what they should be".into(),
-                "running it again under `brimful run`, which samples /dev/shm".into(),
+                "`df -h /dev/shm` while the job runs".into(),
+                "the sizes of memory-mapped files (lmdb, npy, safetensors), compared with the expected sizes".into(),
+                "another run with `brimful run`, which samples /dev/shm".into(),
             ],
         ),
         Detail::LibrarySetupFailed | Detail::LibraryAllocation => (
-            "a CUDA library could not set itself up: too little memory on the card, or versions that do not match".to_owned(),
+            "a CUDA library failed to initialize: too little GPU memory, or incompatible versions".to_owned(),
             vec![
-                "`nvidia-smi` at that moment: how much of the card is free".into(),
-                "the same with half the batch: if it works, memory was short".into(),
-                "the same on the CPU: an index out of range shows there as what it is".into(),
+                "`nvidia-smi` at that moment, to see how much GPU memory is free".into(),
+                "a run with half the batch size: if it works, GPU memory was the cause".into(),
+                "a run on the CPU, where an index out of range raises a clear error".into(),
             ],
         ),
         Detail::Notebook => (
-            "the notebook's kernel was restarted, and nothing here says why; too little memory is one of several reasons".to_owned(),
+            "the notebook kernel restarted for an unknown reason; running out of memory is one of several possibilities".to_owned(),
             vec![
-                "the memory shown in the notebook's sidebar or status bar (Colab: Resources) while the cell runs again".into(),
-                "the cell as a script: `!brimful run -- python train.py`, which counts kills and samples memory".into(),
-                "the log of the Jupyter server, or of the session (Colab: Runtime, View runtime logs)".into(),
+                "the memory use that the notebook shows (Colab: Resources) while the cell runs again".into(),
+                "the cell as a script: `!brimful run -- python train.py` counts OOM kills and samples memory".into(),
+                "the log of the Jupyter server or of the session (Colab: Runtime, View runtime logs)".into(),
             ],
         ),
         Detail::UnknownWords => (
             "the text mentions low memory, but no error shows that memory ran out, or whether on the host or on a GPU".to_owned(),
             vec![
                 "the surrounding lines: an exception with sizes shows which memory ran out".into(),
-                "for the GPU: `nvidia-smi` while it runs".into(),
-                "for the host: `dmesg -T | grep -i 'killed process'`, or `oom_kill` in the group's `memory.events`".into(),
-                "running it again under `brimful run`, which watches both".into(),
+                "for the GPU: `nvidia-smi` while the job runs".into(),
+                "for the host: `dmesg -T | grep -i 'killed process'`, or `oom_kill` in `memory.events` of the cgroup".into(),
+                "another run with `brimful run`, which monitors both".into(),
             ],
         ),
         Detail::Aborted => (
             "the process aborted (SIGABRT) without a visible reason: a failed assertion, a lost peer or a failed native allocation".to_owned(),
             vec![
                 "the preceding lines: native code usually prints why it aborts".into(),
-                "the same with `python -X faulthandler`, which prints where each thread was".into(),
+                "a run with `python -X faulthandler`, which prints the stack of each thread".into(),
             ],
         ),
         Detail::NcclHidesIt => (
@@ -95,7 +95,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             vec!["`sacct -j JOB --format=State,ExitCode,MaxRSS`".into()],
         ),
         Detail::FailedElsewhere => (
-            "only the launcher's summary is here; the first error was printed by another process".to_owned(),
+            "the text contains only the launcher's summary; another process printed the first error".to_owned(),
             vec![
                 "the log of the rank that failed first".into(),
                 "`torchrun --log-dir logs --redirects 3`, or `@record` on the main function".into(),
@@ -103,8 +103,8 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         ),
         _ => (
             how.map_or_else(
-                || "nothing here names a cause".to_owned(),
-                |how| format!("it ended with {how}, and nothing here names a cause"),
+                || "no evidence of a cause was found".to_owned(),
+                |how| format!("the run ended with {how}; no evidence of a cause was found"),
             ),
             match outcome {
                 Some(Outcome::Failed { code }) if *code < 128 => settles_an_exit(*code),
@@ -121,9 +121,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         remedies: if detail == Detail::UnknownWords {
             vec![
                 remedy(
-                    "If it was the GPU: a smaller micro-batch with accumulation, or activation checkpointing",
+                    "If the GPU ran out: use a smaller micro-batch with gradient accumulation, or activation checkpointing",
                 ),
-                remedy("If it was the host: fewer DataLoader workers, or more memory for the job"),
+                remedy(
+                    "If the host ran out: use fewer DataLoader workers, or request more memory for the job",
+                ),
             ]
         } else {
             Vec::new()
@@ -135,16 +137,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
 fn only_own_lines() -> Verdict {
     Verdict {
         detail: Detail::OwnLines,
-        summary: "the text contains only brimful's own output, which does not show why the training ended".into(),
+        summary:
+            "the text contains only brimful's own output, which does not show why the run ended"
+                .into(),
         would_settle: vec![
             "the record of the run: `brimful explain RUN` (`brimful runs` lists all runs)".into(),
-            "the output of the training".into(),
+            "the output of the training script".into(),
         ],
         ..Verdict::cannot_tell()
     }
 }
 
-/// A process that ended by itself was not killed: its own words tell more than the kernel's log.
+/// A process that exited by itself was not killed: its output shows more than the kernel log.
 fn settles_an_exit(code: i32) -> Vec<String> {
     let mut settles = vec!["its output before the exit, on the terminal or in a log".to_owned()];
     match code {
@@ -152,7 +156,7 @@ fn settles_an_exit(code: i32) -> Vec<String> {
             0,
             "the path of the script and its arguments: Python and argparse exit with 2 if either is wrong".to_owned(),
         ),
-        126 => settles.insert(0, "whether the command may be executed (`ls -l`)".to_owned()),
+        126 => settles.insert(0, "whether the command is executable (`ls -l`)".to_owned()),
         127 => settles.insert(0, "whether the command exists (`command -v`)".to_owned()),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! A card ran out of memory: too little, in pieces, or held by others.
+//! A GPU ran out of memory: exhausted, fragmented, or used by other processes.
 
 use crate::allocator;
 use crate::explain::rules::Rule;
@@ -15,16 +15,15 @@ use crate::watch::GpuSample;
 
 pub(super) const RULE: Rule = Rule {
     id: "card_full",
-    about: "PyTorch, or another library on the card, could not have what it asked for. In pieces: a replay of the \
-            allocator's snapshot fits under other settings, or what lies unused inside of what PyTorch reserved would \
-            do and is much. Held by others: more than half of the card is neither free nor this process's. Else \
-            exhausted.",
+    about: "PyTorch or another library failed to allocate GPU memory. Fragmented: a replay of the allocator snapshot \
+            fits with other settings, or a large part of PyTorch's reserved memory is unused and would satisfy the \
+            request. Other process: other processes hold more than half of the GPU. Otherwise exhausted.",
     check,
 };
 
 /// An out-of-memory error this shortly before the end is what ended it.
 const RECENT_MS: u64 = 60_000;
-/// A card with less left has no room for a library's workspace.
+/// A GPU that is fuller than this has no space for the workspace of a library.
 const NEARLY_FULL: f64 = 0.95;
 
 fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
@@ -62,7 +61,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         proofs.push(proof(
             Source::Hook,
             format!(
-                "PyTorch in process {} on device {}: {} allocated, {} reserved{}, {}",
+                "PyTorch in process {} on GPU {}: {} allocated, {} reserved{}, {}",
                 oom.pid,
                 oom.device,
                 oom.allocated,
@@ -119,15 +118,15 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             Vec::new()
         } else {
             vec![
-                "`nvidia-smi` on that machine: who else holds the card".into(),
-                "running it again under `brimful run`, which keeps the allocator's snapshot".into(),
+                "`nvidia-smi` on that machine, to see which other processes use the GPU".into(),
+                "another run with `brimful run`, which saves an allocator snapshot".into(),
             ]
         },
     })
 }
 
-/// A library that was refused, or could not set itself up, on a card that was full at the last sample: the same words
-/// with room left mean something else.
+/// A library that failed to allocate or to initialize on a GPU that was full at the last sample. With free memory, the
+/// same message has another cause.
 fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Option<Verdict> {
     let leading = leading.filter(|leading| {
         matches!(
@@ -156,7 +155,9 @@ fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Op
         summary: format!("a CUDA library probably failed to allocate memory: {full}"),
         evidence: vec![proof(Source::Samples, full), quoted(&leading)],
         remedies: remedies(evidence, cause, None, None, leading.sign.detail),
-        would_settle: vec!["the same with half the batch: if it works, memory was short".into()],
+        would_settle: vec![
+            "a run with half the batch size: if it works, GPU memory was the cause".into(),
+        ],
     })
 }
 
@@ -183,7 +184,7 @@ fn is_card(cause: Cause) -> bool {
     )
 }
 
-/// The hook's figures, which need no parsing, over those of the message.
+/// The values of the hook, which need no parsing, take precedence over those of the message.
 fn of_hook(oom: &GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
     let mut message = CudaMessage::of_text(&oom.message)
         .or(printed)
@@ -203,7 +204,7 @@ struct Others {
     proof: Proof,
 }
 
-/// Who else was on the cards, at the last sample that names any.
+/// Other processes on the GPUs, at the last sample that lists any.
 fn others_by_sample(evidence: &Evidence) -> Option<Others> {
     let last = evidence.end.as_ref().and_then(|end| end.last.as_ref());
     let sample = evidence
@@ -231,7 +232,7 @@ fn others_by_sample(evidence: &Evidence) -> Option<Others> {
         proof: proof(
             Source::Samples,
             format!(
-                "others on card {}: process {}, {} of {}",
+                "other processes on GPU {} (PID {}) hold {} of {}",
                 gpu.index,
                 pids.join(", "),
                 Bytes(held),
@@ -262,14 +263,14 @@ fn replayed(replay: &SnapshotReplay) -> Proof {
     proof(
         Source::Snapshot,
         format!(
-            "the allocator's snapshot: {} allocated of {} reserved, {} free inside in pieces of at most {}{}",
+            "allocator snapshot: {} allocated of {} reserved, {} unused, largest free block {}{}",
             replay.allocated,
             replay.reserved,
             replay.free_in_segments,
             replay.largest_free_block,
             replay
                 .asked
-                .map(|asked| format!("; {asked} were asked for"))
+                .map(|asked| format!("; {asked} requested"))
                 .unwrap_or_default(),
         ),
     )
@@ -282,15 +283,15 @@ fn figures(message: &CudaMessage) -> Proof {
             parts.push(format!("{value} {name}"));
         }
     };
-    part("asked for", message.asked);
+    part("requested", message.asked);
     part("free", message.free);
     part("allocated by PyTorch", message.allocated);
-    part("reserved and unused", message.unused);
-    part("on the card", message.total);
+    part("reserved but unused", message.unused);
+    part("total", message.total);
     if message.others() > Bytes::ZERO {
-        part("held by neither", Some(message.others()));
+        part("held by other processes", Some(message.others()));
     }
-    part("allowed to this process", message.allowed);
+    part("allowed for this process", message.allowed);
     proof(Source::Output, parts.join(", "))
 }
 
@@ -304,46 +305,50 @@ fn summary(
     let message = message.unwrap_or(&none);
     let asked = message
         .asked
-        .or_else(|| replay.and_then(|replay| replay.asked))
-        .map_or_else(
-            || "what was asked for".to_owned(),
-            |asked| format!("{asked} more"),
-        );
-    let card = message
+        .or_else(|| replay.and_then(|replay| replay.asked));
+    let request = asked.map_or_else(
+        || "the request".to_owned(),
+        |asked| format!("the {asked} request"),
+    );
+    let allocation = asked.map_or_else(
+        || "an allocation".to_owned(),
+        |asked| format!("an allocation of {asked}"),
+    );
+    let gpu = message
         .device
-        .map_or_else(|| "the card".to_owned(), |device| format!("card {device}"));
+        .map_or_else(|| "the GPU".to_owned(), |device| format!("GPU {device}"));
     match cause {
         Cause::CudaOomFragmented => {
             let unused = message
                 .unused
                 .or_else(|| replay.map(|replay| replay.free_in_segments))
                 .map_or_else(String::new, |unused| {
-                    format!(": {unused} lie unused in pieces inside of what PyTorch reserved")
+                    format!(": {unused} of PyTorch's reserved memory was unused")
                 });
-            format!("{card} had room for {asked}, but not in one piece{unused}")
+            format!("{gpu} had enough free memory for {request}, but it was fragmented{unused}")
         }
         Cause::CudaOomOtherProcess => {
             let held = match (message.others(), message.total) {
                 (others, Some(total)) if others > Bytes::ZERO => {
-                    format!(": {others} of {total} are neither free nor this process's")
+                    format!(": other processes hold {others} of {total}")
                 }
                 _ => String::new(),
             };
-            format!("others hold most of {card}, {asked} did not fit{held}")
+            format!("another process holds most of {gpu}; {allocation} failed{held}")
         }
         _ if detail == Detail::PerProcessCap => format!(
-            "this process reached the cap set for it ({}), {asked} was refused",
+            "this process reached its GPU memory cap of {}; {allocation} failed",
             message.allowed.unwrap_or_default()
         ),
         _ if message.is_unified_memory() => {
-            format!("{asked} did not fit: the memory that {card} shares with the host is used up")
+            format!("{allocation} failed: the memory that {gpu} shares with the host ran out")
         }
         _ => match message.total {
             Some(total) => format!(
-                "{card} is full: {asked} did not fit into {total}, of which this process holds {}",
-                message.own()
+                "{gpu} ran out of memory: {allocation} failed; this process holds {own} of {total}",
+                own = message.own()
             ),
-            None => format!("{card} is full: {asked} could not be had"),
+            None => format!("{gpu} ran out of memory: {allocation} failed"),
         },
     }
 }
@@ -362,7 +367,7 @@ fn remedies(
     for answer in answers.iter().filter(|answer| answer.fits).take(3) {
         remedies.push(remedy_with(
             format!("Set `{}={}`", variable(message), answer.alloc_conf),
-            format!("replayed: fits with {} to spare", answer.to_spare),
+            format!("replay: fits with {} to spare", answer.to_spare),
         ));
     }
     match cause {
@@ -370,9 +375,9 @@ fn remedies(
             if remedies.is_empty() {
                 remedies.push(expandable(evidence, message));
             }
-            remedies.push(remedy("Keep shapes alike from step to step: pad to few lengths, drop the last small batch"));
+            remedies.push(remedy("Keep tensor shapes the same from step to step: pad to a few lengths, drop the last, smaller batch"));
             remedies.push(remedy(
-                "Use a smaller micro-batch, and accumulate to keep the effective batch",
+                "Use a smaller micro-batch, and accumulate gradients to keep the effective batch size",
             ));
         }
         Cause::CudaOomOtherProcess => {
@@ -387,36 +392,38 @@ fn remedies(
                 })
                 .unwrap_or_default();
             remedies.push(if pids.is_empty() {
-                remedy("End what else is on the card: `nvidia-smi` lists it; notebooks and dead ranks keep memory until they end")
+                remedy("Stop the other processes on the GPU (`nvidia-smi` lists them); notebooks and orphaned ranks hold memory until they exit")
             } else {
-                remedy(format!("End what else is on the card: process {}", pids.join(", ")))
+                remedy(format!("Stop the other processes on the GPU: {}", pids.join(", ")))
             });
             remedies.push(remedy(
-                "Choose another card: `CUDA_VISIBLE_DEVICES`; one process per card",
+                "Choose another GPU with `CUDA_VISIBLE_DEVICES`, and run one process per GPU",
             ));
         }
         _ => {
             if detail == Detail::PerProcessCap {
-                remedies.push(remedy("Raise the cap: `torch.cuda.set_per_process_memory_fraction`, or `per_process_memory_fraction` in the allocator's settings"));
+                remedies.push(remedy("Raise the cap with `torch.cuda.set_per_process_memory_fraction`, or `per_process_memory_fraction` in the allocator settings"));
             }
             if detail == Detail::CacheBudget {
-                remedies.push(remedy("Give the server a larger share of the card, or a shorter context: `gpu_memory_utilization`, `max_model_len`"));
+                remedies.push(remedy("Give the server more GPU memory (`gpu_memory_utilization`), or a shorter context (`max_model_len`)"));
             }
             if let Some(message) = message
                 && let (Some(asked), Some(total)) = (message.asked, message.total)
                 && asked > total
             {
                 remedies.push(remedy_with(
-                    "Look at the one tensor that is asked for: no card of this size can hold it",
+                    "Check the size of the requested tensor: it is larger than the GPU",
                     format!("{asked} of {total}"),
                 ));
             }
             remedies.push(remedy(
-                "Use a smaller micro-batch, and accumulate to keep the effective batch",
+                "Use a smaller micro-batch, and accumulate gradients to keep the effective batch size",
             ));
-            remedies.push(remedy("Turn on activation checkpointing, or a precision of 16 bits where the card computes in it"));
             remedies.push(remedy(
-                "Ask `brimful predict` what fits on which card before the next run",
+                "Enable activation checkpointing, or 16-bit precision if the GPU supports it",
+            ));
+            remedies.push(remedy(
+                "Run `brimful predict` to see which GPUs the run fits on",
             ));
         }
     }
@@ -432,7 +439,7 @@ fn variable(message: Option<&CudaMessage>) -> &'static str {
     }
 }
 
-/// `expandable_segments` came with 2.1; before there is only the cruder setting.
+/// `expandable_segments` exists since 2.1; older releases have only `max_split_size_mb`.
 fn expandable(evidence: &Evidence, message: Option<&CudaMessage>) -> Remedy {
     let version = evidence.hook.iter().find_map(|line| match line {
         HookLine::Torch { version, .. } => TorchVersion::parse(version),
@@ -449,7 +456,7 @@ fn expandable(evidence: &Evidence, message: Option<&CudaMessage>) -> Remedy {
         ))
     } else {
         remedy(format!(
-            "Set `{name}=max_split_size_mb:512`; from PyTorch 2.1 on `expandable_segments:True` does it better"
+            "Set `{name}=max_split_size_mb:512`; PyTorch 2.1 and later support `expandable_segments:True`, which works better"
         ))
     }
 }

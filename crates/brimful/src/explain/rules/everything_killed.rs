@@ -1,4 +1,4 @@
-//! brimful was killed with the training.
+//! brimful was killed together with the run.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
@@ -11,8 +11,8 @@ use crate::watch::Urgency;
 
 pub(super) const RULE: Rule = Rule {
     id: "everything_killed",
-    about: "The record has no end: brimful was killed too, or the machine went down. With next to no headroom at the \
-            last sample, the whole group was likely killed for memory, as Kubernetes does on cgroup v2.",
+    about: "The run record is incomplete: brimful was killed too, or the machine went down. If almost no headroom was left at \
+            the last sample, the kernel OOM killer likely killed the whole cgroup, as on Kubernetes with cgroup v2.",
     check,
 };
 
@@ -22,7 +22,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     }
     let mut proofs = vec![proof(
         Source::WaitStatus,
-        "the record has no end: brimful itself was killed, or the machine went down",
+        "the run record is incomplete: brimful itself was killed, or the machine went down",
     )];
     let critical = evidence
         .alarms
@@ -31,7 +31,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(alarm) = critical {
         proofs.push(proof(
             Source::Samples,
-            format!("the last alarm: {}", alarm.message),
+            format!("last alarm: {}", alarm.message),
         ));
     }
     proofs.extend(limit_proof(evidence));
@@ -43,14 +43,14 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             confidence: Confidence::Likely,
             detail: host_detail(signs, Detail::EverythingKilled),
             summary: format!(
-                "likely everything in the group was killed together for want of memory: {words}"
+                "every process in the cgroup was likely killed because host memory ran out: {words}"
             ),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
             would_settle: settles_a_kill(),
         });
     }
-    // An error that was printed before tells more than the silence after it.
+    // An error that was printed before is stronger evidence than the missing end.
     if signs
         .leading()
         .is_some_and(|leading| leading.sign.rank <= Rank::Hinted)
@@ -58,21 +58,23 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return None;
     }
     let seen = signs.series.host_in_words().map_or_else(
-        || "no sample of host memory was written".to_owned(),
+        || "no sample of host memory was recorded".to_owned(),
         |words| format!("host memory: {words}"),
     );
     Some(Verdict {
         cause: Cause::Ambiguous,
         confidence: Confidence::CannotTell,
         detail: Detail::EverythingKilled,
-        summary: format!("brimful and the training ended at once, and nothing says why; {seen}"),
+        summary: format!(
+            "brimful and the run ended at the same time for an unknown reason; {seen}"
+        ),
         evidence: proofs,
         remedies: Vec::new(),
         would_settle: {
             let mut settles = settles_a_kill();
             settles.insert(
                 0,
-                "whether the machine went down: `last -x reboot`, `uptime`".into(),
+                "whether the machine rebooted: `last -x reboot`, `uptime`".into(),
             );
             settles
         },
@@ -97,7 +99,7 @@ mod tests {
             &with_used(died(), 32, 32),
             Cause::HostOomKill,
             "",
-            "killed together",
+            "every process in the cgroup",
         );
     }
 

@@ -1,4 +1,4 @@
-//! It did not die.
+//! The run finished.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     id: "finished",
-    about: "The training ended with exit code 0.",
+    about: "The run exited with code 0.",
     check,
 };
 
@@ -21,10 +21,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return None;
     }
     let mut proofs = vec![proof(Source::WaitStatus, "exit code 0")];
-    let mut summary = String::from("it finished");
+    let mut summary = String::from("the run finished");
     for (what, peak, limit) in peaks(evidence, end) {
         let share = 100.0 * peak.share_of(limit);
-        let _ = write!(summary, "; {what} at most {peak} of {limit} ({share:.0} %)");
+        let _ = write!(summary, "; peak {what} {peak} of {limit} ({share:.0} %)");
     }
     let n_alarms = evidence
         .alarms
@@ -42,11 +42,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         ));
     }
     if let Some(kills) = signs.own_kills() {
-        summary
-            .push_str(", although the kernel killed processes of it for want of memory on the way");
+        summary.push_str(", although the kernel OOM killer killed processes of this job");
         proofs.push(proof(
             Source::Kernel,
-            format!("the kernel counted {kills} kills in the job's group"),
+            format!("the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }
     Some(Verdict {
@@ -60,7 +59,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     })
 }
 
-/// How close it came: what was used at most, and of how much.
+/// Peak use and total of each memory.
 fn peaks(evidence: &Evidence, end: &EndLine) -> Vec<(String, Bytes, Bytes)> {
     let limit = evidence.attempt.as_ref().and_then(|attempt| attempt.limit);
     let host = end.peaks.host_used.zip(limit);
@@ -69,7 +68,7 @@ fn peaks(evidence: &Evidence, end: &EndLine) -> Vec<(String, Bytes, Bytes)> {
     let gpus = sampled.filter_map(|gpu| {
         let mut peaks = end.peaks.gpu_used.iter();
         let (_, peak) = peaks.find(|(index, _)| *index == gpu.index)?;
-        Some((format!("GPU {}", gpu.index), *peak, gpu.total))
+        Some((format!("GPU {} memory", gpu.index), *peak, gpu.total))
     });
     host.into_iter().chain(gpus).collect()
 }
@@ -88,7 +87,7 @@ mod tests {
         evidence.text =
             "CUDA out of memory. Tried to allocate 1.00 GiB, retrying with half the batch\ndone"
                 .into();
-        check(&evidence, Cause::NotMemory, "finished", "it finished");
+        check(&evidence, Cause::NotMemory, "finished", "the run finished");
     }
 
     #[test]
@@ -106,7 +105,7 @@ mod tests {
             &evidence,
             Cause::NotMemory,
             "finished",
-            "it finished; host memory at most 3 GiB of 4 GiB (75 %)",
+            "the run finished; peak host memory 3 GiB of 4 GiB (75 %)",
         );
         let proofs: Vec<&str> = verdict
             .evidence

@@ -1,4 +1,4 @@
-//! An allocation on the host was refused.
+//! A host memory allocation failed.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, quoted, remedy};
@@ -7,8 +7,8 @@ use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "host_allocation_refused",
-    about: "`MemoryError`, `std::bad_alloc`, ENOMEM, a pinned buffer that could not be had: the process was told no. With \
-            a limit on address space (`ulimit -v`) that limit is named.",
+    about: "`MemoryError`, `std::bad_alloc`, ENOMEM or a pinned buffer: an allocation in the process failed. If an address \
+            space limit is set (`ulimit -v`), the verdict names it.",
     check,
 };
 
@@ -25,13 +25,13 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(limit) = limit {
         proofs.push(proof(
             Source::WaitStatus,
-            format!("the job may have {limit} of address space (RLIMIT_AS)"),
+            format!("the address space limit (RLIMIT_AS) is {limit}"),
         ));
     }
     proofs.extend(host_proofs(signs));
     let asked = leading.sign.facts.asked.map_or_else(
-        || "host memory was".to_owned(),
-        |asked| format!("{asked} of host memory were"),
+        || "an allocation of host memory".to_owned(),
+        |asked| format!("an allocation of {asked} of host memory"),
     );
     let told = leading.sign.detail;
     let detail = if limit.is_some() && told == Detail::Refused {
@@ -44,27 +44,27 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let is_proved = detail != Detail::UnknownWords
         && (signs.was_raised(Cause::HostAllocFailed) || limit.is_some() || asks_for_more);
     let summary = match detail {
-        Detail::PinnedMemory => "a pinned buffer on the host could not be had; the card's memory is not to blame".to_owned(),
-        Detail::Fork => "the system refused to start a process: fork needs room for what the parent holds".to_owned(),
-        Detail::CommitLimit => "Windows refused memory: its paging file is too small for what all processes have reserved".to_owned(),
-        Detail::AddressSpaceLimit => format!("{asked} refused: the limit on address space is {}", limit.unwrap_or_default()),
-        Detail::LockedMemoryLimit => "memory could not be locked: the limit on locked memory (`ulimit -l`) is too low".to_owned(),
+        Detail::PinnedMemory => "an allocation of pinned host memory failed; GPU memory is not the cause".to_owned(),
+        Detail::Fork => "fork failed: the kernel could not commit memory for a copy of the parent process".to_owned(),
+        Detail::CommitLimit => "an allocation failed: the Windows paging file is too small for the memory that all processes have committed".to_owned(),
+        Detail::AddressSpaceLimit => format!("{asked} failed: the address space limit is {}", limit.unwrap_or_default()),
+        Detail::LockedMemoryLimit => "locking memory failed: the locked memory limit (`ulimit -l`) is too low".to_owned(),
         Detail::JavaHeap => "the Java heap is too small".to_owned(),
         _ => match signs.series.last_host {
-            Some(host) => format!("{asked} refused, with {} left of {}", host.headroom, host.limit),
-            None => format!("{asked} refused"),
+            Some(host) => format!("{asked} failed, with {} of {} left", host.headroom, host.limit),
+            None => format!("{asked} failed"),
         },
     };
     let mut remedies = Vec::new();
     match detail {
         Detail::PinnedMemory => {
-            remedies.push(remedy("`pin_memory=False`, or smaller pinned buffers: PyTorch rounds each up to a power of two"));
-            remedies.push(remedy("Raise the limit on locked memory: `ulimit -l unlimited`, in Docker `--ulimit memlock=-1`"));
+            remedies.push(remedy("Set `pin_memory=False`, or use smaller pinned buffers; PyTorch rounds each up to a power of two"));
+            remedies.push(remedy("Raise the locked memory limit: `ulimit -l unlimited`, or in Docker `--ulimit memlock=-1`"));
         }
-        Detail::AddressSpaceLimit => remedies.push(remedy("Lift the limit on address space: `ulimit -v unlimited`; CUDA alone maps far more than it uses")),
-        Detail::LockedMemoryLimit => remedies.push(remedy("`ulimit -l unlimited`, in Docker `--ulimit memlock=-1`")),
-        Detail::CommitLimit => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads CUDA's libraries anew")),
-        Detail::Fork => remedies.push(remedy("Start the workers before the large data is loaded, or allow overcommit: `vm.overcommit_memory=1`")),
+        Detail::AddressSpaceLimit => remedies.push(remedy("Remove the address space limit: `ulimit -v unlimited`; CUDA alone maps far more than it uses")),
+        Detail::LockedMemoryLimit => remedies.push(remedy("Run `ulimit -l unlimited`, or in Docker pass `--ulimit memlock=-1`")),
+        Detail::CommitLimit => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads the CUDA libraries again")),
+        Detail::Fork => remedies.push(remedy("Start the workers before you load large data, or allow overcommit with `vm.overcommit_memory=1`")),
         _ => {}
     }
     remedies.extend(host_remedies(evidence, signs));

@@ -1,4 +1,4 @@
-//! A SIGKILL that the kernel's OOM killer did not send.
+//! A SIGKILL that the kernel OOM killer did not send.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
@@ -9,8 +9,8 @@ use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_by_someone",
-    about: "A process of the job was ended by SIGKILL, and the kernel counted no kill for memory in the job's group. \
-            With next to no headroom a program that acts before the kernel is likely; else somebody sent it.",
+    about: "A process of this job received SIGKILL, and the kernel counted no OOM kill in its cgroup. If almost no headroom \
+            was left, a user-space OOM killer is likely; otherwise a user or another program sent the signal.",
     check,
 };
 
@@ -28,10 +28,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     }
     let mut proofs = vec![proof(
         Source::Kernel,
-        "the kernel counted no kill for want of memory in the job's group (oom_kill 0)",
+        "the kernel OOM killer killed no process of this job (oom_kill 0)",
     )];
     if signs.signal == Some(9) {
-        proofs.push(proof(Source::WaitStatus, "ended by SIGKILL"));
+        proofs.push(proof(Source::WaitStatus, "killed by SIGKILL"));
     }
     if let Some(told) = &told {
         proofs.push(quoted(told));
@@ -48,28 +48,28 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             confidence: Confidence::Likely,
             detail: host_detail(signs, Detail::UserspaceKiller),
             summary: format!(
-                "it was killed with next to no memory left ({words}), though not by the kernel: systemd-oomd, earlyoom or a scheduler acts before it"
+                "the process was killed with almost no memory left ({words}), but not by the kernel: probably by systemd-oomd, earlyoom or a scheduler"
             ),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
             would_settle: vec![
-                "`journalctl -u systemd-oomd -u earlyoom`, at the time of its end".into(),
-                "the scheduler's log of the job".into(),
+                "`journalctl -u systemd-oomd -u earlyoom` at the time of the kill".into(),
+                "the scheduler log of this job".into(),
             ],
         });
     }
     Some(Verdict {
         cause: Cause::NotMemory,
-        // earlyoom and its like kill with a tenth of the memory left.
+        // earlyoom and similar programs kill when 10 % of the memory is left.
         confidence: if signs.series.was_far_from_full() {
             Confidence::Proved
         } else {
             Confidence::Likely
         },
         detail: Detail::KilledBySomeone,
-        summary: "somebody killed it: it ended by SIGKILL, and the kernel counted no kill for want of memory".into(),
+        summary: "not an out-of-memory kill: the process received SIGKILL, but the kernel OOM killer killed no process of this job".into(),
         evidence: proofs,
-        remedies: vec![remedy("Ask who sends SIGKILL here: a person, a scheduler at its time limit, a watchdog, a launcher ending its ranks")],
+        remedies: vec![remedy("Find out what sent SIGKILL: a user, a scheduler time limit, a watchdog, or a launcher stopping its ranks")],
         would_settle: Vec::new(),
     })
 }
@@ -87,7 +87,12 @@ mod tests {
             8,
             32,
         );
-        check(&evidence, Cause::NotMemory, "killed_by_someone", "no kill");
+        check(
+            &evidence,
+            Cause::NotMemory,
+            "killed_by_someone",
+            "not an out-of-memory kill",
+        );
     }
 
     #[test]
@@ -97,7 +102,7 @@ mod tests {
             32,
             32,
         );
-        check(&evidence, Cause::HostOomKill, "", "next to no memory left");
+        check(&evidence, Cause::HostOomKill, "", "almost no memory left");
     }
 
     #[test]
@@ -109,6 +114,11 @@ mod tests {
         );
         evidence.text =
             "RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed.".into();
-        check(&evidence, Cause::NotMemory, "killed_by_someone", "no kill");
+        check(
+            &evidence,
+            Cause::NotMemory,
+            "killed_by_someone",
+            "not an out-of-memory kill",
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Host memory ran out and somebody killed for it.
+//! Host memory ran out, and the kernel or another OOM killer killed a process.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
@@ -11,13 +11,13 @@ use crate::explain::{Cause, Confidence, Detail, Evidence, Proof, Source, Verdict
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_for_memory",
-    about: "The kernel counted a kill in the job's group or logged one of its processes; or it counted one around the \
-            job and a process of the job was killed; or the killer itself says so: a scheduler, an orchestrator, \
-            systemd-oomd, earlyoom, Ray.",
+    about: "The kernel counted an OOM kill in the cgroup of this job, or logged one of its processes as the victim; or it \
+            counted one outside the job's cgroup and a process of this job was killed; or a scheduler, an orchestrator, \
+            systemd-oomd, earlyoom or Ray reports the kill.",
     check,
 };
 
-/// A kill for want of memory, and what it rests on.
+/// An out-of-memory kill, and its evidence.
 #[derive(Debug)]
 pub(super) struct Kill {
     pub(super) confidence: Confidence,
@@ -25,7 +25,7 @@ pub(super) struct Kill {
     pub(super) proofs: Vec<Proof>,
 }
 
-/// Finds the heaviest evidence that somebody killed for memory.
+/// Finds the strongest evidence of an out-of-memory kill.
 pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
     let mut proofs = Vec::new();
     let mut found = None;
@@ -37,14 +37,14 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
         };
         proofs.push(proof(
             Source::Kernel,
-            format!("the kernel killed {times} of the job for want of memory (oom_kill)"),
+            format!("the kernel OOM killer killed {times} of this job (oom_kill)"),
         ));
         found = Some((Confidence::Proved, Detail::Kernel));
     }
     if let Some(victim) = signs.our_victim() {
         proofs.push(proof(
             Source::KernelLog,
-            format!("the kernel's log: process {victim} of the job was killed for want of memory"),
+            format!("the kernel OOM killer killed process {victim} of this job"),
         ));
         found = found.or(Some((Confidence::Proved, Detail::Kernel)));
     }
@@ -55,18 +55,18 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
         && (signs.somebody_was_killed() || signs.series.was_nearly_full() == Some(true))
     {
         let times = if around == 1 {
-            "1 kill".to_owned()
+            "1 OOM kill".to_owned()
         } else {
-            format!("{around} kills")
+            format!("{around} OOM kills")
         };
         let what = if signs.somebody_was_killed() {
-            "a process of the job was killed"
+            "a process of this job was killed"
         } else {
-            "the job was next to the brim"
+            "the job was close to the brim"
         };
         proofs.push(proof(
             Source::Kernel,
-            format!("the kernel counted {times} for want of memory around the job, and {what}"),
+            format!("the kernel counted {times} outside the cgroup of this job, and {what}"),
         ));
         found = Some((Confidence::Likely, Detail::Kernel));
     }
@@ -113,12 +113,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(signal) = signs.signal {
         proofs.push(proof(
             Source::WaitStatus,
-            format!("ended by signal {signal}"),
+            format!("killed by signal {signal}"),
         ));
     }
     let who = match signs.killed_rank() {
         Some(rank) => format!("rank {rank} was killed"),
-        None => "it was killed".to_owned(),
+        None => "the process was killed".to_owned(),
     };
     let by = match detail {
         Detail::SystemdOomd => " by systemd-oomd",
@@ -126,14 +126,14 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         Detail::Nohang => " by nohang",
         Detail::RayMemoryMonitor => " by Ray's memory monitor",
         Detail::DaskMemoryLimit => " by dask at its memory limit",
-        Detail::SchedulerLimit | Detail::Slurm => " at the job's memory limit",
-        Detail::ContainerLimit | Detail::GroupLimit => " at the memory limit of its group",
-        Detail::Notebook => " by the notebook's platform",
-        Detail::Evicted => " by Kubernetes, since the node ran low",
+        Detail::SchedulerLimit | Detail::Slurm => " at the memory limit of the job",
+        Detail::ContainerLimit | Detail::GroupLimit => " at the memory limit of its cgroup",
+        Detail::Notebook => " by the notebook platform",
+        Detail::Evicted => " by Kubernetes, because the node was low on memory",
         _ => " by the kernel",
     };
     let figures = match (signs.series.peak_used, signs.series.limit()) {
-        (Some(peak), Some(limit)) => format!(": {peak} of {limit} used at the highest sample"),
+        (Some(peak), Some(limit)) => format!(": peak {peak} of {limit}"),
         _ => String::new(),
     };
     let summary = format!("{who}{by} because host memory ran out{figures}");

@@ -1,4 +1,4 @@
-//! A SIGKILL, and no counter to ask.
+//! A SIGKILL without a kernel counter.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{
@@ -10,9 +10,9 @@ use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_unknown",
-    about: "A process was ended by SIGKILL, or asked to end with next to no memory left, and nobody counted. With next to \
-            no headroom at the last sample it was likely killed for memory; a DataLoader worker that the DataLoader \
-            reports as killed, likely too. A bare `Killed` decides nothing.",
+    about: "A process was killed by SIGKILL, or received SIGTERM with almost no memory left, and no kernel counter is available. \
+            If almost no headroom was left at the last sample, it was likely an out-of-memory kill; also if the DataLoader \
+            reports a killed worker. A bare `Killed` is not conclusive.",
     check,
 };
 
@@ -35,7 +35,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(signal) = signs.signal {
         proofs.push(proof(
             Source::WaitStatus,
-            format!("ended by signal {signal}"),
+            format!("killed by signal {signal}"),
         ));
     }
     if let Some(told) = &told {
@@ -52,7 +52,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let who = if is_worker {
         "a DataLoader worker"
     } else {
-        "it"
+        "the process"
     };
     if signs.series.was_nearly_full() == Some(true) {
         let words = signs.series.host_in_words().unwrap_or_default();
@@ -60,7 +60,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             cause,
             confidence: Confidence::Likely,
             detail: host_detail(signs, Detail::NoCounter),
-            summary: format!("{who} was likely killed for want of host memory: {words}"),
+            summary: format!("{who} was likely killed because host memory ran out: {words}"),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
             would_settle: settles_a_kill(),
@@ -71,7 +71,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             cause,
             confidence: Confidence::Likely,
             detail: host_detail(signs, Detail::WorkerKilled),
-            summary: "a DataLoader worker was killed by SIGKILL, likely because host memory ran out; nothing here counted it".into(),
+            summary: "a DataLoader worker was killed by SIGKILL, likely because host memory ran out; no kernel counter is available".into(),
             evidence: proofs,
             remedies: host_remedies(evidence, signs),
             would_settle: settles_a_kill(),
@@ -91,7 +91,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         confidence: Confidence::CannotTell,
         detail: Detail::Sigkill,
         summary: format!(
-            "it was killed by SIGKILL{rank}, and nothing here says by whom: the kernel for want of memory, a scheduler, or a person{room}"
+            "the process was killed by SIGKILL{rank}, and the sender is unknown: the kernel OOM killer, a scheduler, or a user{room}"
         ),
         evidence: proofs,
         remedies: Vec::new(),
@@ -120,7 +120,12 @@ mod tests {
             "sigkill",
             "8 GiB of 32 GiB",
         );
-        let verdict = check(&killed(), Cause::Ambiguous, "sigkill", "nothing here says");
+        let verdict = check(
+            &killed(),
+            Cause::Ambiguous,
+            "sigkill",
+            "the sender is unknown",
+        );
         assert!(
             verdict
                 .would_settle

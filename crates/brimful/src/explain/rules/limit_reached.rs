@@ -7,7 +7,7 @@ use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "limit_reached",
-    about: "Too many open files, mappings or shared-memory objects: tensors that workers hand over each need one.",
+    about: "Too many open files, mappings or shared-memory objects: each tensor that a worker returns needs one.",
     check,
 };
 
@@ -24,35 +24,35 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let detail = leading.sign.detail;
     let (summary, remedies) = match detail {
         Detail::Mappings => (
-            "the process has as many memory mappings as it may (vm.max_map_count); memory itself is not short".to_owned(),
+            "the process reached its limit on memory mappings (vm.max_map_count); memory itself did not run out".to_owned(),
             vec![
-                remedy("Hand over fewer, larger tensors: each shared one is a mapping of its own"),
-                remedy("`sysctl -w vm.max_map_count=1048576` (needs root)"),
+                remedy("Return fewer, larger tensors from workers: each shared tensor is a separate mapping"),
+                remedy("Run `sysctl -w vm.max_map_count=1048576` (needs root)"),
             ],
         ),
         Detail::InotifyWatches => (
-            "the system's limit on watched files is reached".to_owned(),
-            vec![remedy("`sysctl -w fs.inotify.max_user_watches=524288` (needs root)")],
+            "the system reached its limit on watched files (inotify)".to_owned(),
+            vec![remedy("Run `sysctl -w fs.inotify.max_user_watches=524288` (needs root)")],
         ),
         Detail::SystemVObjects => (
-            "the system's limit on System V shared memory or semaphores is reached".to_owned(),
-            vec![remedy("Remove what dead jobs left: `ipcs`, `ipcrm`; raise `kernel.sem` and `kernel.shmmni`")],
+            "the system reached its limit on System V shared memory or semaphores".to_owned(),
+            vec![remedy("Remove leftovers of dead jobs with `ipcs` and `ipcrm`; raise `kernel.sem` and `kernel.shmmni`")],
         ),
         _ => {
             if let Some(limit) = limit {
-                proofs.push(proof(Source::WaitStatus, format!("a process of the job may have {limit} open files")));
+                proofs.push(proof(Source::WaitStatus, format!("the open file limit of the job is {limit}")));
             }
-            let figure = limit.map(|limit| format!(": {limit} are allowed")).unwrap_or_default();
-            let raise = "`ulimit -n 65536` before the start, in Docker `--ulimit nofile=65536`";
+            let figure = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+            let raise = "Run `ulimit -n 65536` before the job, or in Docker pass `--ulimit nofile=65536`";
             (
-                format!("a process has as many open files as it may{figure}; every tensor that a worker hands over holds one"),
+                format!("a process reached its open file limit{figure}; every tensor that a worker returns holds a file open"),
                 vec![
                     match limit {
-                        Some(limit) => remedy_with(raise, format!("now {limit}")),
+                        Some(limit) => remedy_with(raise, format!("currently {limit}")),
                         None => remedy(raise),
                     },
-                    remedy("`torch.multiprocessing.set_sharing_strategy('file_system')`, which keeps no file open per tensor"),
-                    remedy("Keep no tensors of a worker: copy what is collected over many batches"),
+                    remedy("Call `torch.multiprocessing.set_sharing_strategy('file_system')`, which keeps no file open per tensor"),
+                    remedy("Do not keep tensors from workers: copy what you collect over many batches"),
                 ],
             )
         }

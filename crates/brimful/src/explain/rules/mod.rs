@@ -1,9 +1,8 @@
 //! Causes of death, one file each.
 //!
-//! A rule looks at the evidence and what was read out of it, and either says nothing or gives a verdict with its proof.
-//! The first that speaks is believed, so the order is the order of weight. To add one, copy the nearest file, put it
-//! into [`CATALOGUE`], and test it with evidence of its own. A new wording of a known cause is no rule: it belongs into
-//! the tables of `explain/text/`.
+//! A rule examines the evidence and returns a verdict, or nothing. The first verdict wins, so the rules are in the order
+//! of the strength of their evidence. To add one, copy the nearest file, add it to [`CATALOGUE`], and test it with its own
+//! evidence. A new wording of a known cause is not a rule: it belongs in the tables of `explain/text/`.
 
 mod cannot_tell;
 mod card_full;

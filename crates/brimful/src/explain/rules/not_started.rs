@@ -1,4 +1,4 @@
-//! It never ran.
+//! The command did not start.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, remedy};
@@ -8,7 +8,7 @@ use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "not_started",
-    about: "The command could not be started.",
+    about: "The command failed to start.",
     check,
 };
 
@@ -20,7 +20,7 @@ fn check(evidence: &Evidence, _signs: &Signs<'_>) -> Option<Verdict> {
         cause: Cause::NotMemory,
         confidence: Confidence::Proved,
         detail: Detail::NotStarted,
-        summary: format!("it could not be started: {error}"),
+        summary: format!("the command failed to start: {error}"),
         evidence: vec![proof(Source::WaitStatus, error.clone())],
         remedies: vec![remedy("Check the command, its path and its permissions")],
         would_settle: Vec::new(),

@@ -10,12 +10,12 @@ use crate::watch::SharedMemorySample;
 
 pub(super) const RULE: Rule = Rule {
     id: "shared_memory_full",
-    about: "A bus error, or an error about space, together with a /dev/shm that was sampled full or is as small as \
-            containers make it; or a message that names shared memory.",
+    about: "A bus error, or an error about disk space, while /dev/shm was full at a sample or has the small default size of \
+            containers; or a message that mentions shared memory.",
     check,
 };
 
-/// What Docker and Kubernetes give unless told otherwise.
+/// The default of Docker and Kubernetes.
 const CONTAINER_DEFAULT: Bytes = Bytes::from_mib(64);
 
 fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
@@ -41,16 +41,13 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(signal) = signs.signal {
         proofs.push(proof(
             Source::WaitStatus,
-            format!("ended by signal {signal}"),
+            format!("killed by signal {signal}"),
         ));
     }
     if let Some(shm) = shm {
         proofs.push(proof(
             Source::Samples,
-            format!(
-                "/dev/shm: {} of {} used at the fullest sample",
-                shm.used, shm.total
-            ),
+            format!("/dev/shm: peak {} of {}", shm.used, shm.total),
         ));
     }
     if let Some(leading) = &leading {
@@ -58,8 +55,8 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     }
     let summary = match shm {
         Some(shm) if is_full => format!("/dev/shm was full: {} of {} used", shm.used, shm.total),
-        // It fills and empties faster than it is looked at.
-        Some(shm) => format!("/dev/shm ran full: {} are too little", shm.total),
+        // It can fill and empty between two samples.
+        Some(shm) => format!("/dev/shm filled up: {} is too small", shm.total),
         None => "/dev/shm was full".to_owned(),
     };
     let confidence = if is_full {
@@ -77,15 +74,15 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 leading.sign.detail
             }
         }),
-        summary: format!("{summary}; DataLoader workers and NCCL hand data over through it"),
+        summary: format!("{summary}; DataLoader workers and NCCL use it to pass data"),
         evidence: proofs,
         remedies: remedies(shm),
         would_settle: if is_full {
             Vec::new()
         } else {
             vec![
-                "`df -h /dev/shm` while it runs".into(),
-                "with num_workers=0: if the bus error stays, a memory-mapped data file is shorter than it was".into(),
+                "`df -h /dev/shm` while the job runs".into(),
+                "a run with `num_workers=0`: if the bus error remains, a memory-mapped data file was truncated".into(),
             ]
         },
     })
@@ -96,20 +93,20 @@ fn is_nearly_full(shm: SharedMemorySample) -> bool {
 }
 
 fn remedies(shm: Option<SharedMemorySample>) -> Vec<Remedy> {
-    let size = "Give /dev/shm more room: `docker run --shm-size=8g` (or `--ipc=host`), on Kubernetes an `emptyDir` with \
+    let size = "Enlarge /dev/shm: `docker run --shm-size=8g` (or `--ipc=host`); on Kubernetes, mount an `emptyDir` with \
                 `medium: Memory` on /dev/shm";
     let mut remedies = vec![remedy(
-        "Remove what dead jobs left there: `ls -l /dev/shm`, files named `torch_*`, `nccl-*`, `psm_*`",
+        "Remove files that dead jobs left there (`ls -l /dev/shm`): `torch_*`, `nccl-*`, `psm_*`",
     )];
     remedies.push(match shm {
-        Some(shm) => remedy_with(size, format!("now {}", shm.total)),
+        Some(shm) => remedy_with(size, format!("currently {}", shm.total)),
         None => remedy(size),
     });
     remedies.push(remedy(
-        "Hand over less at once: fewer workers, a smaller `prefetch_factor`, smaller batches",
+        "Prefetch less: use fewer workers, a smaller `prefetch_factor` or smaller batches",
     ));
     remedies.push(remedy(
-        "`num_workers=0`, at the price of loading in the training process",
+        "Set `num_workers=0` to load data in the training process instead",
     ));
     remedies
 }

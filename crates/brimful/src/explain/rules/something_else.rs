@@ -1,4 +1,4 @@
-//! Not memory.
+//! The cause is not memory.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy};
@@ -9,8 +9,8 @@ use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "something_else",
-    about: "An error that has nothing to do with too little memory: a crash, a kernel's assertion, a collective that timed \
-            out, a full disk, hardware, a time limit, any other exception.",
+    about: "An error that is not about memory: a crash, a device-side assertion, a collective that timed \
+            out, a full disk, a hardware failure, a time limit, or any other exception.",
     check,
 };
 
@@ -21,17 +21,21 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         _ => None,
     });
     let by_signal = match signs.signal {
-        // What `timeout` ends with.
-        None if code == Some(124) && leading.is_none() => {
-            Some((Detail::TimeLimit, "its time was up: exit code 124"))
-        }
-        Some(11) => Some((Detail::Segfault, "it crashed: segmentation fault")),
-        Some(4 | 8) => Some((Detail::Crash, "it crashed in native code")),
-        Some(6) => Some((Detail::Aborted, "it aborted itself (SIGABRT)")),
-        Some(1 | 2 | 15) => Some((Detail::Terminated, "it was asked to end from outside")),
+        // The exit code of `timeout`.
+        None if code == Some(124) && leading.is_none() => Some((
+            Detail::TimeLimit,
+            "the run reached its time limit: exit code 124",
+        )),
+        Some(11) => Some((Detail::Segfault, "the process crashed: segmentation fault")),
+        Some(4 | 8) => Some((Detail::Crash, "the process crashed in native code")),
+        Some(6) => Some((Detail::Aborted, "the process aborted (SIGABRT)")),
+        Some(1 | 2 | 15) => Some((
+            Detail::Terminated,
+            "the process was terminated by a signal from outside",
+        )),
         _ => None,
     };
-    // What names its cause tells more than the signal that followed.
+    // An error that names its cause is stronger evidence than the signal that followed.
     let names_memory = signs
         .leading()
         .is_some_and(|leading| leading.sign.cause.is_memory() && leading.sign.rank <= Rank::Hinted);
@@ -42,7 +46,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     match (signs.signal, code) {
         (Some(signal), _) => proofs.push(proof(
             Source::WaitStatus,
-            format!("ended by signal {signal}"),
+            format!("killed by signal {signal}"),
         )),
         (None, Some(code)) => {
             proofs.push(proof(Source::WaitStatus, format!("exit code {code}")));
@@ -91,31 +95,33 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
 fn in_words(detail: Detail, quote: &str) -> String {
     let words = match detail {
         Detail::IllegalAccess => {
-            "a kernel on the card touched an address that is not its own; that is a bug, not too little memory"
+            "a CUDA kernel accessed an invalid address; this is a bug, not a lack of memory"
         }
         Detail::DeviceAssert => {
-            "an assertion failed on the card, most often an index or a label out of range"
+            "a device-side assertion failed, usually because an index or a label is out of range"
         }
-        Detail::NcclTimeout => "a collective waited in vain for another process",
-        Detail::NcclError => "a collective failed; NCCL's own warning says more",
+        Detail::NcclTimeout => "a collective timed out waiting for another process",
+        Detail::NcclError => "a collective failed; see the warning from NCCL",
         Detail::ConnectionLost => "the connection to another process was lost",
-        Detail::Segfault => "it crashed: segmentation fault",
-        Detail::Crash => "it crashed in native code",
-        Detail::Aborted => "it aborted itself",
+        Detail::Segfault => "the process crashed: segmentation fault",
+        Detail::Crash => "the process crashed in native code",
+        Detail::Aborted => "the process aborted",
         Detail::HeapCorruption => {
-            "native code damaged the heap; that is a bug, not too little memory"
+            "native code corrupted the heap; this is a bug, not a lack of memory"
         }
         Detail::DiskFull => "a disk is full",
         Detail::Hardware => "the hardware failed",
-        Detail::ProcessLimit => "no more processes or threads may be started; memory is not short",
-        Detail::TimeLimit => "its time was up",
-        Detail::Preempted => "it was preempted",
-        Detail::Cancelled => "it was cancelled",
-        Detail::Terminated => "it was asked to end from outside (SIGTERM)",
-        Detail::StoppedByUser => "it was interrupted from the keyboard",
+        Detail::ProcessLimit => {
+            "the limit on processes or threads was reached; memory did not run out"
+        }
+        Detail::TimeLimit => "the run reached its time limit",
+        Detail::Preempted => "the job was preempted",
+        Detail::Cancelled => "the job was cancelled",
+        Detail::Terminated => "the process was terminated from outside (SIGTERM)",
+        Detail::StoppedByUser => "the run was interrupted from the keyboard",
         Detail::Timeout => "the DataLoader waited too long for a batch",
         Detail::KernelNeedsTooMuch => {
-            "a kernel needs more of the card's on-chip memory than there is; the card's own memory is not short"
+            "a CUDA kernel needs more shared memory than the GPU has; GPU memory did not run out"
         }
         Detail::NotStarted => "the command was not found",
         Detail::NoScript => "the script does not exist",
@@ -129,7 +135,7 @@ fn in_words(detail: Detail, quote: &str) -> String {
         Detail::PrefetchFactor => "`prefetch_factor` is set, but there are no workers",
         Detail::Warning => "the text contains only a warning about memory, not a failure",
         Detail::StaticTls => {
-            "a library was loaded too late for its thread data; memory is not short"
+            "a library was loaded too late to allocate its thread-local storage; memory did not run out"
         }
         Detail::MissingModule => {
             return format!("a Python module is not installed: {quote}");
@@ -142,44 +148,48 @@ fn in_words(detail: Detail, quote: &str) -> String {
 fn remedies(detail: Detail) -> Vec<&'static str> {
     match detail {
         Detail::IllegalAccess | Detail::DeviceAssert => {
-            vec!["Run once with `CUDA_LAUNCH_BLOCKING=1`: the traceback then names the kernel"]
+            vec!["Run once with `CUDA_LAUNCH_BLOCKING=1` to get a traceback at the failing kernel"]
         }
         Detail::NcclTimeout | Detail::NcclError => vec![
-            "Look at the other ranks' logs for the first error in time: one that died makes all others wait",
+            "Find the earliest error in the logs of the other ranks: if one rank dies, all others wait for it",
             "Run with `NCCL_DEBUG=WARN`",
         ],
         Detail::Segfault | Detail::Crash | Detail::Aborted | Detail::HeapCorruption => {
-            vec!["Run with `python -X faulthandler`: it prints where each thread was"]
+            vec!["Run with `python -X faulthandler` to print the stack of each thread"]
         }
-        Detail::DiskFull => vec!["Make room, or write checkpoints elsewhere; keep fewer of them"],
+        Detail::DiskFull => {
+            vec!["Free disk space, write checkpoints to another disk, or keep fewer of them"]
+        }
         Detail::Hardware => {
-            vec!["Tell the owner of the machine; take the card out of use until it is checked"]
+            vec![
+                "Report it to the administrator of the machine, and do not use the GPU until it is checked",
+            ]
         }
         Detail::ProcessLimit => vec![
-            "Use fewer workers and threads (`OMP_NUM_THREADS`), or raise `pids.max` of the group and `ulimit -u`",
+            "Use fewer workers and threads (`OMP_NUM_THREADS`), or raise `pids.max` of the cgroup and `ulimit -u`",
         ],
         Detail::TimeLimit | Detail::Preempted => vec![
-            "Save checkpoints before the end (Slurm: `--signal=TERM@300`) and resume from them",
+            "Save a checkpoint before the time limit (Slurm: `--signal=TERM@300`) and resume from it",
         ],
         Detail::NoScript => vec!["Check the path of the script and the working directory"],
         Detail::MissingModule => vec![
             "Install it in that Python (`python -m pip install …`), or start the script with the Python of the right environment",
         ],
-        Detail::Arguments => vec!["Compare with `--help` of the script"],
+        Detail::Arguments => vec!["Check the arguments with `--help` of the script"],
         Detail::NoMainGuard => vec![
-            "Put what starts the training below `if __name__ == \"__main__\":`, as spawned workers import the script",
+            "Put the code that starts the training under `if __name__ == \"__main__\":`, because spawned workers import the script",
         ],
         Detail::ForkedCuda => vec![
-            "Start workers with `multiprocessing_context=\"spawn\"`, or touch CUDA only after they were started",
+            "Start workers with `multiprocessing_context=\"spawn\"`, or initialize CUDA only after they have started",
         ],
         Detail::PersistentWorkers => {
-            vec!["`persistent_workers=num_workers > 0`: with no worker there is nothing to keep"]
+            vec!["Set `persistent_workers=num_workers > 0`"]
         }
         Detail::PrefetchFactor => {
-            vec!["`prefetch_factor=None` where `num_workers=0`: there is nobody to prefetch"]
+            vec!["Set `prefetch_factor=None` if `num_workers=0`"]
         }
         Detail::KernelNeedsTooMuch => {
-            vec!["Smaller blocks or fewer stages in the kernel's configuration"]
+            vec!["Use smaller blocks or fewer stages in the kernel configuration"]
         }
         _ => Vec::new(),
     }
@@ -215,7 +225,7 @@ mod tests {
             &ended(Outcome::Killed { signal: 15 }),
             Cause::NotMemory,
             "terminated",
-            "asked to end",
+            "terminated by a signal",
         );
     }
 

@@ -1,4 +1,4 @@
-//! brimful ended it, because memory ran out.
+//! brimful stopped the run before memory ran out.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, remedy};
@@ -8,8 +8,8 @@ use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "stopped_before_the_kernel",
-    about: "A detector of brimful saw memory run out and ended the training before the kernel would have; its cause is \
-            the one the detector watches.",
+    about: "A detector of brimful predicted that memory would run out, and brimful stopped the run before the kernel killed it. \
+            The cause is the one that the detector watches for.",
     check,
 };
 
@@ -29,12 +29,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     let mut proofs = vec![proof(
         Source::WaitStatus,
-        format!("brimful stopped it: {message}"),
+        format!("brimful stopped the run: {message}"),
     )];
     if let Some(kills) = signs.own_kills() {
         proofs.push(proof(
             Source::Kernel,
-            format!("the kernel counted {kills} kills in the job's group meanwhile"),
+            format!("meanwhile, the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }
     proofs.extend(host_proofs(signs));
@@ -42,15 +42,13 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         cause,
         confidence: Confidence::Likely,
         detail: Detail::StoppedBeforeTheKernel,
-        summary: format!("brimful stopped it before memory ran out: {message}"),
+        summary: format!("brimful stopped the run before memory ran out: {message}"),
         evidence: proofs,
         remedies: match cause {
             Cause::HostOomKill => host_remedies(evidence, signs),
-            Cause::ShmExhausted => vec![remedy(
-                "Give /dev/shm more room: `docker run --shm-size=8g`",
-            )],
+            Cause::ShmExhausted => vec![remedy("Enlarge /dev/shm: `docker run --shm-size=8g`")],
             _ => vec![remedy(
-                "Use a smaller micro-batch, and accumulate to keep the effective batch",
+                "Use a smaller micro-batch, and accumulate gradients to keep the effective batch size",
             )],
         },
         would_settle: Vec::new(),

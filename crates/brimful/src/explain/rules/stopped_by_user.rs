@@ -1,4 +1,4 @@
-//! The user ended it.
+//! The user stopped the run.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::proof;
@@ -8,7 +8,7 @@ use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
     id: "stopped_by_user",
-    about: "Ctrl-C, or a signal to brimful that was passed on: also what a scheduler sends at the time limit.",
+    about: "Ctrl-C, or a signal to brimful that it passed on, for example from a scheduler at the time limit.",
     check,
 };
 
@@ -21,18 +21,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         15 => "SIGTERM, sent to brimful".to_owned(),
         other => format!("signal {other}, sent to brimful"),
     };
-    let mut proofs = vec![proof(Source::WaitStatus, format!("ended after {name}"))];
+    let mut proofs = vec![proof(Source::WaitStatus, format!("exited after {name}"))];
     if let Some(kills) = signs.own_kills() {
         proofs.push(proof(
             Source::Kernel,
-            format!("before that, the kernel counted {kills} kills for want of memory in the job's group"),
+            format!("before that, the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }
     Some(Verdict {
         cause: Cause::NotMemory,
         confidence: Confidence::Proved,
         detail: Detail::StoppedByUser,
-        summary: format!("it was stopped from outside: {name}"),
+        summary: format!("the run was stopped from outside: {name}"),
         evidence: proofs,
         remedies: Vec::new(),
         would_settle: Vec::new(),

@@ -1,4 +1,4 @@
-//! What many rules say alike: proofs, remedies, and what would settle a doubt.
+//! Evidence, remedies and confirmations that several rules share.
 
 use crate::explain::Detail;
 use crate::explain::series::Shape;
@@ -43,11 +43,11 @@ pub(super) fn host_proofs(signs: &Signs<'_>) -> Vec<Proof> {
     }
     if let Some(workers) = signs.series.workers {
         let mut text = format!(
-            "{} DataLoader workers hold {} each that nobody shares",
+            "{} DataLoader workers hold {} of private memory each",
             workers.n, workers.private_each
         );
         if workers.grown_by >= Bytes::from_mib(256) {
-            text = format!("{text}, {} more than at first in all", workers.grown_by);
+            text = format!("{text}; the total has grown by {}", workers.grown_by);
         }
         proofs.push(proof(Source::Samples, text));
     }
@@ -69,11 +69,14 @@ pub(super) fn limit_proof(evidence: &Evidence) -> Option<Proof> {
 fn shape_in_words(shape: Shape) -> String {
     match shape {
         Shape::Leak { rise, over_ms } => {
-            format!("a steady rise: {rise} in {}", duration(over_ms))
+            format!(
+                "host memory grew steadily by {rise} in {}",
+                duration(over_ms)
+            )
         }
         Shape::Burst { rise, over_ms } => {
             format!(
-                "calm, then {rise} more in the last {:.1} s",
+                "host memory was stable, then grew by {rise} in the last {:.1} s",
                 over_ms as f64 / 1000.0
             )
         }
@@ -136,8 +139,8 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
     {
         let copies = Bytes(workers.private_each.get().saturating_mul(workers.n));
         remedies.push(remedy_with(
-            "Keep the dataset in arrays (NumPy, Arrow) instead of lists of Python objects: the workers then share one copy",
-            format!("the {} workers hold {copies} of their own", workers.n),
+            "Store the dataset in arrays (NumPy, Arrow) instead of lists of Python objects, so that the workers share one copy",
+            format!("the {} workers hold {copies} of private memory", workers.n),
         ));
     }
     if let Some(remedy) = fewer_workers(signs) {
@@ -149,32 +152,32 @@ pub(super) fn host_remedies(evidence: &Evidence, signs: &Signs<'_>) -> Vec<Remed
     }
     match signs.series.shape {
         Some(Shape::Leak { rise, over_ms }) => remedies.push(remedy_with(
-            "Look for what is kept from step to step: losses collected without `.item()`, caches in the dataset, growing lists",
-            format!("it grew by {rise} in {}", duration(over_ms)),
+            "Find what grows from step to step: losses collected without `.item()`, caches in the dataset, lists",
+            format!("host memory grew by {rise} in {}", duration(over_ms)),
         )),
         Some(Shape::Burst { .. }) if saves_a_checkpoint(signs) => remedies.push(remedy(
-            "Save in parts: a sharded or streamed checkpoint needs no second copy of the state in host memory",
+            "Save a sharded or streamed checkpoint, which needs no second copy of the state in host memory",
         )),
         Some(Shape::Burst { rise, over_ms }) => remedies.push(remedy_with(
-            "Look at what began at the end: building a checkpoint in memory, an evaluation, a longer sample, reading a file as a whole",
+            "Find what started at the end: a checkpoint built in memory, an evaluation, a longer sample, or a file read as a whole",
             format!("{rise} in {:.1} s", over_ms as f64 / 1000.0),
         )),
         None => {}
     }
     remedies.push(match signs.series.limit() {
-        Some(limit) => remedy(format!("Ask for more memory than {limit}")),
-        None => remedy("Ask for more memory: `--mem` (Slurm), `resources.limits.memory` (Kubernetes), `--memory` (Docker)"),
+        Some(limit) => remedy(format!("Request more than {limit} of memory")),
+        None => remedy("Request more memory: `--mem` (Slurm), `resources.limits.memory` (Kubernetes), `--memory` (Docker)"),
     });
     remedies
 }
 
-/// What helps where a notebook's platform ended the kernel: there is no scheduler to ask for more.
+/// Remedies if the notebook platform killed the kernel: there is no scheduler to request more memory from.
 pub(super) fn notebook_remedies() -> Vec<Remedy> {
     [
-        "Load less at once: batches of rows, only the columns that are needed, smaller dtypes; `del` what is done, then `gc.collect()`",
+        "Load less data at once: batches of rows, only the columns you need, smaller dtypes; `del` objects you no longer need",
         "Use fewer DataLoader workers: each may hold a copy of the dataset",
-        "Train in a process of its own, `!brimful run -- python train.py`: the kernel survives, and the run is explained",
-        "Choose a machine with more memory (Colab: Runtime, Change runtime type; Kaggle: the session's accelerator)",
+        "Train in a separate process with `!brimful run -- python train.py`: the notebook kernel survives, and brimful explains the failure",
+        "Choose a machine with more memory (Colab: Runtime, Change runtime type; Kaggle: accelerator of the session)",
     ]
     .map(remedy)
     .into()
@@ -204,12 +207,12 @@ fn fewer_workers(signs: &Signs<'_>) -> Option<Remedy> {
     ))
 }
 
-/// What would tell whether a SIGKILL came from the kernel's OOM killer.
+/// What would confirm whether a SIGKILL came from the kernel OOM killer.
 pub(super) fn settles_a_kill() -> Vec<String> {
     vec![
-        "`dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`, at the time of its end".into(),
-        "`oom_kill` in the group's `memory.events` (cgroup v2) or `memory.oom_control` (v1), before and after".into(),
-        "on Slurm `sacct -j JOB --format=State,ExitCode,MaxRSS`, on Kubernetes `kubectl describe pod`".into(),
-        "running it again under `brimful run`, which counts kills and samples memory".into(),
+        "`dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`, at the time of the kill".into(),
+        "`oom_kill` in `memory.events` (cgroup v2) or `memory.oom_control` (cgroup v1) of the job, before and after".into(),
+        "on Slurm, `sacct -j JOB --format=State,ExitCode,MaxRSS`, on Kubernetes, `kubectl describe pod`".into(),
+        "another run with `brimful run`, which counts OOM kills and samples memory".into(),
     ]
 }

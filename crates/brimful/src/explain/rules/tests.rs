@@ -139,19 +139,19 @@ fn the_hooks_figures_tell_the_kinds_of_a_full_card_apart() {
         &with_oom(2, 22, 23, 1),
         Cause::CudaOomExhausted,
         "",
-        "2 GiB more did not fit into 24 GiB",
+        "an allocation of 2 GiB failed; this process holds",
     );
     check(
         &with_oom(2, 16, 23, 1),
         Cause::CudaOomFragmented,
         "",
-        "not in one piece",
+        "it was fragmented",
     );
     check(
         &with_oom(2, 3, 4, 1),
         Cause::CudaOomOtherProcess,
         "",
-        "others hold most",
+        "another process holds most",
     );
 }
 
@@ -173,14 +173,14 @@ fn a_replay_decides_what_figures_cannot() {
         }],
         ..SnapshotReplay::default()
     });
-    let verdict = check(&evidence, Cause::CudaOomFragmented, "", "not in one piece");
+    let verdict = check(&evidence, Cause::CudaOomFragmented, "", "it was fragmented");
     assert_eq!(
         verdict.remedies[0].text,
         "Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`"
     );
     assert_eq!(
         verdict.remedies[0].effect.as_deref(),
-        Some("replayed: fits with 1 GiB to spare")
+        Some("replay: fits with 1 GiB to spare")
     );
 }
 
@@ -202,13 +202,13 @@ fn others_on_the_card_are_seen_in_samples() {
         &evidence,
         Cause::CudaOomOtherProcess,
         "",
-        "others hold most",
+        "another process holds most",
     );
     assert!(
         verdict
             .evidence
             .iter()
-            .any(|proof| proof.text.contains("process 77, 22 GiB of 24 GiB"))
+            .any(|proof| proof.text.contains("(PID 77) hold 22 GiB of 24 GiB"))
     );
 }
 
@@ -349,7 +349,7 @@ fn none_counted_around_is_none_here() {
         &evidence,
         Cause::NotMemory,
         "killed_by_someone",
-        "counted no kill",
+        "killed no process of this job",
     );
 }
 

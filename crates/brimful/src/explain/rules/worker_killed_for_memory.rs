@@ -1,4 +1,4 @@
-//! The kernel killed a DataLoader worker.
+//! A DataLoader worker was killed because memory ran out.
 
 use crate::explain::rules::Rule;
 use crate::explain::rules::killed_for_memory::{Kill, kill};
@@ -10,9 +10,8 @@ use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "worker_killed_for_memory",
-    about: "The kernel counted or logged a kill for want of memory, or somebody who kills before it said so, and the \
-            victim was a DataLoader worker: its process number stands in the log, or the DataLoader says that it was \
-            killed while the main process lived on.",
+    about: "The kernel or another OOM killer counted or logged an out-of-memory kill, and the victim was a DataLoader worker: \
+            its PID is in the log, or the DataLoader reports that the worker was killed while the main process continued.",
     check,
 };
 
@@ -35,7 +34,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let figures = signs
         .series
         .host_in_words()
-        .map(|words| format!("; {words}"))
+        .map(|words| format!(": {words}"))
         .unwrap_or_default();
     proofs.extend(limit_proof(evidence));
     proofs.extend(host_proofs(signs));

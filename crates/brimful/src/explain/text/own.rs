@@ -1,4 +1,4 @@
-//! What brimful itself has printed. Its words about memory say nothing about the training.
+//! Lines that brimful itself printed. What they say about memory is not evidence about the run.
 
 use crate::explain::Cause;
 
@@ -7,9 +7,9 @@ const NAME: &str = "brimful: ";
 /// Headings of a verdict.
 const HEADINGS: [&str; 4] = [
     "Attempts",
-    "What says so",
+    "Evidence",
     "What to do, cheapest first",
-    "What would settle it",
+    "What would confirm it",
 ];
 const CONFIDENCES: [&str; 3] = ["proved", "likely", "cannot tell"];
 const LAST_LINE: &str = "Run `brimful explain";
@@ -155,18 +155,18 @@ mod tests {
 step 7
 KeyError: 'x'
 
-brimful: the training was ended by SIGKILL
+brimful: the run was killed by SIGKILL
 
-It was killed by SIGKILL, and nothing here says by whom: the kernel for want of
-memory, a scheduler, or a person
+The process was killed by SIGKILL, and the sender is unknown: the kernel OOM
+killer, a scheduler, or a user
 ambiguous (sigkill) · cannot tell
 
-What says so
-  its end       ended by SIGKILL
+Evidence
+  exit status   killed by SIGKILL
 
-What would settle it
+What would confirm it
   - `dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`,
-    at the time of its end
+    at the time of the kill
 
 Run `brimful explain 2026-11-17T01-37-41-129a` to see this report again
 the next line of the script
@@ -181,7 +181,7 @@ the next line of the script
     fn a_verdict_right_after_the_training() {
         let text = "\
 RuntimeError: CUDA out of memory
-Card 0 is full: what was asked for could not be had
+GPU 0 ran out of memory: an allocation failed
 cuda_oom_exhausted (no_figures), likely
 ";
         assert_eq!(left(text), ["RuntimeError: CUDA out of memory"]);
@@ -190,14 +190,14 @@ cuda_oom_exhausted (no_figures), likely
     #[test]
     fn a_notice_ends_with_its_indented_lines() {
         let text = "\
-brimful: attempt 1 of 5 died: card 0 is full
-brimful: attempt 2 of 5 begins
+brimful: attempt 1 of 5 failed: GPU 0 ran out of memory
+brimful: starting attempt 2 of 5
 
   changed      from  to
   micro_batch  8     4
 
   kept
-    resumed from     the beginning: there is no complete checkpoint
+    resumed from     no checkpoint: starts from the beginning
 out of memory
 ";
         assert_eq!(left(text), ["out of memory"]);
