@@ -155,10 +155,10 @@ impl Danger {
     }
 }
 
-/// "host memory reaches its limit in about 4 minutes: 9.8 GiB of 12.7 GiB, rising 12 MiB/s".
+/// "host memory reaches its limit in about 4 minutes: 9.8 GiB of 12.7 GiB used, rising 12 MiB/s".
 pub(crate) fn reaches_limit(left_ms: u64, headroom: u64, limit: u64, rate: f64) -> String {
     format!(
-        "host memory reaches its limit in about {}: {} of {}, rising {}/s",
+        "host memory reaches its limit in about {}: {} of {} used, rising {}/s",
         span(left_ms),
         size(limit.saturating_sub(headroom)),
         size(limit),

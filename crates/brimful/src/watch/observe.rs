@@ -26,7 +26,7 @@ use crate::watch::state::WatchState;
 /// }
 /// assert_eq!(
 ///     said[0].message,
-///     "host memory reaches its limit in about 2 minutes: 10.5 GiB of 12 GiB, rising 12 MiB/s"
+///     "host memory reaches its limit in about 2 minutes: 10.5 GiB of 12 GiB used, rising 12 MiB/s"
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]

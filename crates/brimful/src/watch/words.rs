@@ -1,8 +1,8 @@
-//! Figures as they stand in one line of a terminal.
+//! Sizes and durations for one line of a terminal.
 
 use crate::units::Bytes;
 
-/// Three figures and a unit: `9.8 GiB`, `12.7 GiB`, `312 MiB`.
+/// Three digits and a unit: `9.8 GiB`, `12.7 GiB`, `312 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const STEPS: [(u64, &str); 4] = [
         (Bytes::TIB, "TiB"),
@@ -24,7 +24,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// The same for a computed figure; what is negative is none.
+/// The same for a computed value; negative values become zero.
 pub(crate) fn size_of(bytes: f64) -> String {
     size(whole(bytes))
 }

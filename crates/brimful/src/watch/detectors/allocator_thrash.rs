@@ -1,4 +1,4 @@
-//! CUDA's allocator gives everything back and tries again.
+//! The CUDA caching allocator repeatedly frees its cache and retries.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
@@ -7,9 +7,9 @@ use crate::watch::state::WatchState;
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "allocator_thrash",
-    about: "PyTorch's allocator found no room, waited for the GPU, gave its cache back and tried again, in several looks \
-            within a minute (note), or twenty times (warning). Each time costs milliseconds to seconds, and the next \
-            larger batch ends in an out-of-memory error.",
+    about: "PyTorch's allocator failed to allocate, synchronized the GPU, freed its cache and retried, at several samples \
+            within a minute (note), or twenty times (warning). Each retry takes milliseconds to seconds, and a slightly \
+            larger batch fails with an out-of-memory error.",
     check,
 };
 
@@ -37,7 +37,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
             Urgency::Note
         },
         message: format!(
-            "{device} is full: the allocator emptied its cache {} times in the last minute",
+            "{device} is almost full: PyTorch freed its cache and retried {} times in the last minute",
             thrash.n_retries
         ),
     })
@@ -73,7 +73,7 @@ mod tests {
             &series(|s| 7 + s / 10),
             &[(
                 Urgency::Note,
-                "GPU 0 of process 4711 is full: the allocator emptied its cache 3 times in the last minute",
+                "GPU 0 of process 4711 is almost full: PyTorch freed its cache and retried 3 times in the last minute",
             )],
         );
     }

@@ -1,4 +1,4 @@
-//! Little is left.
+//! Little host memory is left.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::danger::REACTION_MS;
@@ -10,9 +10,9 @@ use crate::watch::words::{size, whole};
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "below_reserve",
-    about: "Less host memory is left than a reserve of 3 % of the limit (at most 2 GiB), or than the present rise takes \
-            until anybody could react. A warning while memory stands still: many jobs live there for hours, the next \
-            batch of another size may be the last. Critical while it rises towards the brim.",
+    about: "Less host memory is left than a reserve of 3 % of the limit (at most 2 GiB), or less than the current growth uses \
+            before anyone can react. A warning if usage is stable: many jobs run this way for hours, but one larger batch \
+            may be too much. Critical if usage is rising towards the brim.",
     check,
 };
 
@@ -45,13 +45,13 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
             Urgency::Warning
         },
         message: format!(
-            "only {} of host memory is left of {}, {}",
+            "only {} of {} host memory is left, {}",
             size(headroom),
             size(limit),
             if in_danger {
-                "and it goes on falling"
+                "and usage is still rising"
             } else {
-                "below the reserve that the next batch may need"
+                "which may not be enough for the next batch"
             }
         ),
     })
@@ -71,7 +71,7 @@ mod tests {
             &host_series(3600, 10 * GB, |_| 9_800 * MB),
             &[(
                 Urgency::Warning,
-                "only 191 MiB of host memory is left of 9.3 GiB, below the reserve that the next batch may need",
+                "only 191 MiB of 9.3 GiB host memory is left, which may not be enough for the next batch",
             )],
         );
     }

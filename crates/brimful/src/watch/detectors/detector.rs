@@ -8,7 +8,7 @@ use crate::watch::state::WatchState;
 #[derive(Clone, Copy, Debug)]
 pub struct Detector {
     pub id: &'static str,
-    /// For the reference page: when it speaks and why that matters.
+    /// For the reference page: when it raises an alarm, and why that matters.
     pub about: &'static str,
     pub(super) check: fn(&WatchState, &Sample) -> Option<DetectorOutput>,
 }

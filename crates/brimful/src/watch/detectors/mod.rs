@@ -1,11 +1,11 @@
-//! Signs of trouble, one file each.
+//! Detectors of memory problems, one file each.
 //!
-//! A detector is a function of what was seen so far and the latest sample. It tells as long as the trouble lasts;
-//! [`Watch::observe`](crate::watch::Watch::observe) says it once, again when it gets worse, and again when it comes back
-//! after a minute of silence. Where a threshold could flicker, a detector that stands ([`WatchState::standing`]) asks
-//! for more to fall silent than it took to speak.
+//! A detector is a function of the state so far and the latest sample. It returns an output as long as the problem lasts;
+//! [`Watch::observe`](crate::watch::Watch::observe) raises an alarm once, again when it gets worse, and again when it
+//! returns after a minute without it. To avoid flicker at a threshold, a detector whose alarm is active
+//! ([`WatchState::standing`]) clears it only at a lower value than the one that raised it.
 //!
-//! To add one, copy the nearest file and put it into [`CATALOGUE`].
+//! To add one, copy the nearest file and add it to [`CATALOGUE`].
 
 mod allocator_thrash;
 mod below_reserve;

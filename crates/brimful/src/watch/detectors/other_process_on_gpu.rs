@@ -1,4 +1,4 @@
-//! Somebody else takes memory of a card that the job uses.
+//! Another process uses memory of a GPU of this job.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
@@ -9,8 +9,8 @@ use crate::watch::words::size;
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "other_process_on_gpu",
-    about: "A process that is not of this job came to a card after the job did, or grew there by 256 MiB and more. A \
-            warning where less than a tenth of the card is left. Who was there before is told by `brimful probe`.",
+    about: "A process outside this job started to use a GPU of the job, or its memory use there grew by at least 256 MiB. A \
+            warning if less than 10 % of the GPU memory is left. `brimful probe` lists processes that were there before.",
     check,
 };
 
@@ -34,19 +34,19 @@ fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<DetectorOutput> {
             pid,
             holds: Some(holds),
         } => format!(
-            "another process came to GPU {index}: {pid} holds {}",
+            "another process started to use GPU {index}: PID {pid} holds {}",
             size(holds)
         ),
         Intrusion::Entered { pid, holds: None } => {
-            format!("another process came to GPU {index}: {pid}")
+            format!("another process started to use GPU {index}: PID {pid}")
         }
         Intrusion::Grew { pid, by, holds } => format!(
-            "another process grew on GPU {index}: {pid} holds {}, {} more",
+            "another process uses more memory on GPU {index}: PID {pid} holds {} (+{})",
             size(holds),
             size(by)
         ),
         Intrusion::Unnamed { by } => {
-            format!("somebody else took {} of GPU {index}", size(by))
+            format!("other processes took {} of GPU {index}", size(by))
         }
     };
     (gpu.total.get() > 0).then(|| DetectorOutput {
@@ -56,7 +56,7 @@ fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<DetectorOutput> {
             Urgency::Note
         },
         message: format!(
-            "{what}; {} left of {}",
+            "{what}; {} of {} left",
             size(left.get()),
             size(gpu.total.get())
         ),
@@ -112,7 +112,7 @@ mod tests {
             }),
             &[(
                 Urgency::Note,
-                "another process came to GPU 0: 99 holds 2 GiB; 4 GiB left of 16 GiB",
+                "another process started to use GPU 0: PID 99 holds 2 GiB; 4 GiB of 16 GiB left",
             )],
         );
     }
@@ -124,7 +124,7 @@ mod tests {
             &series(|s| vec![(99, Some(if s < 30 { 1024 } else { 5120 }))]),
             &[(
                 Urgency::Warning,
-                "another process grew on GPU 0: 99 holds 5 GiB, 4 GiB more; 1 GiB left of 16 GiB",
+                "another process uses more memory on GPU 0: PID 99 holds 5 GiB (+4 GiB); 1 GiB of 16 GiB left",
             )],
         );
     }
@@ -146,7 +146,7 @@ mod tests {
             &series,
             &[(
                 Urgency::Note,
-                "somebody else took 3 GiB of GPU 0; 3 GiB left of 16 GiB",
+                "other processes took 3 GiB of GPU 0; 3 GiB of 16 GiB left",
             )],
         );
     }

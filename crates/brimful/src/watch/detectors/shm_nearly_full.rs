@@ -8,8 +8,8 @@ use crate::watch::words::size;
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "shm_nearly_full",
-    about: "/dev/shm is 90 % full (warning) or 98 % (critical). DataLoader workers hand their batches over through it; \
-            the one that finds it full dies of a bus error, with no word of memory.",
+    about: "/dev/shm is 90 % full (warning) or 98 % (critical). DataLoader workers use it to pass batches; \
+            if it is full, a worker crashes with a bus error that does not mention memory.",
     check,
 };
 
@@ -33,7 +33,7 @@ fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
             Urgency::Warning
         },
         message: format!(
-            "/dev/shm is {:.0} % full, {} left of {}: a worker that finds it full dies of a bus error",
+            "/dev/shm is {:.0} % full, {} of {} left: workers crash with a bus error when it is full",
             (share * 100.0).min(100.0).floor(),
             size(shm.total.saturating_sub(shm.used).get()),
             size(shm.total.get())
@@ -72,11 +72,11 @@ mod tests {
             &[
                 (
                     Urgency::Warning,
-                    "/dev/shm is 90 % full, 6 MiB left of 64 MiB: a worker that finds it full dies of a bus error",
+                    "/dev/shm is 90 % full, 6 MiB of 64 MiB left: workers crash with a bus error when it is full",
                 ),
                 (
                     Urgency::Critical,
-                    "/dev/shm is 98 % full, 1 MiB left of 64 MiB: a worker that finds it full dies of a bus error",
+                    "/dev/shm is 98 % full, 1 MiB of 64 MiB left: workers crash with a bus error when it is full",
                 ),
             ],
         );

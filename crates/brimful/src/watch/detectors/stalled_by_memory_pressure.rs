@@ -1,4 +1,4 @@
-//! Tasks wait for memory instead of working.
+//! Tasks are stalled on memory.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
@@ -8,10 +8,10 @@ use crate::watch::words::{size, span};
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "stalled_by_memory_pressure",
-    about: "Over up to ten seconds and at least three looks, all tasks waited for memory for 10 % of the time (warning), \
-            or some did for 30 % (note): the kernel takes pages away that are needed again at once. systemd-oomd ends \
-            whole groups at 60 % for 30 s. Not said while more than a quarter of the limit is left: tasks then wait \
-            for page cache, which is no want of memory.",
+    about: "Over up to ten seconds and at least three samples, all tasks were stalled on memory for 10 % of the time (warning), \
+            or some were for 30 % (note): the kernel reclaims pages that are needed again at once. systemd-oomd kills \
+            whole cgroups at 60 % for 30 s. Not raised while more than a quarter of the limit is left: tasks then wait \
+            for page cache, which is not a lack of memory.",
     check,
 };
 
@@ -37,11 +37,11 @@ fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
     if headroom.is_some_and(|headroom| headroom > state.host.limit() / 4) {
         return None;
     }
-    let left = headroom.map(|headroom| format!("; {} left to the limit", size(headroom)));
+    let left = headroom.map(|headroom| format!("; {} left before the limit", size(headroom)));
     Some(DetectorOutput {
         urgency,
         message: format!(
-            "{who} waited for memory {percent:.0} % of the last {}{}",
+            "{who} stalled on memory for {percent:.0} % of the last {}{}",
             span(mean.span_ms),
             left.unwrap_or_default()
         ),
@@ -75,7 +75,7 @@ mod tests {
             &series(|_| 34.0),
             &[(
                 Urgency::Warning,
-                "all tasks waited for memory 34 % of the last 3.0 s; 954 MiB left to the limit",
+                "all tasks stalled on memory for 34 % of the last 3.0 s; 954 MiB left before the limit",
             )],
         );
     }

@@ -1,4 +1,4 @@
-//! Memory that grows with every step or epoch and does not come back.
+//! Memory that grows with every step or epoch and is never freed.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
@@ -9,10 +9,10 @@ use crate::watch::words::{size_of, span, whole};
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "steady_leak",
-    about: "The job's host memory rises evenly: from epoch to epoch (peaks of six epochs and more, without the first), \
-            or over at least ten minutes or two hours where epochs are not counted or are long. A load, a warm-up, a \
-            cache that fills up and a sawtooth are told apart: their rise is not spread evenly over the time. Before \
-            three epochs are complete it is a note, since a cache that is being filled looks the same. Not said where \
+    about: "The host memory of the job grows steadily: from epoch to epoch (peaks of at least six epochs, without the first), \
+            or over at least ten minutes or two hours if epochs are unknown or long. Data loading, a warm-up, a \
+            cache that fills up and a sawtooth do not count: their growth is not spread evenly over time. Before \
+            three epochs are complete it is a note, because a cache that fills up looks the same. Not raised if \
             the limit is more than a week away.",
     check,
 };
@@ -57,7 +57,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
         return Some(DetectorOutput {
             urgency: Urgency::Note,
             message: format!(
-                "host memory grows {rate}: a leak, or a cache that fills; full in about {end}"
+                "host memory grows by {rate}: a leak or a cache; reaches the limit in about {end}"
             ),
         });
     }
@@ -68,7 +68,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
             Urgency::Note
         },
         message: format!(
-            "host memory grows {rate}, evenly for {}: full in about {end}",
+            "possible host memory leak: +{rate} for {}; reaches the limit in about {end}",
             span(whole(leak.seen_ms))
         ),
     })
@@ -124,7 +124,7 @@ mod tests {
             &slow_series(1, 13 * GB, |s| 4 * GB + s * 300 * KB),
             &[(
                 Urgency::Warning,
-                "host memory grows 1 GiB per hour, evenly for 10 minutes: full in about 8 hours",
+                "possible host memory leak: +1 GiB per hour for 10 minutes; reaches the limit in about 8 hours",
             )],
         );
     }
@@ -141,7 +141,7 @@ mod tests {
             &series,
             &[(
                 Urgency::Note,
-                "host memory grows 146 KiB per step (1 GiB/h): a leak, or a cache that fills; full in about 8 hours",
+                "host memory grows by 146 KiB per step (1 GiB/h): a leak or a cache; reaches the limit in about 8 hours",
             )],
         );
     }
@@ -153,7 +153,7 @@ mod tests {
         let last = said.last().unwrap();
         assert_eq!(
             last.message,
-            "host memory grows 143 MiB per epoch (858 MiB/h), evenly for 50 minutes: full in about 8 hours"
+            "possible host memory leak: +143 MiB per epoch (858 MiB/h) for 50 minutes; reaches the limit in about 8 hours"
         );
     }
 

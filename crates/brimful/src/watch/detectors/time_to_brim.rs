@@ -1,4 +1,4 @@
-//! The brim is reached soon if memory goes on to rise as it does.
+//! Host memory reaches the brim soon if it continues to rise.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::danger::reaches_limit;
@@ -9,10 +9,11 @@ use crate::watch::state::WatchState;
 pub(crate) const DETECTOR: Detector = Detector {
     id: "time_to_brim",
     about: "Host memory rises and reaches its limit within an hour (note), ten minutes (warning), or before a \
-            checkpoint could be written (critical). The rate is the robust slope of the peaks of the last minute, half \
-            hour or day, as far as the job itself takes the memory: a neighbour's rise raises no alarm. A rise is believed \
-            for three times as long as it was seen; before the first step, or seen for less than half a minute, for half \
-            as long; a burst at once. A rise through what the job came back from before is not said.",
+            checkpoint could be written (critical). The rate is a robust slope of the peaks of the last minute, half \
+            hour or day, as far as the job itself uses the memory: growth of other jobs raises no alarm. A trend is \
+            extrapolated to three times its observed duration, or to half of it before the first step or if it was \
+            observed for less than half a minute; a burst is reported at once. Growth that stays below an earlier peak \
+            of the job is not reported.",
     check,
 };
 
@@ -62,7 +63,7 @@ mod tests {
             &series,
             &[(
                 Urgency::Warning,
-                "host memory reaches its limit in about 2 minutes: 10 GiB of 12.1 GiB, rising 14.3 MiB/s",
+                "host memory reaches its limit in about 2 minutes: 10 GiB of 12.1 GiB used, rising 14.3 MiB/s",
             )],
         );
     }

@@ -1,4 +1,4 @@
-//! DataLoader workers turn what they share into copies.
+//! DataLoader workers copy shared pages.
 
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
@@ -9,10 +9,10 @@ use crate::watch::workers::Worker;
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "worker_copies_growing",
-    about: "What most DataLoader workers have for themselves grows while what they share shrinks: forked workers that \
-            read Python objects write their reference counts, and the kernel copies page after page. Said from 64 MiB \
-            in all and 8 MiB each, a warning where the copies that are still to come do not fit. Keep the data in \
-            arrays.",
+    about: "The private memory of most DataLoader workers grows while their shared memory shrinks: forked workers that \
+            read Python objects write their reference counts, and the kernel copies page after page. Raised from 64 MiB \
+            in total and 8 MiB per worker; a warning if the remaining copies do not fit. Store the data in \
+            arrays, or share it with `brimful.share`.",
     check,
 };
 
@@ -52,9 +52,9 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
         .is_some_and(|headroom| still_shared > headroom);
     let n_copying = copying.len() as u64;
     let who = if n_copying == 1 {
-        "a DataLoader worker copies what it shares".into()
+        "a DataLoader worker is copying shared pages".into()
     } else {
-        format!("{n_copying} DataLoader workers copy what they share")
+        format!("{n_copying} DataLoader workers are copying shared pages")
     };
     Some(DetectorOutput {
         urgency: if does_not_fit {
@@ -63,7 +63,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
             Urgency::Note
         },
         message: format!(
-            "{who}: {} more each, {} in all, up to {} still to come",
+            "{who}: +{} each, {} in total, up to {} more expected",
             size(total / n_copying),
             size(total),
             size(still_shared)
@@ -107,7 +107,7 @@ mod tests {
             &series(5 * GB, |k| 50 + 100 * k, |k| 2000 - 100 * k),
             &[(
                 Urgency::Note,
-                "4 DataLoader workers copy what they share: 200 MiB more each, 800 MiB in all, up to 7 GiB still to come",
+                "4 DataLoader workers are copying shared pages: +200 MiB each, 800 MiB in total, up to 7 GiB more expected",
             )],
         );
     }
