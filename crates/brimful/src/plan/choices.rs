@@ -54,7 +54,7 @@ pub(crate) fn micro_batches(
         return vec![None];
     };
     let Some(effective) = effective else {
-        let text = "micro_batch is \"auto\" and there is no effective_batch to divide: give [keep] effective_batch";
+        let text = "micro_batch is \"auto\", but [keep] does not set effective_batch";
         unused.push((knobs::MICRO_BATCH.to_owned(), text.to_owned()));
         return Vec::new();
     };
@@ -73,7 +73,7 @@ pub(crate) fn micro_batches(
                         String::new()
                     };
                     let text = format!(
-                        "micro_batch {value} is not used: an effective batch of {effective} cannot be made of it{ranks}"
+                        "micro_batch {value} is not used: it does not divide the effective batch size of {effective}{ranks}"
                     );
                     unused.push((knobs::MICRO_BATCH.to_owned(), text));
                 }
@@ -82,7 +82,8 @@ pub(crate) fn micro_batches(
             .collect(),
     };
     if !effective.is_multiple_of(world.max(1)) {
-        let text = format!("an effective batch of {effective} cannot be split over {world} ranks");
+        let text =
+            format!("an effective batch size of {effective} cannot be split over {world} ranks");
         unused.push((knobs::MICRO_BATCH.to_owned(), text));
         micros.clear();
     }
@@ -232,7 +233,7 @@ fn understood<T: PartialEq>(
         match read(value) {
             None => unused.push((
                 name.to_owned(),
-                format!("{name} {value} is not used: it is not a value of this knob"),
+                format!("{name} {value} is not used: it is not a valid value of this knob"),
             )),
             some => {
                 if !found.contains(&some) {

@@ -76,8 +76,8 @@ impl Brim {
             Brim::Shm => "/dev/shm".to_owned(),
             Brim::Gpu(index) => match room.gpus.get(index) {
                 Some((name, _)) if !name.is_empty() && room.gpus.len() == 1 => name.clone(),
-                Some((name, _)) if !name.is_empty() => format!("card {index} ({name})"),
-                _ => "the card".to_owned(),
+                Some((name, _)) if !name.is_empty() => format!("GPU {index} ({name})"),
+                _ => "GPU memory".to_owned(),
             },
         }
     }

@@ -15,9 +15,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
             settings: wanted(view.space.job, view.room),
             effective_batch: view.space.effective,
             reasons,
-            help: vec![
-                "Change the values of the knobs so that at least one of each can be used.".into(),
-            ],
+            help: vec!["Change the knobs so that each has at least one valid value.".into()],
             ..Impossible::default()
         };
     }
@@ -27,9 +25,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
             settings: wanted(view.space.job, view.room),
             effective_batch: view.space.effective,
             reasons,
-            help: vec![
-                "Run the command once by hand and mend what stops it, then plan again.".into(),
-            ],
+            help: vec!["Run the command without brimful, fix the error, then plan again.".into()],
             ..Impossible::default()
         };
     };
@@ -37,7 +33,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
     reasons.extend(misses.iter().map(|miss| Reason {
         kind: ReasonKind::Refused,
         text: format!(
-            "the least that was found needs {} of {}, {} more than there is",
+            "the smallest settings found need {} of {}, {} more than available",
             Bytes(miss.safe),
             miss.brim.words(view.room),
             Bytes(miss.missing())
@@ -46,7 +42,8 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
         missing: Some(Bytes(miss.missing())),
     }));
     if misses.is_empty() {
-        let text = "by prediction it fits, but an earlier run that needed no more died of memory";
+        let text =
+            "the prediction fits, but an earlier run that needed no more memory ran out of memory";
         reasons.push(reason(ReasonKind::Died, text.to_owned()));
     }
     reasons.extend(view.lessons.reasons.iter().cloned());
@@ -76,7 +73,7 @@ fn help(view: &View<'_>, misses: &[Miss]) -> Vec<String> {
     let on_cpu = view.on_cpu() == Some(true);
     for miss in misses {
         help.push(format!(
-            "Find {} more of {}: {} in all would do for the least of these settings.",
+            "Provide {} more of {}: the smallest of these settings need {}.",
             Bytes(miss.missing()),
             miss.brim.words(view.room),
             Bytes(miss.safe)
@@ -84,22 +81,20 @@ fn help(view: &View<'_>, misses: &[Miss]) -> Vec<String> {
     }
     let mut knob = |missing: bool, name: &str, what: &str| {
         if missing && lacks(name) {
-            help.push(format!(
-                "Add {name} to [knobs] and to the command, so that {what}."
-            ));
+            help.push(format!("Add {name} to [knobs] and to the command, {what}."));
         }
     };
     let shm = misses.iter().any(|miss| miss.brim == Brim::Shm);
-    knob(host || shm, knobs::WORKERS, "fewer workers can be used");
+    knob(host || shm, knobs::WORKERS, "to allow fewer workers");
     knob(
         card || (host && on_cpu),
         knobs::MICRO_BATCH,
-        "smaller micro-batches can be accumulated",
+        "to allow smaller micro-batches with gradient accumulation",
     );
     knob(
         card || (host && on_cpu),
         knobs::ACTIVATION_CHECKPOINTING,
-        "activations can be computed again instead of kept",
+        "to allow recomputing activations instead of storing them",
     );
     let kept: Vec<&str> = job
         .knobs
@@ -110,12 +105,12 @@ fn help(view: &View<'_>, misses: &[Miss]) -> Vec<String> {
         .collect();
     if !kept.is_empty() {
         help.push(format!(
-            "Name in `sacrifice` what may be given up: {} have other values, but stay at the first.",
+            "List knobs that may change the result under `sacrifice`: {} have other values, but only the first is used.",
             kept.join(", ")
         ));
     } else if !misses.is_empty() {
         help.push(
-            "List smaller values of something that changes the result (resolution, model, examples) and name it in `sacrifice`."
+            "Add a knob with smaller values that changes the result (resolution, model, examples), and list it under `sacrifice`."
                 .to_owned(),
         );
     }

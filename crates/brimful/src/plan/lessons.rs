@@ -117,14 +117,14 @@ impl Lessons {
         let factors = [
             (self.host, "host memory"),
             (self.shm, "/dev/shm"),
-            (self.gpu, "the card"),
+            (self.gpu, "GPU memory"),
         ];
         for (factor, what) in factors {
             if factor > 1.0 + 1e-3 {
                 self.reasons.push(Reason {
                     kind: ReasonKind::Learnt,
                     text: format!(
-                        "an earlier run took {:.0} % more of {what} than predicted, so all predictions of it are raised by that",
+                        "an earlier run used {:.0} % more {what} than predicted, so all predictions are raised by that factor",
                         (factor - 1.0) * 100.0
                     ),
                     ..Reason::default()

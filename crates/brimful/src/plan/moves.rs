@@ -35,7 +35,7 @@ pub(crate) fn changes(from: &Settings, to: &Settings) -> Vec<Change> {
         .collect()
 }
 
-/// The changes in a sentence: "workers 4 becomes 2".
+/// The changes in a sentence: "workers changes from 4 to 2".
 pub(crate) fn changes_in_words(changed: &[Change]) -> String {
     let empty = |value: &Value| match value.to_string() {
         text if text.is_empty() => "none".to_owned(),
@@ -45,7 +45,7 @@ pub(crate) fn changes_in_words(changed: &[Change]) -> String {
         .iter()
         .map(|change| {
             let (from, to) = (empty(&change.from), empty(&change.to));
-            format!("{} {from} becomes {to}", change.knob)
+            format!("{} changes from {from} to {to}", change.knob)
         })
         .collect();
     match words.split_last() {

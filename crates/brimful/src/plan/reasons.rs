@@ -1,4 +1,4 @@
-//! Why these settings and not better ones, in sentences.
+//! Why these settings were chosen and not better ones, in sentences.
 
 use crate::job::knobs;
 use crate::plan::candidate::{Candidate, candidate, died_of, order};
@@ -58,7 +58,7 @@ pub(crate) fn one_copy_for_all(view: &View<'_>, planned: Option<Place>) -> Optio
         reason(
             ReasonKind::Remedy,
             format!(
-                "{workers} workers would hold {} in copies of the dataset: brimful.share(data) keeps one copy for all of them, and brimful.data reads it without workers (docs/guides/share.md)",
+                "{workers} workers would hold {} of dataset copies: use brimful.share(data) to keep one copy for all of them, or brimful.data to load without workers (docs/guides/share.md)",
                 copies.safe
             ),
         )
@@ -78,7 +78,7 @@ fn kept(view: &View<'_>, best: &Candidate) -> Option<Reason> {
     Some(reason(
         ReasonKind::Chosen,
         format!(
-            "the effective batch stays {effective}: {} of {micro}{ranks} for each optimizer step",
+            "the effective batch size stays {effective}: {} of {micro}{ranks} per optimizer step",
             if accumulation == 1 {
                 "one micro-batch".to_owned()
             } else {
@@ -102,15 +102,17 @@ fn sacrificed(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
                 Some((near, Some(miss))) => {
                     let needs = needs_more(view, miss, near);
                     let near = difference(view, near, best);
-                    let why = format!("the closest without more sacrifice, {near}, {needs}");
+                    let why = format!("without it, the closest settings ({near}) need {needs}");
                     (why, Some(miss))
                 }
                 Some((near, None)) => {
                     let near = difference(view, near, best);
-                    let why = format!("the closest without more sacrifice, {near}, died earlier");
+                    let why = format!(
+                        "without it, the closest settings ({near}) failed in an earlier run"
+                    );
                     (why, None)
                 }
-                None => ("nothing above it could be rehearsed".to_owned(), None),
+                None => ("no settings without it could be rehearsed".to_owned(), None),
             };
             Reason {
                 kind: ReasonKind::Sacrificed,
@@ -158,7 +160,7 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
         return Reason {
             kind: ReasonKind::Refused,
             text: format!(
-                "{words} would be faster, but {}",
+                "{words} would be faster, but needs {}",
                 needs_more(view, &miss, found)
             ),
             brim: Some(miss.brim.name(view.room)),
@@ -169,16 +171,17 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
         let what = match death.lack {
             Lack::Host => "host memory",
             Lack::Shm => "/dev/shm",
-            Lack::Card | Lack::CardInOnePiece => "the card's memory",
+            Lack::Card | Lack::CardInOnePiece => "GPU memory",
             Lack::Handles => "open files or mappings",
         };
         let text = format!(
-            "{words} would be faster, but an earlier run that needed no more died for want of {what}"
+            "{words} would be faster, but an earlier run that needed no more memory ran out of {what}"
         );
         return reason(ReasonKind::Died, text);
     }
     // It should fit, was not rehearsed, and did not promise enough.
-    let text = format!("{words} might be a little faster; it was not rehearsed for so little");
+    let text =
+        format!("{words} might be slightly faster; the expected gain was too small to rehearse it");
     reason(ReasonKind::NotRehearsed, text)
 }
 
@@ -206,7 +209,7 @@ fn needs_more(view: &View<'_>, miss: &Miss, found: &Candidate) -> String {
         "about "
     };
     format!(
-        "needs {about}{} of {}, {} more than there is",
+        "{about}{} of {}, {} more than available",
         Bytes(miss.safe),
         miss.brim.words(view.room),
         Bytes(miss.missing()),
@@ -241,7 +244,7 @@ fn gives_back(view: &View<'_>, best: &Candidate) -> Option<Reason> {
     Some(reason(
         ReasonKind::GivesBack,
         format!(
-            "it would take {} of the card if that were larger; replayed on this one it goes through, because PyTorch gives cached memory back",
+            "on a larger GPU it would reserve {}; a replay on this GPU fits, because PyTorch frees cached memory when it runs out",
             Bytes(gpu.safe)
         ),
     ))
@@ -259,7 +262,7 @@ pub(crate) fn failed(view: &View<'_>, level: usize) -> Vec<Reason> {
             let why: String = why.chars().take(200).collect();
             reason(
                 ReasonKind::Failed,
-                format!("the rehearsal{micro} came to nothing: {why}"),
+                format!("the rehearsal{micro} failed: {why}"),
             )
         })
         .collect()
@@ -269,13 +272,15 @@ pub(crate) fn unknown_limits(view: &View<'_>, on_card: bool) -> Vec<Reason> {
     let mut unknown = Vec::new();
     let mut add = |known: bool, what: &str| {
         if !known {
-            let text = format!("the limit of {what} is not known, so nothing was refused for it");
+            let text = format!(
+                "the limit of {what} is unknown, so no settings were rejected because of it"
+            );
             unknown.push(reason(ReasonKind::UnknownLimit, text));
         }
     };
     add(view.room.host.is_some(), "host memory");
     add(view.room.shm.is_some(), "/dev/shm");
-    add(!on_card || !view.room.gpus.is_empty(), "the card");
+    add(!on_card || !view.room.gpus.is_empty(), "GPU memory");
     unknown
 }
 
@@ -284,7 +289,7 @@ fn estimated(best: &Candidate) -> Option<Reason> {
         return None;
     }
     let text = if best.taken.gpu.is_some() {
-        "samples per second are estimated, and no more than an order of settings: how fast the card computes is not known before a run"
+        "samples per second are an estimate that only ranks settings: the speed of the GPU is unknown before a run"
     } else {
         "samples per second are estimated from the rehearsal"
     };

@@ -58,9 +58,9 @@ pub(crate) fn revise_with(
 ) -> Revision {
     if verdict.confidence == Confidence::CannotTell || !verdict.cause.is_memory() {
         let why = if verdict.cause == Cause::NotMemory {
-            "It did not die of memory, so no setting of memory would help."
+            "The run did not fail because of memory, so other settings would not help."
         } else {
-            "What is known does not say why it died, so nothing is changed on a guess."
+            "The cause of the failure is unknown, so no settings are changed."
         };
         return give_up(why);
     }
@@ -78,7 +78,7 @@ pub(crate) fn revise_with(
     });
     let view = learning::view(needs, known.job, known.room, known.shapes, &learnt);
     if view.space.is_empty() {
-        return give_up("None of the knobs has a value that can be used.");
+        return give_up("No knob has a valid value.");
     }
     let scene = Scene {
         at: view.space.place_near(&died),
@@ -253,7 +253,7 @@ impl Scene<'_, '_> {
         let now = space.evals[self.at.spot.eval];
         if now.is_none() {
             return Err(
-                "It died while evaluating, which training settings do not change: make eval_batch a knob of the job.",
+                "The run failed during evaluation, which training settings do not affect: make eval_batch a knob of the job.",
             );
         }
         let smaller = space.smaller_evals(self.at);
@@ -298,7 +298,7 @@ impl Scene<'_, '_> {
 
     /// On a card that others use: what needs no more than this run was given before it died.
     fn beside_others(&self) -> Result<Vec<Place>, &'static str> {
-        const HELD: &str = "Another process holds the card: end it or take another card, no setting of this job would be sure to help.";
+        const HELD: &str = "Another process holds GPU memory: stop it or use another GPU; no settings of this job are certain to fit.";
         let free = self.seen.gpu_reserved.ok_or(HELD)?.get();
         let space = &self.view.space;
         let small_enough = |place: &Place| {
@@ -353,23 +353,23 @@ impl Scene<'_, '_> {
         let what = match self.cause {
             Cause::HostOomKill => "Host memory ran out",
             Cause::DataloaderWorkerKilledOom => {
-                "A DataLoader worker was killed for want of host memory"
+                "A DataLoader worker was killed because host memory ran out"
             }
-            Cause::HostAllocFailed => "An allocation on the host was refused",
+            Cause::HostAllocFailed => "A host memory allocation failed",
             Cause::ShmExhausted => "/dev/shm was full",
             Cause::FdOrShmLimit => "A limit on open files or mappings was reached",
-            Cause::CudaOomFragmented => "The card had room, but not in one piece",
+            Cause::CudaOomFragmented => "GPU memory was fragmented",
             Cause::CudaOomExhausted if self.seen.evaluating == Some(true) => {
-                "The card was full while evaluating"
+                "GPU memory ran out during evaluation"
             }
-            Cause::CudaOomOtherProcess => "Others hold part of the card",
-            _ => "The card was full",
+            Cause::CudaOomOtherProcess => "Other processes hold GPU memory",
+            _ => "GPU memory ran out",
         };
         let is_turned = |change: &&crate::plan::Change| change.knob != knobs::ACCUMULATION;
         let turned: Vec<crate::plan::Change> = changed.iter().filter(is_turned).cloned().collect();
         let kept = match self.view.space.effective {
             Some(batch) if turned.len() < changed.len() => {
-                format!("; the effective batch stays {batch}")
+                format!("; the effective batch size stays {batch}")
             }
             _ => String::new(),
         };
@@ -379,19 +379,19 @@ impl Scene<'_, '_> {
     fn nothing_left(&self) -> &'static str {
         match self.cause {
             Cause::CudaOomExhausted if self.seen.evaluating == Some(true) => {
-                "It died while evaluating, and no smaller evaluation batch is left to try."
+                "The run failed during evaluation, and there is no smaller evaluation batch to try."
             }
             Cause::CudaOomExhausted | Cause::CudaOomFragmented | Cause::CudaOomOtherProcess => {
-                "The card was full, and everything that the job allows and that needs less of it has been tried."
+                "GPU memory ran out, and all settings of the job that need less of it have been tried."
             }
             Cause::ShmExhausted => {
-                "/dev/shm was full, and everything that the job allows and that needs less of it has been tried."
+                "/dev/shm was full, and all settings of the job that need less of it have been tried."
             }
             Cause::FdOrShmLimit => {
-                "A limit on open files or mappings was reached, and there are no fewer workers to try: raise the limit."
+                "A limit on open files or mappings was reached, and the job does not allow fewer workers: raise the limit."
             }
             _ => {
-                "Host memory ran out, and everything that the job allows and that needs less of it has been tried."
+                "Host memory ran out, and all settings of the job that need less of it have been tried."
             }
         }
     }

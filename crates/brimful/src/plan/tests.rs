@@ -263,7 +263,7 @@ fn a_killed_worker_lowers_the_workers_and_nothing_else() {
     assert_eq!(half, first.with(knobs::WORKERS, 4_u64));
     assert_eq!(
         why,
-        "A DataLoader worker was killed for want of host memory, so workers 8 becomes 4."
+        "A DataLoader worker was killed because host memory ran out, so workers changes from 8 to 4."
     );
     // (4000 + w * 1100) * 1.1 <= 12000 MB.
     let seen = Observed {
@@ -296,7 +296,7 @@ fn a_card_in_pieces_changes_the_allocator_first() {
     assert_eq!(count(&third, knobs::MICRO_BATCH), 16);
     assert_eq!(count(&third, knobs::ACCUMULATION), 2);
     assert_eq!(third.get(knobs::ALLOCATOR), second.get(knobs::ALLOCATOR));
-    assert!(why.ends_with("the effective batch stays 32."), "{why}");
+    assert!(why.ends_with("the effective batch size stays 32."), "{why}");
 }
 
 #[test]
