@@ -1,4 +1,4 @@
-//! What makes a prediction weaker, said plainly.
+//! Caveats: reasons why a prediction is less accurate.
 
 use brimful_allocsim::version::{Tie, TorchVersion};
 
@@ -7,19 +7,19 @@ use super::story::Story;
 use crate::cards;
 use crate::units::Bytes;
 
-/// A reason to trust the figures less.
+/// A reason to trust the prediction less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveat {
     pub id: &'static str,
     pub text: String,
 }
 
-/// Where a card has no memory of its own, it is full earlier than its total says.
+/// A GPU without its own memory runs out before its total is reached.
 pub(super) fn memory_of_the_host(card: &str) -> Option<Caveat> {
     cards::shares_host_memory(card).then(|| Caveat {
         id: "shared_with_host",
         text: format!(
-            "{card} has no memory of its own but shares the host's: what the script needs of host memory, and what other programs hold, comes on top"
+            "{card} shares its memory with the host: host memory of the script and of other programs comes on top"
         ),
     })
 }
@@ -31,36 +31,37 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.fake_tensors {
         add(
             "fake_tensor_fallback",
-            "torch has no CUDA, so this is the weaker figure: tensors without values stood in for those of the card, PyTorch's rules for choosing kernels were followed from the outside, and the scratch memory of cuDNN and of some kernels is not seen. The CUDA build of torch, which needs no GPU, gives the exact one".into(),
+            "this torch has no CUDA, so the estimate is less accurate: brimful used fake tensors and approximated PyTorch's choice of kernels, without the workspaces of cuDNN and of some kernels. Use a CUDA build of torch for exact predictions; it needs no GPU".into(),
         );
     }
     if workload.uncompiled {
         add(
             "uncompiled",
-            "torch.compile has no CUDA to compile for here: what it would have compiled ran as it is".into(),
+            "torch.compile needs CUDA, which this torch does not have: the code ran uncompiled"
+                .into(),
         );
     }
     if workload.steps == 0 {
         add(
             "no_step",
-            "no optimizer step was seen: gradients and optimizer state may be missing".into(),
+            "no optimizer step was observed: gradients and optimizer state may be missing".into(),
         );
     } else if workload.steps < 2 {
         add(
             "one_step",
-            "only one optimizer step was made; later steps often need more".into(),
+            "only one optimizer step was rehearsed; later steps often need more memory".into(),
         );
     } else if workload.ended_early {
         add(
             "ended_early",
-            format!("the script ended by itself after {} steps", workload.steps),
+            format!("the script exited after {} steps", workload.steps),
         );
     }
     if !workload.idle_optimizers.is_empty() {
         add(
             "optimizer_without_steps",
             format!(
-                "not every optimizer stepped within the rehearsal, so memory may be missing: {}",
+                "some optimizers made no step during the rehearsal, so memory may be missing: {}",
                 workload.idle_optimizers.join("; ")
             ),
         );
@@ -68,20 +69,20 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.steps_by_script {
         add(
             "steps_by_script",
-            "the script changes its parameters without an optimizer: steps were counted where gradients are new".into(),
+            "the script updates its parameters without an optimizer: steps were counted from new gradients".into(),
         );
     }
     if workload.full_generation {
         add(
             "full_generation",
-            "generate() made as many tokens as it was allowed to, which is the most memory it can take".into(),
+            "generate() produced the maximum number of tokens, which needs the most memory".into(),
         );
     }
     if workload.managed > Bytes::ZERO {
         add(
             "managed_memory",
             format!(
-                "{} of managed memory, such as the state of a paged optimizer, are not in these figures: the driver keeps them on the GPU while there is room and moves them to host memory otherwise",
+                "{} of managed memory, such as the state of a paged optimizer, is not included: the driver keeps it on the GPU if it fits, and moves it to host memory otherwise",
                 workload.managed
             ),
         );
@@ -90,7 +91,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         add(
             "reserved_rises",
             format!(
-                "the memory that PyTorch holds still rose after {} steps, so a longer run needs more: batches differ in shape, or memory fragments. expandable_segments:True often helps",
+                "reserved memory was still growing after {} steps, so a longer run needs more: batches differ in shape, or memory is fragmented. expandable_segments:True often helps",
                 workload.steps
             ),
         );
@@ -98,15 +99,14 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.died {
         add(
             "died",
-            "the script ended with an error after these steps; `--output FILE` keeps what it said"
-                .into(),
+            "the script failed after these steps; use `--output FILE` to save its output".into(),
         );
     }
     if workload.caught_ooms > 0 {
         add(
             "caught_oom",
             format!(
-                "memory ran out {} times on this card and the training went on: with a convolution plan that needs less scratch memory, or by the script's own means",
+                "GPU memory ran out {} times and the run continued: with a convolution algorithm that needs a smaller workspace, or because the script handled the error",
                 workload.caught_ooms
             ),
         );
@@ -114,14 +114,14 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.evaluated {
         add(
             "short_evaluation",
-            "only the first batches of the evaluation were rehearsed: what a script collects on the card over all of them comes on top".into(),
+            "only the first batches of the evaluation were rehearsed: outputs that the script collects on the GPU over all batches come on top".into(),
         );
     }
     if workload.unknown_shapes.count > 0 {
         add(
             "value_dependent_shape",
             format!(
-                "{} on values that only the model can compute ({}). brimful takes everything to be selected, which is the most it can need: this is an upper bound",
+                "{} on values that only a real model computes ({}). brimful assumes the largest shape, so this is an upper bound",
                 shapes(workload.unknown_shapes.count),
                 workload.unknown_shapes.places
             ),
@@ -131,7 +131,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         add(
             "assumed_values",
             format!(
-                "{} on assumed values ({}): choices, such as those of experts, are taken to be balanced. A real run can need more",
+                "{} on assumed values ({}): choices, for example of experts, are assumed to be balanced. A real run can need more",
                 shapes(workload.assumed_shapes.count),
                 workload.assumed_shapes.places
             ),
@@ -141,7 +141,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         add(
             "value_read",
             format!(
-                "the script reads whole numbers that only the model can compute ({} times: {}). Sizes that it makes from them are assumed",
+                "the script reads integers that only a real model computes ({} times: {}). Sizes derived from them are assumptions",
                 workload.assumed_numbers.count, workload.assumed_numbers.places
             ),
         );
@@ -149,26 +149,26 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.cudnn_guessed && !workload.fake_tensors {
         add(
             "cudnn_workspaces_unknown",
-            "cuDNN's workspaces are not known: no cuDNN of version 9.8 or newer was found beside torch (one behind a wrapper script is not); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
+            "the workspaces of cuDNN are unknown: no cuDNN 9.8 or later was found next to torch (a wrapper script can hide it); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
         );
     }
     if workload.cudnn_benchmark {
         add(
             "autotuned_kernels",
-            "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a card may differ from these".into(),
+            "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a real GPU may differ".into(),
         );
     }
     if workload.autotuned {
         add(
             "autotuned_kernels",
-            "torch.compile chooses kernels by timing them, which a phantom cannot".into(),
+            "torch.compile chooses kernels by timing them, which is not possible on the phantom GPU".into(),
         );
     }
     if !workload.unknown_calls.is_empty() {
         add(
             "unknown_call",
             format!(
-                "the phantom does not know {}; it answered \"done\"",
+                "the phantom GPU does not implement {}, and reported success",
                 workload.unknown_calls.join(", ")
             ),
         );
@@ -177,7 +177,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         add(
             "guessed_size",
             format!(
-                "sizes by rule of thumb, not by NVIDIA's libraries: {}",
+                "some sizes are rules of thumb, not values from the NVIDIA libraries: {}",
                 workload.guesses.join(", ")
             ),
         );
@@ -185,14 +185,14 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if workload.world_size > 1 {
         add(
             "nccl_estimated",
-            "NCCL's buffers are an estimate from public reports (0.5 to 1.6 GB for each communicator)".into(),
+            "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)".into(),
         );
     }
-    if let Some(growth) = growth(workload, story) {
+    if let Some(growth) = growth(workload, story).map(Bytes) {
         add(
             "still_growing",
             format!(
-                "memory was still growing between the last two steps, by {growth} bytes: a longer rehearsal (--steps) tells more"
+                "memory was still growing between the last two steps, by {growth}: use a longer rehearsal (--steps)"
             ),
         );
     }
@@ -201,14 +201,14 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         Ok(version) if version > TorchVersion::NEWEST_CHECKED => add(
             "new_torch",
             format!(
-                "torch {version} is newer than the newest release that was checked ({})",
+                "torch {version} is newer than the latest tested release ({})",
                 TorchVersion::NEWEST_CHECKED
             ),
         ),
         Ok(version) if version.tie() == Tie::LowestAddress => add(
             "address_order",
             format!(
-                "torch {version} prefers low addresses, which the driver chooses: reserved memory varies by about 1 %"
+                "torch {version} prefers low addresses, which the driver assigns: reserved memory varies by about 1 %"
             ),
         ),
         _ => {}
@@ -216,7 +216,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     if let Some(problem) = workload.problems.first() {
         add(
             "hook_problem",
-            format!("the rehearsal met a problem, figures may be incomplete: {problem}"),
+            format!("the rehearsal had a problem, so values may be incomplete: {problem}"),
         );
     }
     found

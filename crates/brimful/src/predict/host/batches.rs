@@ -29,6 +29,6 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
         all = all.plus(&Estimate::new(times(other, waiting), times(other, waiting)));
     }
     all.in_shm()
-        .because("each worker makes its prefetch ahead; the training holds one more")
+        .because("each worker prefetches its batches; the training process holds one more")
         .times(case.ranks())
 }

@@ -13,7 +13,7 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
         // `torch.save` brings the tensors of a card to the host one at a time; those of the host are written as they
         // are.
         None if facts.on_gpu => Estimate::new(facts.largest_parameter, facts.largest_parameter)
-            .because("not rehearsed: the largest parameter, as torch.save copies them"),
+            .because("not rehearsed: size of the largest parameter, because torch.save copies one at a time"),
         None => Estimate::default(),
     }
 }

@@ -25,6 +25,6 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
     let safe = anonymous.saturating_add(per_mille(anonymous, margins::DATASET));
     Estimate::new(anonymous, safe)
         .plus(&Estimate::new(dataset.tensors, dataset.tensors).in_shm())
-        .because("tensors move to /dev/shm, where all workers share them; malloc keeps the place of the smaller ones")
+        .because("tensors move to /dev/shm, where all workers share them; malloc keeps the space of the smaller ones")
         .times(case.ranks())
 }

@@ -29,7 +29,7 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
     .times(case.ranks());
     if facts.libraries > Bytes::ZERO {
         estimate.because(format!(
-            "with {} for the CUDA libraries, which the phantom stood in for",
+            "includes {} for the CUDA libraries, which the phantom GPU replaced",
             facts.libraries
         ))
     } else {

@@ -22,7 +22,7 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
         let safe = one.saturating_add(per_mille(one, margins::FRESH_DATASET));
         return Estimate::new(one, safe)
             .times(workers)
-            .because("each worker is sent the dataset and builds it anew")
+            .because("each worker receives the pickled dataset and rebuilds it")
             .times(case.ranks());
     }
     if moment == Moment::Starting {
@@ -33,7 +33,7 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
         times(looked_at(case, objects), workers),
         times(objects, workers),
     )
-    .because("reference counts: a forked worker copies every page whose objects it looks at, in time all of them")
+    .because("reference counts: a forked worker copies every page whose objects it reads, eventually all of them")
     .times(case.ranks())
 }
 
