@@ -14,7 +14,7 @@
 //! // A machine of which nothing is recorded: every fact is missing, and says why.
 //! let empty = Surroundings::recorded("/nonexistent", Default::default());
 //! let machine = probe(&empty);
-//! assert_eq!(machine.host.physical.gap().unwrap().to_string(), "/proc/meminfo is not there");
+//! assert_eq!(machine.host.physical.gap().unwrap().to_string(), "/proc/meminfo does not exist");
 //! ```
 
 #![cfg_attr(

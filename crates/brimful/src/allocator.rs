@@ -125,7 +125,7 @@ pub fn variables<'a>(
 
 fn is_read(name: &str, is_set: impl Fn(&str) -> bool, torch: Option<&Torch>) -> Fact<bool> {
     let Some(torch) = torch else {
-        return Fact::unavailable("no torch was found to ask");
+        return Fact::unavailable("torch was not found");
     };
     if name == NO_CACHING {
         return Fact::Known(true);
@@ -134,7 +134,7 @@ fn is_read(name: &str, is_set: impl Fn(&str) -> bool, torch: Option<&Torch>) -> 
         Fact::Known(Accelerator::Cuda { .. }) => {}
         Fact::Known(Accelerator::None) => return Fact::Known(false),
         Fact::Known(Accelerator::Rocm(_)) => {
-            return Fact::unavailable("what ROCm builds of torch read was not established");
+            return Fact::unavailable("the variables that ROCm builds of torch read are unknown");
         }
         Fact::Missing(gap) => return Fact::Missing(gap.clone()),
     }

@@ -13,7 +13,7 @@ use std::fmt;
 ///
 /// let swap: Fact<Bytes> = Fact::Missing(Gap::FileMissing { path: "/proc/meminfo".into() });
 /// assert_eq!(swap.known(), None);
-/// assert_eq!(swap.gap().unwrap().to_string(), "/proc/meminfo is not there");
+/// assert_eq!(swap.gap().unwrap().to_string(), "/proc/meminfo does not exist");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
@@ -86,10 +86,10 @@ impl<T> Fact<T> {
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Gap::FileMissing { path } => write!(f, "{path} is not there"),
+            Gap::FileMissing { path } => write!(f, "{path} does not exist"),
             Gap::FileUnreadable { path, error } => write!(f, "{path} cannot be read: {error}"),
             Gap::FileMalformed { path, found } => {
-                write!(f, "{path} is not in its usual form: {found:?}")
+                write!(f, "{path} has an unexpected format: {found:?}")
             }
             Gap::FieldMissing { path, field } => write!(f, "{path} has no line {field:?}"),
             Gap::NotRecorded { by } => write!(f, "not recorded in {by}"),

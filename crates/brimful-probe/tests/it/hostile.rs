@@ -110,11 +110,11 @@ fn unreadable_and_missing_are_told_apart() {
     let read = probe(&machine.surroundings());
     assert_eq!(
         read.host.oom_score_adj.gap().unwrap().to_string(),
-        "/proc/self/oom_score_adj is not there"
+        "/proc/self/oom_score_adj does not exist"
     );
     assert_eq!(
         read.host.pressure.gap().unwrap().to_string(),
-        "/proc/pressure/memory is not in its usual form: \"what?\""
+        "/proc/pressure/memory has an unexpected format: \"what?\""
     );
 }
 

@@ -31,7 +31,7 @@ fn root_that_may_mount() {
     check(
         &load("hybrid-v1-vm"),
         "overlay",
-        "this process may mount (CAP_SYS_ADMIN)",
+        "this process can mount file systems (CAP_SYS_ADMIN)",
     );
 }
 
@@ -43,7 +43,7 @@ fn an_ordinary_user_whose_kernel_loads_the_overlay_module_on_demand() {
     check(
         &machine,
         "redirect",
-        "the kernel has no overlay file system",
+        "the kernel does not support overlayfs",
     );
     machine.write("/proc/sys/kernel/modules_disabled", "0\n");
     machine.remove("/lib/modules/6.1.0-28-amd64/modules.dep");
@@ -76,8 +76,8 @@ fn docker_by_default_and_with_the_documented_options() {
     check(
         &machine,
         "redirect",
-        "a seccomp filter may refuse namespaces; AppArmor enforces the profile docker-default; \
-         /var/tmp is on overlay, which cannot hold overlays",
+        "a seccomp filter may block namespaces; AppArmor enforces the profile docker-default; \
+         /var/tmp is on overlay, which does not support overlays",
     );
     // --cap-add SYS_ADMIN --security-opt apparmor=unconfined, and a volume at /var/tmp.
     machine.write(
@@ -92,7 +92,7 @@ fn docker_by_default_and_with_the_documented_options() {
     check(
         &machine,
         "overlay",
-        "this process may mount (CAP_SYS_ADMIN)",
+        "this process can mount file systems (CAP_SYS_ADMIN)",
     );
 }
 
@@ -130,7 +130,7 @@ fn an_old_kernel_has_neither() {
     check(
         &load("slurm-v1"),
         "none",
-        "overlays need Linux 5.12, this is 4.18; user.max_user_namespaces is 0; the kernel has no \
+        "overlays require Linux 5.12, but this is 4.18; user.max_user_namespaces is 0; the kernel does not support \
          Landlock, or a seccomp filter hides it",
     );
     assert_eq!(expected(&load("docker-v1")).0, "none");
@@ -141,7 +141,7 @@ fn what_was_not_recorded_is_missing_with_its_reason() {
     check(
         &load("nothing-readable"),
         "missing",
-        "/proc/self/status is not there",
+        "/proc/self/status does not exist",
     );
     check(
         &load("k8s-v2"),

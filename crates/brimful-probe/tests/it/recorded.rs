@@ -83,14 +83,14 @@ fn containers_of_both_versions() {
     check(
         "docker-v2",
         "docker",
-        "7.32 GiB, cgroup / (this container's own group)",
+        "7.32 GiB, cgroup / (this container)",
         "5.01 GiB",
         1.5,
     );
     check(
         "podman-rootless",
         "podman",
-        "2 GiB, cgroup / (this container's own group)",
+        "2 GiB, cgroup / (this container)",
         "1.66 GiB",
         8.0,
     );
@@ -101,7 +101,7 @@ fn a_hidden_limit_above_a_pod_is_found_by_version_one() {
     check(
         "k8s-v1",
         "kubernetes",
-        "4 GiB, a control group above the ones visible from here",
+        "4 GiB, a parent cgroup that is not visible",
         "3.38 GiB",
         32.0,
     );
@@ -112,7 +112,7 @@ fn kubernetes_and_its_group_kill() {
     check(
         "k8s-v2",
         "kubernetes",
-        "16 GiB, cgroup / (this container's own group)",
+        "16 GiB, cgroup / (this container)",
         "13.8 GiB",
         8.0,
     );

@@ -66,14 +66,14 @@ impl Card {
 
     /// The card as a GPU of a machine, with the number PyTorch will give it.
     pub fn as_gpu(&self, torch_index: Fact<Option<u32>>) -> Gpu {
-        let not_recorded = "not part of the catalogue of cards";
+        let not_recorded = "not in the catalogue of GPU models";
         Gpu {
             vendor: self.vendor,
             name: Fact::Known(self.name.into()),
             uuid: Fact::unavailable(not_recorded),
             compute_capability: match self.compute_capability {
                 Some(capability) => Fact::Known(capability),
-                None => Fact::unavailable("compute capability is NVIDIA's; AMD has none"),
+                None => Fact::unavailable("AMD GPUs have no compute capability"),
             },
             multiprocessors: Fact::Known(self.multiprocessors.value),
             total: Fact::Known(self.total.value),

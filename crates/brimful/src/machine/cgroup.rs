@@ -94,7 +94,7 @@ pub fn group_name(version: CgroupVersion, path: &str) -> String {
 pub fn owner_of(path: &str) -> Option<String> {
     // The root of the hierarchy has no limit, so a limit on `/` is one of a namespace's own root.
     if path == "/" {
-        return Some("this container's own group".into());
+        return Some("this container".into());
     }
     path.split('/').rev().find_map(owner_of_component)
 }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn owners_are_told_from_paths() {
-        check("/", Some("this container's own group"));
+        check("/", Some("this container"));
         check("/a/b", None);
         check("/docker/0123456789abcdef", Some("Docker container"));
         check(

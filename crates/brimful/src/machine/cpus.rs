@@ -44,7 +44,7 @@ impl Cpus {
         .map_or_else(
             || match &self.online {
                 Fact::Missing(gap) => Fact::Missing(gap.clone()),
-                Fact::Known(_) => Fact::unavailable("no count of processors could be read"),
+                Fact::Known(_) => Fact::unavailable("the number of CPUs could not be read"),
             },
             Fact::Known,
         )

@@ -292,10 +292,10 @@ impl fmt::Display for LimitSetter {
         match self {
             LimitSetter::PhysicalMemory => f.write_str("physical memory"),
             LimitSetter::Cgroup { version, path } => f.write_str(&group_name(*version, path)),
-            LimitSetter::HiddenCgroup => {
-                f.write_str("a control group above the ones visible from here")
+            LimitSetter::HiddenCgroup => f.write_str("a parent cgroup that is not visible"),
+            LimitSetter::Given => {
+                f.write_str("the limit that you set, assuming that nothing is used yet")
             }
-            LimitSetter::Given => f.write_str("the limit you gave, with nothing in it yet"),
         }
     }
 }
@@ -350,14 +350,16 @@ impl KillerKind {
     pub fn acts_when(self) -> &'static str {
         match self {
             KillerKind::SystemdOomd => {
-                "memory pressure stays above 60 % for 30 s in a watched unit, or swap is 90 % full"
+                "memory pressure stays above 60 % for 30 s in a monitored unit, or swap is 90 % full"
             }
             KillerKind::Earlyoom => {
                 "less than 10 % of memory and less than 10 % of swap are available"
             }
-            KillerKind::Nohang => "available memory or pressure passes its configured thresholds",
-            KillerKind::Oomd => "a rule of its own configuration fires",
-            KillerKind::Bustd => "memory pressure passes its threshold",
+            KillerKind::Nohang => {
+                "available memory or memory pressure crosses its configured thresholds"
+            }
+            KillerKind::Oomd => "a rule of its configuration matches",
+            KillerKind::Bustd => "memory pressure crosses its threshold",
         }
     }
 }
@@ -454,12 +456,7 @@ pub(crate) mod tests {
             groups.hidden = HiddenAncestors::Limit(Bytes::from_gib(4));
             groups
         });
-        check(
-            &host,
-            4,
-            3,
-            "a control group above the ones visible from here",
-        );
+        check(&host, 4, 3, "a parent cgroup that is not visible");
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl fmt::Display for KernelVersion {
 impl fmt::Display for MountPrivilege {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            MountPrivilege::Capability => "this process may mount (CAP_SYS_ADMIN)",
+            MountPrivilege::Capability => "this process can mount file systems (CAP_SYS_ADMIN)",
             MountPrivilege::UserNamespace => "user namespaces are allowed",
         })
     }
@@ -280,17 +280,22 @@ impl fmt::Display for OverlayObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OverlayObstacle::KernelTooOld(kernel) => {
-                write!(f, "overlays need Linux {OVERLAY_SINCE}, this is {kernel}")
+                write!(
+                    f,
+                    "overlays require Linux {OVERLAY_SINCE}, but this is {kernel}"
+                )
             }
             OverlayObstacle::NoOverlayFilesystem => {
-                f.write_str("the kernel has no overlay file system")
+                f.write_str("the kernel does not support overlayfs")
             }
-            OverlayObstacle::NoUserNamespaces => f.write_str("the kernel has no user namespaces"),
+            OverlayObstacle::NoUserNamespaces => {
+                f.write_str("the kernel does not support user namespaces")
+            }
             OverlayObstacle::MaxUserNamespacesZero => f.write_str("user.max_user_namespaces is 0"),
             OverlayObstacle::UnprivilegedUserNamespacesOff => {
                 f.write_str("kernel.unprivileged_userns_clone is 0")
             }
-            OverlayObstacle::SeccompFilter => f.write_str("a seccomp filter may refuse namespaces"),
+            OverlayObstacle::SeccompFilter => f.write_str("a seccomp filter may block namespaces"),
             OverlayObstacle::AppArmorRestriction => {
                 f.write_str("AppArmor restricts user namespaces")
             }
@@ -299,7 +304,7 @@ impl fmt::Display for OverlayObstacle {
             }
             OverlayObstacle::Scratch(scratch) => write!(
                 f,
-                "{} is on {}, which cannot hold overlays",
+                "{} is on {}, which does not support overlays",
                 scratch.directory, scratch.kind
             ),
         }
@@ -311,10 +316,10 @@ impl fmt::Display for Landlock {
         match self {
             Landlock::Abi(abi) => write!(f, "Landlock ABI {abi}"),
             Landlock::Unknown => {
-                f.write_str("the kernel has no Landlock, or a seccomp filter hides it")
+                f.write_str("the kernel does not support Landlock, or a seccomp filter hides it")
             }
             Landlock::Disabled => f.write_str("Landlock is disabled in this kernel"),
-            Landlock::Refused => f.write_str("the kernel refuses Landlock to this process"),
+            Landlock::Refused => f.write_str("the kernel denies Landlock to this process"),
         }
     }
 }
@@ -410,7 +415,7 @@ mod tests {
                 support.seccomp_filter = Fact::Known(true);
             },
             "overlay",
-            "this process may mount (CAP_SYS_ADMIN)",
+            "this process can mount file systems (CAP_SYS_ADMIN)",
         );
     }
 
@@ -423,17 +428,17 @@ mod tests {
         check(
             |support| support.kernel = Fact::Known(old),
             "redirect",
-            "overlays need Linux 5.12, this is 5.11",
+            "overlays require Linux 5.12, but this is 5.11",
         );
         check(
             |support| support.overlay_filesystem = Fact::Known(false),
             "redirect",
-            "the kernel has no overlay file system",
+            "the kernel does not support overlayfs",
         );
         check(
             |support| support.user_namespaces.supported = Fact::Known(false),
             "redirect",
-            "the kernel has no user namespaces",
+            "the kernel does not support user namespaces",
         );
         check(
             |support| support.user_namespaces.max = Fact::Known(0),
@@ -448,7 +453,7 @@ mod tests {
         check(
             |support| support.seccomp_filter = Fact::Known(true),
             "redirect",
-            "a seccomp filter may refuse namespaces",
+            "a seccomp filter may block namespaces",
         );
         check(
             |support| support.apparmor_profile = profile("docker-default", true),
@@ -458,7 +463,7 @@ mod tests {
         check(
             |support| support.scratch = Fact::Known(scratch("overlay")),
             "redirect",
-            "/var/tmp is on overlay, which cannot hold overlays",
+            "/var/tmp is on overlay, which does not support overlays",
         );
     }
 
@@ -488,7 +493,7 @@ mod tests {
             check(
                 |support| support.scratch = Fact::Known(scratch(kind)),
                 "redirect",
-                &format!("/var/tmp is on {kind}, which cannot hold overlays"),
+                &format!("/var/tmp is on {kind}, which does not support overlays"),
             );
         }
         for kind in ["xfs", "btrfs", "fuseblk-like"] {
@@ -546,7 +551,7 @@ mod tests {
                 };
             },
             "redirect",
-            "the kernel has no overlay file system",
+            "the kernel does not support overlayfs",
         );
     }
 }

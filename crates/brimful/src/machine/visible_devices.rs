@@ -82,12 +82,12 @@ pub fn torch_devices(
     let index_of = |wanted: Target| -> Fact<Option<u32>> {
         if mixed {
             return Fact::unavailable(
-                "whole and split cards are mixed, and CUDA does not say which it takes; set CUDA_VISIBLE_DEVICES",
+                "some GPUs are in MIG mode and some are not, and CUDA does not document its choice; set CUDA_VISIBLE_DEVICES",
             );
         }
         if by_index && !order_known && !targets.is_empty() {
             return Fact::unavailable(
-                "CUDA numbers different cards by its own speed estimate; set CUDA_DEVICE_ORDER=PCI_BUS_ID to fix the order",
+                "CUDA orders different GPUs by its own speed estimate; set CUDA_DEVICE_ORDER=PCI_BUS_ID for a fixed order",
             );
         }
         let position = targets.iter().position(|target| *target == wanted);

@@ -62,7 +62,7 @@ impl Machine {
         let names: Vec<&str> = cards.iter().map(|card| card.name).collect();
         self.subject
             .replaced
-            .push(format!("{} in place of the GPUs", names.join(", ")));
+            .push(format!("GPUs replaced by {}", names.join(", ")));
         for card in cards {
             let source = card_source(card);
             if !self.subject.sources.contains(&source) {
@@ -79,7 +79,7 @@ impl Machine {
         self.host.given_limit = Some(limit);
         self.subject
             .replaced
-            .push(format!("{limit} in place of the memory limit"));
+            .push(format!("memory limit replaced by {limit}"));
         self
     }
 }

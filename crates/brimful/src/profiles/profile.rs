@@ -27,7 +27,7 @@ pub struct Profile {
     pub sources: &'static [&'static str],
 }
 
-/// The one thing that is known of a control group whose limits are set for each container.
+/// The one thing that is known of a control group whose limits are set per container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupFact {
     /// A kill takes every process of the container.
@@ -139,7 +139,7 @@ fn known<T>(value: Option<T>, gap: impl Fn() -> Gap) -> Fact<T> {
 
 pub(super) fn card_source(card: &Card) -> String {
     format!(
-        "{}: driver's total {} ({}); what torch sees {} ({})",
+        "{}: memory reported by the driver: {} ({}); memory visible to torch: {} ({})",
         card.name,
         card.total.how.name(),
         card.total.source,
@@ -150,7 +150,7 @@ pub(super) fn card_source(card: &Card) -> String {
 
 /// A container's own group, of which only this is known.
 fn container_group(fact: GroupFact) -> Cgroups {
-    let not_recorded = "set for each container";
+    let not_recorded = "set per container";
     if fact == GroupFact::OutOfSight {
         return Cgroups {
             levels: Vec::new(),

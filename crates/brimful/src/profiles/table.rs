@@ -33,7 +33,7 @@ pub(super) const PROFILES: &[Profile] = &[
         gpus: Some(&["t4"]),
         group: Some(GroupFact::OutOfSight),
         sources: &[
-            "memory, processors: run metadata published by Colab users",
+            "memory, CPUs: run metadata published by Colab users",
             "/dev/shm 5.8G: googlecolab/colabtools#4254",
             "0.9 to 1.4 GB in use at the start: published notebooks",
             "no swap: /proc/meminfo printed in public notebooks",
@@ -50,8 +50,8 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(8),
         gpus: Some(&["t4"]),
         sources: &[
-            "memory, processors: run metadata published by Colab users",
-            "in use at the start: taken over from the T4 runtime",
+            "memory, CPUs: run metadata published by Colab users",
+            "in use at the start: same as the T4 runtime",
         ],
         ..UNKNOWN
     },
@@ -64,8 +64,8 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(12),
         gpus: Some(&["l4"]),
         sources: &[
-            "memory, processors: run metadata published by Colab users",
-            "in use at the start: taken over from the T4 runtime",
+            "memory, CPUs: run metadata published by Colab users",
+            "in use at the start: same as the T4 runtime",
         ],
         ..UNKNOWN
     },
@@ -78,8 +78,8 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(12),
         gpus: Some(&["a100-40gb"]),
         sources: &[
-            "memory, processors: run metadata published by Colab users",
-            "in use at the start: taken over from the T4 runtime",
+            "memory, CPUs: run metadata published by Colab users",
+            "in use at the start: same as the T4 runtime",
         ],
         ..UNKNOWN
     },
@@ -92,8 +92,8 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(12),
         gpus: Some(&["a100-80gb"]),
         sources: &[
-            "memory, processors: run metadata published by Colab users",
-            "in use at the start: taken over from the T4 runtime",
+            "memory, CPUs: run metadata published by Colab users",
+            "in use at the start: same as the T4 runtime",
         ],
         ..UNKNOWN
     },
@@ -102,7 +102,9 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Google Colab on a custom Google Cloud machine",
         platform: PlatformName::Colab,
         shm: Some(Bytes::from_mib(64)),
-        sources: &["/dev/shm 64M: googlecolab/colabtools#4254; the rest is the machine's own"],
+        sources: &[
+            "/dev/shm 64M: googlecolab/colabtools#4254; everything else depends on the machine",
+        ],
         ..UNKNOWN
     },
     Profile {
@@ -114,7 +116,7 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(4),
         gpus: Some(&["t4", "t4"]),
         sources: &[
-            "memory, processors, GPUs: run metadata published by Kaggle users",
+            "memory, CPUs, GPUs: run metadata published by Kaggle users",
             "no swap: printed in public notebooks",
         ],
         ..UNKNOWN
@@ -127,9 +129,9 @@ pub(super) const PROFILES: &[Profile] = &[
         cpus: Some(4),
         gpus: Some(&["p100-16gb"]),
         sources: &[
-            "memory, processors, GPU: run metadata published by Kaggle users",
-            "no kernels for this card in current wheels: Kaggle/kaggle-cli#1151",
-            "no longer among the accelerators that kaggle-cli lists (September 2026)",
+            "memory, CPUs, GPU: run metadata published by Kaggle users",
+            "no kernels for this GPU in current wheels: Kaggle/kaggle-cli#1151",
+            "no longer listed by kaggle-cli (September 2026)",
         ],
         ..UNKNOWN
     },
@@ -141,8 +143,8 @@ pub(super) const PROFILES: &[Profile] = &[
         group: Some(GroupFact::KilledTogether),
         sources: &[
             "/dev/shm 64 MiB: Kubernetes enhancement proposal 1967",
-            "a kill takes the whole container on cgroup v2: Kubernetes 1.28 and later",
-            "the memory limit is the pod's own: give it with --memory",
+            "an OOM kill ends the whole container on cgroup v2: Kubernetes 1.28 and later",
+            "the memory limit depends on the pod: set it with --memory",
         ],
         ..UNKNOWN
     },
@@ -152,8 +154,8 @@ pub(super) const PROFILES: &[Profile] = &[
         platform: PlatformName::Docker,
         shm: Some(Bytes::from_mib(64)),
         sources: &[
-            "/dev/shm 64 MiB: `docker run --shm-size`, Docker's reference",
-            "the memory limit is the host's unless one is set: give it with --memory",
+            "/dev/shm 64 MiB: `docker run --shm-size` in the Docker reference",
+            "no memory limit by default: set one with --memory",
         ],
         ..UNKNOWN
     },
@@ -162,7 +164,7 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Desktop with an RTX 3060 12 GB and 16 GiB of memory",
         memory: Some(Bytes::from_gib(16)),
         gpus: Some(&["rtx-3060-12gb"]),
-        sources: &["nominal sizes; one of the most owned cards in a public hardware survey"],
+        sources: &["nominal sizes; one of the most common GPUs in a public hardware survey"],
         ..UNKNOWN
     },
     Profile {
@@ -170,7 +172,7 @@ pub(super) const PROFILES: &[Profile] = &[
         title: "Laptop with an RTX 3060 6 GB and 16 GiB of memory",
         memory: Some(Bytes::from_gib(16)),
         gpus: Some(&["rtx-3060-laptop-6gb"]),
-        sources: &["nominal sizes; the card's figure: JiehongLin/SAM-6D#13"],
+        sources: &["nominal sizes; GPU memory: JiehongLin/SAM-6D#13"],
         ..UNKNOWN
     },
     Profile {
@@ -203,7 +205,7 @@ pub(super) const PROFILES: &[Profile] = &[
         memory: Some(Bytes::from_gib(1800)),
         cpus: Some(124),
         gpus: Some(&["a100-40gb"; 8]),
-        sources: &["memory, processors, GPUs: the provider's page"],
+        sources: &["memory, CPUs, GPUs: the provider's page"],
         ..UNKNOWN
     },
     Profile {
@@ -212,7 +214,7 @@ pub(super) const PROFILES: &[Profile] = &[
         memory: Some(Bytes::from_gib(1800)),
         cpus: Some(208),
         gpus: Some(&["h100-80gb"; 8]),
-        sources: &["memory, processors, GPUs: the provider's page"],
+        sources: &["memory, CPUs, GPUs: the provider's page"],
         ..UNKNOWN
     },
 ];

@@ -90,9 +90,9 @@ pub struct Attempt {
 /// Not a run record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordUnreadable {
-    #[error("the record cannot be read")]
+    #[error("failed to read the run record")]
     Io(#[from] io::Error),
-    #[error("expected a run record, whose first line names a run, found {found:?}")]
+    #[error("not a run record: expected the header of a run in the first line, found {found:?}")]
     NotARecord { found: String },
 }
 
