@@ -12,36 +12,36 @@ use crate::json::SCHEMA_VERSION;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful explain")]
 pub struct ExplainDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
-    /// What was explained: a run's id, a file's name, or `-` for what was pasted.
+    /// What was explained: the ID of a run, the name of a file, or `-` for standard input.
     pub source: String,
-    /// The run, where it was one.
+    /// The run, if it was one.
     pub run: Option<RunSummary>,
-    /// What happened in each attempt, of a run that came back; empty for others.
+    /// What happened in each attempt, if the run was restarted; empty otherwise.
     pub attempts: Vec<ExplainedAttempt>,
     /// Why the last attempt ended.
     pub verdict: ExplainedVerdict,
 }
 
-/// One attempt of a run that came back.
+/// One attempt of a run that was restarted.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExplainedAttempt {
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub number: u32,
     /// What differs from the attempt before, such as `workers 4 to 2`.
     pub changed: Vec<String>,
-    /// The checkpoint it continued from.
+    /// The checkpoint it resumed from.
     pub resumed_from: Option<String>,
-    /// The cause of its end, where it has ended.
+    /// The cause of its end, if it has ended.
     pub cause: Option<String>,
     /// `proved`, `likely` or `cannot_tell`.
     pub confidence: Option<String>,
     /// One sentence.
     pub summary: Option<String>,
-    /// Alarms that memory runs out which did not come true.
+    /// Number of alarms after which memory did not run out.
     pub n_false_alarms: u32,
 }
 
@@ -52,15 +52,15 @@ pub struct ExplainedVerdict {
     pub cause: String,
     /// `proved`, `likely` or `cannot_tell`.
     pub confidence: String,
-    /// Finer than the cause, in one word.
+    /// A closer description of the cause.
     pub detail: String,
     /// One sentence.
     pub summary: String,
-    /// What it rests on, heaviest first.
+    /// Evidence, strongest first.
     pub evidence: Vec<ExplainedProof>,
     /// What to do, cheapest first.
     pub remedies: Vec<ExplainedRemedy>,
-    /// What would settle it, where it is not proved.
+    /// What would confirm the cause, if it is not proved.
     pub would_settle: Vec<String>,
 }
 
@@ -69,62 +69,62 @@ pub struct ExplainedVerdict {
 pub struct ExplainedProof {
     /// Where it comes from: `kernel`, `kernel_log`, `wait_status`, `samples`, `hook`, `snapshot` or `output`.
     pub source: String,
-    /// What it says, with its figures.
+    /// What it shows, with the measured values.
     pub text: String,
 }
 
-/// Something to do about it.
+/// A way to avoid the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ExplainedRemedy {
     /// What to do.
     pub text: String,
-    /// What it would have done for this run, where that can be computed.
+    /// The effect it would have had on this run, if that can be computed.
     pub effect: Option<String>,
 }
 
-/// Every run that is recorded, newest first.
+/// All recorded runs, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful runs")]
 pub struct RunsDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
-    /// Where they are kept.
+    /// The state directory.
     pub state_dir: String,
     /// Newest first.
     pub runs: Vec<RunSummary>,
 }
 
-/// One run in short.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunSummary {
-    /// The run's name.
+    /// The ID of the run.
     pub id: String,
     /// Milliseconds since 1970.
     pub started_at_unix_ms: u64,
-    /// What was started.
+    /// The command.
     pub command: Vec<String>,
-    /// Where it was started.
+    /// The working directory.
     pub folder: String,
-    /// `running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, or `cut_off` where
-    /// brimful was not there to see the end.
+    /// `running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, or `cut_off` if
+    /// brimful itself ended before the run.
     pub state: String,
-    /// The exit code, where it ended with one.
+    /// The exit code, if it exited.
     pub exit_code: Option<i32>,
-    /// The signal, where one ended it.
+    /// The signal, if one killed it.
     pub signal: Option<i32>,
-    /// How often it was started: more than once where it came back.
+    /// Number of attempts: more than one if it was restarted.
     pub n_attempts: u32,
-    /// How long it ran, all attempts together, as far as it was seen.
+    /// Total duration of all attempts, as far as it was observed.
     pub duration_ms: u64,
-    /// The highest use of host memory, of all attempts.
+    /// Peak host memory of all attempts.
     pub peak_host_used_bytes: Option<u64>,
     /// The nearest limit that kills.
     pub host_limit_bytes: Option<u64>,
-    /// The cause of the last attempt's verdict, where there is one.
+    /// The cause in the verdict of the last attempt, if there is one.
     pub cause: Option<String>,
-    /// The verdict's sentence.
+    /// The summary of the verdict.
     pub summary: Option<String>,
 }
 

@@ -4,12 +4,12 @@ use brimful::fact::Fact;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A fact that could not be learned.
+/// A value that is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gap {
-    /// Where the `null` stands in this document, such as `host.brim.limit_bytes`.
+    /// The path of the `null` in this document, such as `host.brim.limit_bytes`.
     pub path: String,
-    /// Why it could not be learned.
+    /// Why it is unknown.
     pub reason: String,
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A training job: how it is started, what must be kept, and which knobs brimful may turn.
+/// A training job: its command, what must stay the same, and which knobs brimful may change.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[schemars(title = "brimful.toml")]
 #[serde(deny_unknown_fields)]
@@ -25,24 +25,24 @@ pub struct JobDocument {
     pub modes: BTreeMap<String, Mode>,
 }
 
-/// How the job is started and gone on with.
+/// How to start and resume the job.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobStart {
-    /// The command line, one word each. `{name}` is the value of a knob or a mode's value, `{name?text}` the text where
-    /// it is true, `{name?text|other}` one or the other; `{{` and `}}` are braces. A knob without a place is added as
-    /// an option of its name.
+    /// The command as a list of arguments. `{name}` is the value of a knob or of a mode, `{name?text}` the text if
+    /// it is true, `{name?text|other}` one or the other; `{{` and `}}` are braces. A knob without a placeholder is added as
+    /// an option with its name.
     #[schemars(length(min = 1, max = 1024))]
     pub command: Vec<String>,
-    /// Patterns of the files or folders that hold checkpoints, below this file's folder.
+    /// Patterns of checkpoint files or directories, relative to the directory of this file.
     #[serde(default)]
     pub checkpoints: Option<OneOrMore>,
-    /// What is added to the command to go on from a `{checkpoint}`.
+    /// Arguments to add to the command to resume from a `{checkpoint}`.
     #[serde(default)]
     pub resume: Vec<String>,
 }
 
-/// One text or a list of them.
+/// A string or a list of strings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMore {
@@ -50,7 +50,7 @@ pub enum OneOrMore {
     More(Vec<String>),
 }
 
-/// What is never changed.
+/// What must stay the same.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Keep {
@@ -60,16 +60,16 @@ pub struct Keep {
     pub effective_batch: Option<u64>,
 }
 
-/// Settings that may change. Names that are not listed here are the script's own and change the result.
+/// Settings that may change. Names other than these are knobs of the script, which change the training result.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct Knobs {
-    /// Samples that go through the model at once; the effective batch is kept by accumulation.
+    /// Samples per forward pass; gradient accumulation keeps the effective batch size.
     #[serde(default)]
     pub micro_batch: Option<Choices>,
-    /// Worker processes of each DataLoader.
+    /// Number of workers of each DataLoader.
     #[serde(default)]
     pub workers: Option<Choices>,
-    /// Batches that each worker makes ahead.
+    /// Batches that each worker prefetches.
     #[serde(default)]
     pub prefetch: Option<Choices>,
     #[serde(default)]
@@ -87,18 +87,18 @@ pub struct Knobs {
     /// Settings for PYTORCH_CUDA_ALLOC_CONF.
     #[serde(default)]
     pub allocator: Option<Choices>,
-    /// Samples of an evaluation batch.
+    /// Batch size of the evaluation.
     #[serde(default)]
     pub eval_batch: Option<Choices>,
-    /// Knobs of the script's own in the order in which they may be given up; without it never.
+    /// Knobs of the script that may change, in this order; without it, none may.
     #[serde(default)]
     pub sacrifice: Vec<String>,
-    /// The script's own knobs.
+    /// Knobs of the script.
     #[serde(flatten)]
     pub others: BTreeMap<String, Choices>,
 }
 
-/// `"auto"` for whatever fits best, one value, or a list: first what is wanted, then what is accepted.
+/// `"auto"` to let brimful choose, one value, or a list: the preferred value first, then accepted ones.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Choices {
@@ -116,10 +116,10 @@ pub enum JobChoice {
     Text(String),
 }
 
-/// Other values than those of the file. What is no knob is put into its place in the command, or added as an option.
+/// Values that override those of the file. A name that is not a knob replaces its placeholder in the command, or is added as an option.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct Mode {
-    /// Arguments that are added at the end.
+    /// Arguments to add at the end.
     #[serde(default)]
     pub extra: Vec<String>,
     #[serde(default)]
@@ -127,7 +127,7 @@ pub struct Mode {
     pub effective_batch: Option<u64>,
     #[serde(default)]
     pub sacrifice: Option<Vec<String>>,
-    /// A knob's choices, or the value of another place.
+    /// The choices of a knob, or the value of another placeholder.
     #[serde(flatten)]
     pub values: BTreeMap<String, Choices>,
 }

@@ -31,21 +31,21 @@ pub struct PlanContext {
     pub seconds: f64,
 }
 
-/// The best settings that fit, why, and the rungs below.
+/// The fastest settings that fit, the reasons, and the lower rungs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful plan")]
 pub struct PlanDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
     /// The job file.
     pub job: String,
-    /// The mode that was asked for.
+    /// The mode, if one was selected.
     pub mode: Option<String>,
     /// The machine it is for.
     pub machine: String,
-    /// Whether anything fits. Where nothing does, `settings` is what comes closest.
+    /// Whether any settings fit. If none do, `settings` are the closest ones.
     pub fits: bool,
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
@@ -59,39 +59,39 @@ pub struct PlanDocument {
     pub config: Vec<PlannedConfig>,
     /// What the settings need.
     pub footprint: PlannedFootprint,
-    /// Every limit that binds, and what the settings take of it.
+    /// Every limit, and how much of it the settings need.
     pub brims: Vec<PlannedBrim>,
-    /// How fast it would train; nothing where that is not known.
+    /// Expected throughput; `null` if unknown.
     pub throughput: Option<PlannedThroughput>,
     /// Why these settings and not better ones.
     pub reasons: Vec<PlanReason>,
-    /// What would be tried next, best first.
+    /// The settings to try next, best first.
     pub rungs: Vec<PlannedRung>,
-    /// What was wanted, and what it would take.
+    /// The preferred settings, and what they would need.
     pub wanted: WantedSettings,
-    /// The rehearsals that the answer rests on.
+    /// The rehearsals that the plan is based on.
     pub rehearsals: Vec<PlanRehearsal>,
-    /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing
-    /// where every rehearsal was made before.
+    /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if
+    /// all rehearsals came from the cache.
     pub isolation: Option<String>,
-    /// What the script asked of experiment trackers and hubs, and what was not done in the rehearsals made now.
+    /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now.
     pub suppressed: Vec<String>,
-    /// Hosts beyond this machine that the script connected to in the rehearsals made now.
+    /// Other hosts that the script connected to in the rehearsals made now.
     pub connections: Vec<HostConnection>,
-    /// How long the answer took.
+    /// How long planning took.
     pub seconds: f64,
 }
 
-/// The settings that were wanted: the first value of each knob.
+/// The preferred settings: the first value of each knob.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WantedSettings {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
-    /// Every limit that binds, and what they would take of it. Empty where that is not known.
+    /// Every limit, and how much of it they would need. Empty if unknown.
     pub brims: Vec<PlannedBrim>,
-    /// How fast they would train; nothing where that is not known.
+    /// Expected throughput; `null` if unknown.
     pub throughput: Option<PlannedThroughput>,
-    /// Knobs whose planned value changes the result of the training.
+    /// Knobs whose planned value changes the training result.
     pub result_changes: Vec<String>,
 }
 
@@ -100,17 +100,17 @@ pub struct WantedSettings {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum SettingValue {
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A whole number.
+    /// An integer.
     Whole(i64),
-    /// A number.
+    /// A floating-point number.
     Number(f64),
-    /// A word.
+    /// A string.
     Text(String),
 }
 
-/// The values that the copy of a config file gets.
+/// The values to write into the copy of a config file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedConfig {
     /// The file as the command names it.
@@ -128,16 +128,16 @@ pub struct EnvironmentVariable {
     pub value: String,
 }
 
-/// What settings need of the host and of each card.
+/// The host and GPU memory that settings need.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedFootprint {
     /// Anonymous and shared memory of all processes together.
     pub host: PlannedBytes,
-    /// Of these, what lies in /dev/shm.
+    /// The part of it in /dev/shm.
     pub shm: PlannedBytes,
-    /// The fullest card; nothing for a job on processors.
+    /// The GPU with the highest use; `null` for a job on the CPU.
     pub gpu: Option<PlannedBytes>,
-    /// What the host's bytes are for at the fullest moment.
+    /// Use of host memory at its peak.
     pub host_terms: Vec<PlannedTerm>,
 }
 
@@ -146,37 +146,37 @@ pub struct PlannedFootprint {
 pub struct PlannedBytes {
     /// The most likely value.
     pub likely_bytes: u64,
-    /// What 95 of 100 runs stay below.
+    /// The safe value: 95 % of runs stay below it.
     pub safe_bytes: u64,
 }
 
-/// One line of the host's budget.
+/// One use of host memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlannedTerm {
     /// Such as `program`, `dataset`, `worker_copies` or `batches`.
     pub name: String,
     /// The most likely value.
     pub likely_bytes: u64,
-    /// What 95 of 100 runs stay below.
+    /// The safe value: 95 % of runs stay below it.
     pub safe_bytes: u64,
-    /// Why it is charged like this, where that needs a word.
+    /// An explanation, if there is one.
     pub reason: Option<String>,
 }
 
-/// A limit, and what the settings take of it.
+/// A limit, and how much of it the settings need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlannedBrim {
-    /// `host`, `shm` or `gpu`, with a number where there are several.
+    /// `host`, `shm` or `gpu`, with an index if there are several.
     pub name: String,
-    /// Bytes that the job may use.
+    /// Bytes available to the job.
     pub limit_bytes: u64,
     /// The most likely use.
     pub likely_bytes: u64,
-    /// What 95 of 100 runs stay below.
+    /// The safe value: 95 % of runs stay below it.
     pub safe_bytes: u64,
 }
 
-/// How fast it would train.
+/// Expected throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedThroughput {
     /// Samples per second.
@@ -185,29 +185,29 @@ pub struct PlannedThroughput {
     pub source: String,
 }
 
-/// One sentence of why.
+/// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PlanReason {
     /// Such as `refused`, `sacrificed`, `chosen` or `estimated`.
     pub kind: String,
     /// The sentence.
     pub text: String,
-    /// The limit that forbids it, where one does.
+    /// The limit that is exceeded, if any.
     pub brim: Option<String>,
-    /// By how many bytes.
+    /// By how many bytes it is exceeded.
     pub missing_bytes: Option<u64>,
 }
 
-/// One step down.
+/// One rung.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedRung {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
     /// What differs from the rung above.
     pub changed: Vec<KnobChange>,
-    /// Every limit, and what the rung takes of it.
+    /// Every limit, and how much of it the rung needs.
     pub brims: Vec<PlannedBrim>,
-    /// How fast it would train; nothing where that is not known.
+    /// Expected throughput; `null` if unknown.
     pub throughput: Option<PlannedThroughput>,
 }
 
@@ -222,18 +222,18 @@ pub struct KnobChange {
     pub after: String,
 }
 
-/// A rehearsal that the answer rests on.
+/// A rehearsal that the plan is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlanRehearsal {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
-    /// Whether it was made before and kept.
+    /// Whether it came from the cache.
     pub reused: bool,
     /// How long ago it was made.
     pub age_seconds: f64,
     /// How long it took when it was made.
     pub seconds: f64,
-    /// Where it died before its first steps: its last words.
+    /// The last line of output, if the script failed before its first steps.
     pub failed: Option<String>,
 }
 

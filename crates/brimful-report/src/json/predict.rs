@@ -16,7 +16,7 @@ pub struct Rehearsed {
     pub seconds: f64,
     /// Cards on which the script died before its first step, of something else than memory, with its last words.
     pub failed: Vec<(String, String)>,
-    /// Optimizer steps that were made.
+    /// Number of rehearsed optimizer steps.
     pub steps: u32,
     /// What was measured on the host; nothing where it could not be measured.
     pub host: Option<HostFacts>,
@@ -27,73 +27,73 @@ pub struct Rehearsed {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful predict")]
 pub struct PredictDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
-    /// What was rehearsed.
+    /// The rehearsed command.
     pub command: Vec<String>,
-    /// The PyTorch it was rehearsed with.
+    /// The PyTorch version of the rehearsal.
     pub torch_version: String,
-    /// Optimizer steps that were made.
+    /// Number of rehearsed optimizer steps.
     pub steps: u32,
-    /// Processes of the training, each with a GPU of its own.
+    /// Number of training processes, each with its own GPU.
     pub world_size: u32,
     /// How long the rehearsal and the replays took.
     pub seconds: f64,
-    /// How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed.
+    /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed.
     pub isolation: String,
-    /// What the script asked of experiment trackers and hubs, and what was not done in the rehearsal.
+    /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsal.
     pub suppressed: Vec<String>,
-    /// Hosts beyond this machine that the script connected to.
+    /// Other hosts that the script connected to.
     pub connections: Vec<HostConnection>,
-    /// The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too.
-    /// Nothing for a training on the processors.
+    /// The peak on the first GPU of `gpus`; `terms`, `phases`, `largest` and `curve` describe the same GPU.
+    /// `null` for training on the CPU.
     pub peak: Option<PredictedPeak>,
-    /// The budget: what the memory is for when most is in use. Its sum is the likely use of the card.
+    /// Memory by use at the peak. The sum is the likely GPU memory use.
     pub terms: Vec<BudgetTerm>,
-    /// The fullest moment of each phase.
+    /// The peak of each phase.
     pub phases: Vec<PhaseUse>,
-    /// Every card asked for: whether it fits, and what is left.
+    /// For each requested GPU: whether the run fits, and how much memory is left.
     pub gpus: Vec<GpuFit>,
-    /// Cards on which the script died before its first step, of something else than memory.
+    /// GPUs on which the script failed before its first step for a reason other than memory.
     pub failed: Vec<FailedGpu>,
-    /// What takes most when most is in use.
+    /// The largest allocations at the peak.
     pub largest: Vec<LargestUse>,
-    /// The memory over the rehearsal, in equal parts of its allocations and frees.
+    /// Memory over the rehearsal, in intervals with equal numbers of allocations and frees.
     pub curve: Vec<CurveColumn>,
-    /// Host memory; nothing where it could not be measured.
+    /// Host memory; `null` if it could not be measured.
     pub host: Option<PredictedHost>,
-    /// What makes the figures weaker, heaviest first.
+    /// Caveats, most important first.
     pub caveats: Vec<PredictionCaveat>,
 }
 
-/// The highest use of a card.
+/// Peak use of a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PredictedPeak {
-    /// The card.
+    /// The GPU.
     pub gpu: String,
-    /// Bytes in tensors and scratch memory, as `torch.cuda.max_memory_allocated` would say.
+    /// Allocated bytes, as `torch.cuda.max_memory_allocated` would report.
     pub allocated_bytes: u64,
-    /// Bytes that PyTorch holds, as `torch.cuda.max_memory_reserved` would say.
+    /// Reserved bytes, as `torch.cuda.max_memory_reserved` would report.
     pub reserved_bytes: u64,
-    /// All of the process on the card, with the CUDA context.
+    /// Total GPU memory of the process, including the CUDA context.
     pub device_bytes: LikelyAndSafe,
-    /// What the training is doing then.
+    /// The phase of the peak.
     pub phase: String,
 }
 
-/// One line of the budget.
+/// One use of GPU memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BudgetTerm {
     /// `weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`,
-    /// `cached` (held by PyTorch, not in use: fragmentation), `context` or `nccl`.
+    /// `cached` (reserved by PyTorch but unused: fragmentation), `context` or `nccl`.
     pub name: String,
-    /// Bytes when most is in use; for `cached` what is held above that at the highest.
+    /// Bytes at the peak of allocated memory; for `cached`, reserved bytes above that at the peak.
     pub likely_bytes: u64,
-    /// The same with the uncertainty that belongs to this term.
+    /// The safe value, which includes the uncertainty of this term.
     pub safe_bytes: u64,
-    /// Bytes at the fullest moment of each phase.
+    /// Bytes at the peak of each phase.
     pub by_phase: Vec<PhaseBytes>,
 }
 
@@ -106,95 +106,95 @@ pub struct PhaseBytes {
     pub bytes: u64,
 }
 
-/// The fullest moment of a phase.
+/// The peak of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseUse {
     /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
     pub phase: String,
-    /// Bytes in use.
+    /// Allocated bytes.
     pub allocated_bytes: u64,
-    /// Bytes that PyTorch holds.
+    /// Reserved bytes.
     pub reserved_bytes: u64,
 }
 
-/// Whether the training fits a card.
+/// Whether the run fits on a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuFit {
-    /// The card.
+    /// The GPU.
     pub name: String,
-    /// What PyTorch sees of its memory.
+    /// Total memory that PyTorch sees.
     pub total_bytes: u64,
     /// Whether it fits, by the safe value.
     pub fits: bool,
-    /// `fits`, `tight` (the likely value fits, the safe one does not, or the figure is an upper bound) or
+    /// `fits`, `tight` (the likely value fits but the safe value does not, or the value is an upper bound) or
     /// `does_not_fit`.
     pub verdict: String,
-    /// Bytes left by the safe value; negative: bytes missing.
+    /// Bytes left, by the safe value; negative if it does not fit.
     pub headroom_bytes: i64,
-    /// The highest use of the card by the process.
+    /// Peak GPU memory of the process.
     pub device_bytes: LikelyAndSafe,
-    /// Bytes that PyTorch holds at the most.
+    /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// Bytes in use at the most.
+    /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Times that PyTorch has to give cached memory back to go on.
+    /// Number of times PyTorch frees cached memory and retries.
     pub retries: u64,
-    /// The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`.
+    /// The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// Settings of the allocator under which PyTorch would hold less; nothing where little is unused.
+    /// Allocator settings with which PyTorch would reserve less; `null` if little is unused.
     pub alternative: Option<AllocatorAlternative>,
 }
 
-/// Settings of the allocator under which PyTorch would hold less.
+/// Allocator settings with which PyTorch would reserve less.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AllocatorAlternative {
     /// As in `PYTORCH_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// Bytes that PyTorch holds at most with these settings.
+    /// Peak of reserved bytes with these settings.
     pub peak_reserved_bytes: u64,
-    /// Whether it fits the GPU then, by the safe value.
+    /// Whether the run then fits on the GPU, by the safe value.
     pub fits: bool,
 }
 
-/// A card on which the script did not run.
+/// A GPU on which the script failed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FailedGpu {
-    /// The card.
+    /// The GPU.
     pub name: String,
     /// The last line that the script wrote.
     pub reason: String,
 }
 
-/// What takes much.
+/// A group of large allocations.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LargestUse {
-    /// `weights`, `gradients`, … as in the budget.
+    /// `weights`, `gradients`, …, as in `terms`.
     pub kind: String,
-    /// The tensor, or the module or phase that made it.
+    /// The tensor, or the module or phase that allocated it.
     pub made_by: String,
-    /// How many allocations.
+    /// Number of allocations.
     pub count: u64,
     /// Bytes of all of them.
     pub bytes: u64,
 }
 
-/// One part of the memory curve: its highest values.
+/// One interval of the memory curve: its highest values.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CurveColumn {
-    /// Bytes in use.
+    /// Allocated bytes.
     pub allocated_bytes: u64,
-    /// Bytes that PyTorch holds.
+    /// Reserved bytes.
     pub reserved_bytes: u64,
-    /// Steps that were complete.
+    /// Number of completed steps.
     pub step: u32,
 }
 
-/// A reason to trust the figures less.
+/// A reason to trust the prediction less.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PredictionCaveat {
-    /// A stable name, such as `value_dependent_shape`.
+    /// A stable ID, such as `value_dependent_shape`.
     pub id: String,
-    /// What it means here.
+    /// What it means for this prediction.
     pub text: String,
 }
 

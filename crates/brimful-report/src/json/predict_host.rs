@@ -9,55 +9,55 @@ use crate::json::range::LikelyAndSafe;
 /// Workers for which the table has a row.
 const WORKERS: [u64; 4] = [0, 1, 2, 4];
 
-/// Predicted host memory of a training: anonymous and shared memory of all of its processes together.
+/// Predicted host memory: anonymous and shared memory of all processes of the job.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PredictedHost {
-    /// Worker processes of the DataLoader, as rehearsed.
+    /// Number of DataLoader workers, as rehearsed.
     pub workers: u64,
-    /// Batches that each worker makes ahead (`prefetch_factor`), as rehearsed.
+    /// Batches that each worker prefetches (`prefetch_factor`), as rehearsed.
     pub prefetch: u64,
-    /// Samples of a batch, as rehearsed.
+    /// Batch size, as rehearsed.
     pub micro_batch: u64,
     /// `fork`, `forkserver` or `spawn`, as rehearsed.
     pub start_method: String,
-    /// Whether batches are pinned for a card, as rehearsed.
+    /// Whether batches are in pinned memory, as rehearsed.
     pub pin_memory: bool,
-    /// Whether workers stay from one epoch to the next, as rehearsed.
+    /// Whether workers persist between epochs, as rehearsed.
     pub persistent_workers: bool,
-    /// The highest use.
+    /// Peak host memory.
     pub bytes: LikelyAndSafe,
-    /// Of these, what lies in `/dev/shm`.
+    /// The part of it in `/dev/shm`.
     pub shm_bytes: LikelyAndSafe,
-    /// What the memory is for at the fullest moment.
+    /// Memory by use at the peak.
     pub terms: Vec<HostBudgetTerm>,
-    /// The same training with other workers and other start methods; all else as rehearsed.
+    /// Predictions for other numbers of workers and start methods; everything else as rehearsed.
     pub by_workers: Vec<HostByWorkers>,
 }
 
-/// One line of the host's budget.
+/// One use of host memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostBudgetTerm {
     /// `program`, `dataset`, `training`, `worker_programs`, `worker_copies`, `making_batches`, `pickle_buffer`,
     /// `batches`, `pinned` or `checkpoint`.
     pub name: String,
-    /// The most likely bytes.
+    /// The likely value in bytes.
     pub likely_bytes: u64,
-    /// The same with the uncertainty that belongs to this term.
+    /// The safe value, which includes the uncertainty of this term.
     pub safe_bytes: u64,
-    /// Why it is charged like this, where that needs a word.
+    /// An explanation, if there is one.
     pub reason: Option<String>,
 }
 
-/// The host's need with other workers.
+/// Host memory with another number of workers.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HostByWorkers {
     /// `fork`, `forkserver` or `spawn`.
     pub start_method: String,
-    /// Worker processes of the DataLoader.
+    /// Number of DataLoader workers.
     pub workers: u64,
-    /// The highest use.
+    /// Peak host memory.
     pub bytes: LikelyAndSafe,
-    /// Of these, what lies in `/dev/shm`.
+    /// The part of it in `/dev/shm`.
     pub shm_bytes: LikelyAndSafe,
 }
 

@@ -1,6 +1,6 @@
 //! The outward form of a machine: what `brimful probe --json` prints and `brimful.probe()` returns.
 //!
-//! A missing fact is `null`, and `gaps` says why. "No limit" is the word `unlimited`, never `null` and never a number.
+//! A missing fact is `null`, and `gaps` gives the reason. "No limit" is the string `unlimited`, never `null` and never a number.
 //! The JSON Schema and the Python classes are made from these types by `cargo xtask generate`.
 
 use schemars::JsonSchema;
@@ -11,11 +11,11 @@ use crate::json::gaps::Gap;
 /// Raised when a field changes its meaning or goes away; new fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What a machine really allows, and what will bite there.
+/// The effective memory limits of a machine, and its problems.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful probe")]
 pub struct ProbeDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
@@ -23,19 +23,19 @@ pub struct ProbeDocument {
     pub subject: Subject,
     /// Host memory.
     pub host: Host,
-    /// Shared memory, through which DataLoader workers hand over batches.
+    /// Shared memory, which DataLoader workers use to pass batches.
     pub shm: SharedMemory,
-    /// Limits that the kernel keeps for each process.
+    /// Limits of each process, set by the kernel.
     pub process_limits: ProcessLimits,
-    /// Processors that can really be used.
+    /// Usable CPUs.
     pub cpus: Cpus,
     /// GPUs, visible to torch or not.
     pub gpus: Vec<Gpu>,
     /// The version of the NVIDIA driver.
     pub gpu_driver_version: Option<String>,
-    /// The newest CUDA the driver can serve, such as `12.4`.
+    /// The newest CUDA version that the driver supports, such as `12.4`.
     pub gpu_driver_cuda: Option<String>,
-    /// The variable that hides GPUs from torch, as `NAME=VALUE`; `null` where none is set.
+    /// The variable that hides GPUs from torch, as `NAME=VALUE`; `null` if none is set.
     pub gpu_visible_devices: Option<String>,
     /// Where the process runs.
     pub platform: Platform,
@@ -43,9 +43,9 @@ pub struct ProbeDocument {
     pub isolation: Option<Isolation>,
     /// The Python that would run the job.
     pub python: Option<Python>,
-    /// Variables that configure torch's allocator, as far as they are set.
+    /// Variables that configure torch's allocator, if they are set.
     pub allocator_variables: Vec<AllocatorVariable>,
-    /// What will bite, worst first.
+    /// Problems, most severe first.
     pub findings: Vec<Finding>,
     /// Why facts are missing.
     pub gaps: Vec<Gap>,
@@ -58,44 +58,44 @@ pub struct Subject {
     pub kind: String,
     /// The profile's name.
     pub profile: Option<String>,
-    /// Where recorded figures come from.
+    /// Sources of the recorded values.
     pub sources: Vec<String>,
-    /// What was put in place of a fact, such as another card.
+    /// Values that the user replaced, such as another GPU.
     pub replaced: Vec<String>,
 }
 
 /// Host memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Host {
-    /// Physical memory, as psutil shows it.
+    /// Physical memory, as reported by psutil.
     pub physical_bytes: Option<u64>,
-    /// What the kernel thinks can be handed out without swapping.
+    /// The kernel's estimate of the memory available without swapping.
     pub available_bytes: Option<u64>,
     /// Swap of the machine.
     pub swap_total_bytes: Option<u64>,
-    /// Swap that is not in use.
+    /// Unused swap.
     pub swap_free_bytes: Option<u64>,
     /// The nearest limit that kills.
     pub brim: Brim,
-    /// Bytes that can still be touched before the kernel kills, without swap.
+    /// Bytes left before the kernel kills, without swap.
     pub headroom_bytes: Option<u64>,
-    /// What could go to swap on top of the headroom.
+    /// Swap available in addition to the headroom.
     pub swap_headroom_bytes: Option<u64>,
-    /// Every limit, the process's own group first, physical memory last.
+    /// Every limit, from the cgroup of the process to physical memory.
     pub limits: Vec<Limit>,
-    /// The memory control groups, the process's own first.
+    /// The memory cgroups, that of the process first.
     pub cgroups: Option<Vec<Cgroup>>,
-    /// What stands above the visible groups: `none`, `own_group` (not even the process's own group can be seen),
-    /// `unknown`, `none_lower` (there are some, without a lower limit) or `limit` (one with a lower limit). With
+    /// Parents of the visible cgroups: `none`, `own_group` (not even the cgroup of the process is visible),
+    /// `unknown`, `none_lower` (parents without a lower limit) or `limit` (a parent with a lower limit). With
     /// `own_group`, `unknown` and `limit` the headroom is an upper bound.
     pub hidden_groups: Option<String>,
-    /// How the kernel promises memory.
+    /// Memory overcommit.
     pub overcommit: Option<Overcommit>,
-    /// How long tasks waited for memory.
+    /// How long tasks were stalled on memory.
     pub pressure: Option<Pressure>,
-    /// How early the kernel picks this process: -1000 never, 1000 first.
+    /// The priority of this process for the kernel OOM killer: -1000 never, 1000 first.
     pub oom_score_adj: Option<i32>,
-    /// Programs that kill before the kernel does.
+    /// User-space OOM killers.
     pub killers: Option<Vec<Killer>>,
 }
 
@@ -104,11 +104,11 @@ pub struct Host {
 pub struct Brim {
     /// The limit.
     pub limit_bytes: Option<u64>,
-    /// Who sets it, in words.
+    /// What sets it, in words.
     pub set_by: Option<String>,
-    /// Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`.
+    /// What sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`.
     pub kind: Option<String>,
-    /// The control group that sets it, as the kernel names it; `null` where none does.
+    /// The path of the cgroup that sets it; `null` if none does.
     pub cgroup_path: Option<String>,
 }
 
@@ -117,11 +117,11 @@ pub struct Brim {
 pub struct Limit {
     /// The limit.
     pub limit_bytes: u64,
-    /// Who sets it, in words.
+    /// What sets it, in words.
     pub set_by: String,
-    /// Who sets it, as in `brim.kind`.
+    /// What sets it, as in `brim.kind`.
     pub kind: String,
-    /// The control group that sets it; `null` where none does.
+    /// The path of the cgroup that sets it; `null` if none does.
     pub cgroup_path: Option<String>,
     /// `kills` or `throttles`.
     pub effect: String,
@@ -129,23 +129,23 @@ pub struct Limit {
     pub headroom_bytes: Option<u64>,
 }
 
-/// A whole number (of bytes where the name says so), or `unlimited`.
+/// An integer (in bytes if the name ends in `_bytes`), or `unlimited`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WholeLimit {
     /// A finite limit.
     Finite(u64),
-    /// Readable, and without a limit.
+    /// No limit is set.
     Unlimited(Unlimited),
 }
 
-/// A number of processors, or `unlimited`.
+/// A number of CPUs, or `unlimited`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProcessorLimit {
     /// A finite limit.
     Finite(f64),
-    /// Readable, and without a limit.
+    /// No limit is set.
     Unlimited(Unlimited),
 }
 
@@ -157,69 +157,69 @@ pub enum Unlimited {
     Unlimited,
 }
 
-/// One memory control group.
+/// One memory cgroup.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cgroup {
     /// 1 or 2.
     pub version: u32,
-    /// The group's path as the kernel names it.
+    /// The path of the cgroup.
     pub path: String,
     /// The limit that kills (`memory.max`, `memory.limit_in_bytes`).
     pub max_bytes: Option<WholeLimit>,
-    /// The limit that slows down (`memory.high`).
+    /// The limit that throttles (`memory.high`).
     pub high_bytes: Option<WholeLimit>,
-    /// Everything charged to the group.
+    /// All memory charged to the cgroup.
     pub used_bytes: Option<u64>,
-    /// The part that the kernel takes back before it kills.
+    /// The part that the kernel reclaims before it kills.
     pub reclaimable_bytes: Option<u64>,
-    /// The part that stays while its owners live.
+    /// The part that cannot be reclaimed while its processes run.
     pub unreclaimable_bytes: Option<u64>,
     /// Private memory of processes.
     pub anon_bytes: Option<u64>,
     /// Shared memory and tmpfs.
     pub shmem_bytes: Option<u64>,
-    /// Swap the group may still use.
+    /// Swap that the cgroup can still use.
     pub swap_left_bytes: Option<WholeLimit>,
-    /// A kill takes every process of the group.
+    /// Whether an OOM kill ends every process in the cgroup.
     pub oom_group: Option<bool>,
-    /// The kernel freezes instead of killing (v1).
+    /// Whether the kernel suspends processes instead of killing one (cgroup v1).
     pub oom_kill_disabled: Option<bool>,
 }
 
-/// How the kernel promises memory.
+/// Memory overcommit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Overcommit {
     /// `heuristic`, `always` or `never`.
     pub mode: String,
-    /// The most that may be promised in mode `never`.
+    /// The commit limit in mode `never`.
     pub commit_limit_bytes: Option<u64>,
-    /// What is promised now.
+    /// Committed memory.
     pub committed_bytes: Option<u64>,
 }
 
-/// Share of time, in percent, in which tasks waited for memory.
+/// Share of time, in percent, in which tasks were stalled on memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pressure {
-    /// Some task waited, last 10 seconds.
+    /// Some task was stalled, last 10 seconds.
     pub some_avg10_percent: f64,
-    /// Some task waited, last minute.
+    /// Some task was stalled, last minute.
     pub some_avg60_percent: f64,
-    /// All tasks waited, last 10 seconds.
+    /// All tasks were stalled, last 10 seconds.
     pub full_avg10_percent: f64,
-    /// All tasks waited, last minute.
+    /// All tasks were stalled, last minute.
     pub full_avg60_percent: f64,
 }
 
-/// A program that kills when memory is short.
+/// A user-space OOM killer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Killer {
     /// Its name.
     pub name: String,
-    /// Its process.
+    /// Its PID.
     pub pid: u32,
-    /// When it acts unless told otherwise.
+    /// When it acts by default.
     pub acts_when: String,
-    /// How it was started.
+    /// Its command-line arguments.
     pub arguments: Vec<String>,
 }
 
@@ -230,13 +230,13 @@ pub struct SharedMemory {
     pub path: String,
     /// Its size.
     pub total_bytes: Option<u64>,
-    /// What is free of it.
+    /// Free space.
     pub free_bytes: Option<u64>,
-    /// Whether what is stored there fills the memory limit.
+    /// Whether its contents count against the memory limit.
     pub counts_against_brim: Option<bool>,
 }
 
-/// Limits that the kernel keeps for each process.
+/// Limits of each process, set by the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessLimits {
     /// RLIMIT_AS.
@@ -251,20 +251,20 @@ pub struct ProcessLimits {
     pub max_map_count: Option<u64>,
 }
 
-/// Processors.
+/// CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cpus {
-    /// How many can run at the same time; a quota may leave a fraction.
+    /// The number of usable CPUs; a quota may allow a fraction.
     pub usable: Option<f64>,
-    /// What holds the number down: `machine`, `affinity`, `cpuset` or `quota`.
+    /// What limits the number: `machine`, `affinity`, `cpuset` or `quota`.
     pub limited_by: Option<String>,
-    /// What `os.cpu_count()` shows.
+    /// The number that `os.cpu_count()` returns.
     pub online: Option<u32>,
     /// Allowed by the affinity mask.
     pub affinity: Option<u32>,
-    /// Allowed by the cpuset of the control group.
+    /// Allowed by the cgroup cpuset.
     pub cpuset: Option<WholeLimit>,
-    /// Allowed by the quota of the control group.
+    /// Allowed by the cgroup CPU quota.
     pub quota: Option<ProcessorLimit>,
 }
 
@@ -275,44 +275,44 @@ pub struct Gpu {
     pub vendor: String,
     /// The product name.
     pub name: Option<String>,
-    /// The driver's unique name for it.
+    /// Its UUID.
     pub uuid: Option<String>,
-    /// NVIDIA's generation number, such as `7.5`.
+    /// The compute capability, such as `7.5`.
     pub compute_capability: Option<String>,
     /// Streaming multiprocessors or compute units.
     pub multiprocessors: Option<u32>,
-    /// What the driver's management library says it has.
+    /// Total memory as reported by NVML.
     pub total_bytes: Option<u64>,
-    /// In use by processes.
+    /// Memory in use by processes.
     pub used_bytes: Option<u64>,
-    /// Kept by the driver for itself.
+    /// Memory reserved by the driver.
     pub reserved_bytes: Option<u64>,
-    /// What torch reports as the card's total.
+    /// Total memory as reported by torch.
     pub torch_visible_bytes: Option<u64>,
-    /// How that is known: `driver`, `measured`, `data sheet` or `estimated`.
+    /// The source of that value: `driver`, `measured`, `data sheet` or `estimated`.
     pub torch_visible_by: Option<String>,
     /// Whether torch will see it.
     pub torch_sees_it: Option<bool>,
-    /// The `n` of `cuda:n`, where torch will see it.
+    /// The `n` of `cuda:n`, if torch will see it.
     pub torch_index: Option<u32>,
     /// Processes that hold its memory.
     pub processes: Option<Vec<GpuProcess>>,
-    /// Error correction is on.
+    /// Whether error correction (ECC) is enabled.
     pub ecc: Option<bool>,
-    /// Multi-instance (MIG) mode is on.
+    /// Whether multi-instance (MIG) mode is enabled.
     pub mig_enabled: Option<bool>,
-    /// The instances in that mode.
+    /// The MIG instances.
     pub mig_instances: Vec<MigInstance>,
 }
 
 /// A process that holds GPU memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuProcess {
-    /// Its number; in a container that of the host.
+    /// Its PID; in a container, the PID on the host.
     pub pid: u32,
-    /// Its name, where it can be seen from here.
+    /// Its name, if it is visible.
     pub name: Option<String>,
-    /// What it holds.
+    /// GPU memory that it holds.
     pub used_bytes: Option<u64>,
 }
 
@@ -321,13 +321,13 @@ pub struct GpuProcess {
 pub struct MigInstance {
     /// Its name.
     pub name: Option<String>,
-    /// Its unique name, as `CUDA_VISIBLE_DEVICES` takes it.
+    /// Its UUID, as `CUDA_VISIBLE_DEVICES` accepts it.
     pub uuid: Option<String>,
     /// Its memory.
     pub total_bytes: Option<u64>,
-    /// In use.
+    /// Memory in use.
     pub used_bytes: Option<u64>,
-    /// The `n` of `cuda:n`, where torch will see it.
+    /// The `n` of `cuda:n`, if torch will see it.
     pub torch_index: Option<u32>,
 }
 
@@ -340,7 +340,7 @@ pub struct Platform {
     pub layers: Vec<PlatformLayer>,
     /// The kernel and the distribution.
     pub system: Option<String>,
-    /// What Slurm was asked for.
+    /// What the job requested from Slurm.
     pub slurm: Option<SlurmJob>,
 }
 
@@ -349,34 +349,34 @@ pub struct Platform {
 pub struct PlatformLayer {
     /// Its name.
     pub name: String,
-    /// What gave it away.
+    /// How it was recognized.
     pub evidence: String,
 }
 
-/// What Slurm was asked for.
+/// What the job requested from Slurm.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SlurmJob {
-    /// The job.
+    /// The job ID.
     pub job_id: String,
-    /// Memory requested on this node; `null` where the whole node was asked for.
+    /// Memory requested on this node; `null` if the whole node was requested.
     pub memory_request_bytes: Option<u64>,
-    /// Whether all of the node's memory was asked for (`--mem=0`).
+    /// Whether all of the memory of the node was requested (`--mem=0`).
     pub whole_node: Option<bool>,
-    /// Processors given on this node.
+    /// CPUs allocated on this node.
     pub cpus_on_node: Option<u32>,
 }
 
 /// How rehearsals (`predict`, `plan`, `init`) can be isolated from the user's files.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Isolation {
-    /// What a rehearsal is expected to use: `overlay`, `redirect`, or `none` where it is expected to refuse. Nothing is
-    /// tried by a probe; the rehearsal itself proves its isolation and reports the one it used.
+    /// The isolation that a rehearsal is expected to use: `overlay`, `redirect`, or `none` if it is expected to refuse. A
+    /// probe does not test it; the rehearsal itself verifies its isolation and reports which one it used.
     pub expected: Option<String>,
     /// Why, in words.
     pub reason: Option<String>,
-    /// Whether this process may mount without a user namespace (`CAP_SYS_ADMIN`).
+    /// Whether this process can mount without a user namespace (`CAP_SYS_ADMIN`).
     pub cap_sys_admin: Option<bool>,
-    /// Whether the kernel has user namespaces.
+    /// Whether the kernel supports user namespaces.
     pub user_namespaces: Option<bool>,
     /// `user.max_user_namespaces`.
     pub max_user_namespaces: Option<u64>,
@@ -384,19 +384,19 @@ pub struct Isolation {
     pub unprivileged_userns_clone: Option<bool>,
     /// `kernel.apparmor_restrict_unprivileged_userns`; false in kernels without this setting.
     pub apparmor_restrict_unprivileged_userns: Option<bool>,
-    /// The AppArmor profile of this process; `null` where AppArmor is not in use.
+    /// The AppArmor profile of this process; `null` if AppArmor is not in use.
     pub apparmor_profile: Option<String>,
     /// Whether AppArmor enforces that profile.
     pub apparmor_enforced: Option<bool>,
     /// Whether a seccomp filter is in force.
     pub seccomp_filter: Option<bool>,
-    /// Whether the kernel has the overlay file system, or a module for it.
+    /// Whether the kernel supports overlayfs, built in or as a module.
     pub overlay_filesystem: Option<bool>,
     /// The directory in which a rehearsal is expected to store what the script writes.
     pub scratch_directory: Option<String>,
     /// The file system of that directory.
     pub scratch_filesystem: Option<String>,
-    /// The version of Landlock's interface; 0 where it is not available.
+    /// The Landlock ABI version; 0 if it is not available.
     pub landlock_abi: Option<u32>,
 }
 
@@ -418,9 +418,9 @@ pub struct Python {
 pub struct Torch {
     /// The version, such as `2.9.1+cu128`.
     pub version: String,
-    /// What it can compute on, such as `CUDA 12.8` or `CPU only`.
+    /// The platform it was built for, such as `CUDA 12.8` or `CPU only`.
     pub build: Option<String>,
-    /// Compute capabilities the official build has kernels for, where known.
+    /// Compute capabilities that the official build has kernels for, if known.
     pub kernels_for: Option<Vec<String>>,
 }
 
@@ -435,16 +435,16 @@ pub struct AllocatorVariable {
     pub read_by_torch: Option<bool>,
 }
 
-/// Something that will bite.
+/// A problem of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Its name in the catalogue.
+    /// Its ID in the catalogue of findings.
     pub id: String,
     /// `fatal`, `risk` or `note`.
     pub severity: String,
     /// What will happen.
     pub summary: String,
-    /// What that rests on.
+    /// The evidence.
     pub evidence: Vec<String>,
     /// What to do, cheapest first.
     pub remedies: Vec<String>,

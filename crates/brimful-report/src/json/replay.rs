@@ -3,56 +3,56 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What would have happened under each capacity and setting.
+/// Results of a replay for each capacity and setting.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "brimful replay")]
 pub struct ReplayDocument {
-    /// The version of this document's form.
+    /// The schema version of this document.
     pub schema_version: u32,
     /// The version of brimful that wrote it.
     pub brimful_version: String,
     /// The file that was replayed.
     pub file: String,
-    /// The PyTorch whose rules were followed.
+    /// The modeled PyTorch version.
     pub torch_version: String,
-    /// Whether that is a guess: the record names no version and none was given.
+    /// Whether that is an assumption: the file names no version and none was given.
     pub torch_version_assumed: bool,
-    /// The device of the record.
+    /// The replayed device.
     pub device: u32,
-    /// Allocations and frees of the record.
+    /// Number of allocations and frees in the file.
     pub events: u64,
-    /// How the model compares with the record itself; `null` where the record has no addresses to compare.
+    /// How closely the model matches the recorded addresses; `null` if the file has none.
     pub agreement: Option<ReplayAgreement>,
-    /// One for each capacity and setting, in the order asked.
+    /// One result per capacity and setting, in the requested order.
     pub results: Vec<ReplayResult>,
 }
 
-/// How many allocations land where the record has them, given only where the driver put new segments.
+/// How many allocations the model places at their recorded address, given only the addresses of new segments.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReplayAgreement {
-    /// Allocations of the record.
+    /// Number of recorded allocations.
     pub allocations: u64,
-    /// Allocations that the model puts at the same address.
+    /// Number of allocations that the model places at the same address.
     pub same_address: u64,
 }
 
 /// One replay.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ReplayResult {
-    /// The card, where one was named.
+    /// The GPU model, if one was named.
     pub gpu: Option<String>,
-    /// The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`; empty for the default.
+    /// The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`; empty for the default.
     pub alloc_conf: String,
-    /// Bytes of the card.
+    /// GPU memory available to PyTorch, in bytes.
     pub capacity_bytes: u64,
-    /// Bytes in use at the most, up to the end or to running out of memory.
+    /// Peak of allocated bytes, until the end or until memory ran out.
     pub peak_allocated_bytes: u64,
-    /// Bytes held at the most.
+    /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Whether it ran out of memory.
     pub oom: bool,
-    /// The bytes that could not be had.
+    /// The size of the failed allocation.
     pub oom_request_bytes: Option<u64>,
-    /// Times that cached memory had to be given back to go on.
+    /// Number of times cached memory was freed before a retry.
     pub retries: u64,
 }
