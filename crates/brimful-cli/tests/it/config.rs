@@ -60,7 +60,7 @@ fn a_job_comes_back_with_smaller_values_in_a_copy() {
     let done = run(&directory);
     let said = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(0), "{said}");
-    assert!(said.contains("attempt 3 of 8 begins"), "{said}");
+    assert!(said.contains("starting attempt 3 of 8"), "{said}");
     let copy = |size: u32, accumulation: u32| {
         let text = CONFIG
             .replace("batch_size: 32", &format!("batch_size: {size}"))

@@ -382,7 +382,7 @@ fn probe_expects_redirection_where_scratch_lies_on_an_overlay() {
         &program(),
         "redirect",
         &format!(
-            "{} is on overlay, which cannot hold overlays",
+            "{} is on overlay, which does not support overlays",
             merged.display()
         ),
     );
@@ -414,7 +414,7 @@ fn probe_expects_redirection_behind_a_filter_that_refuses_namespaces() {
     }
     let prefix = refused("unshare");
     let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
-    let reason = "a seccomp filter may refuse namespaces";
+    let reason = "a seccomp filter may block namespaces";
     check_expected(&Place::new(), &prefix, &program(), "redirect", reason);
 }
 
@@ -425,7 +425,7 @@ fn probe_expects_a_refusal_where_nothing_isolates() {
     }
     let prefix = refused("unshare,landlock");
     let prefix: Vec<&str> = prefix.iter().map(String::as_str).collect();
-    let reason = "a seccomp filter may refuse namespaces; the kernel has no Landlock, or a seccomp filter hides it";
+    let reason = "a seccomp filter may block namespaces; the kernel does not support Landlock, or a seccomp filter hides it";
     check_expected(&Place::new(), &prefix, &program(), "none", reason);
 }
 

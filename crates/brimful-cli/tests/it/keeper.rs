@@ -103,13 +103,10 @@ fn parent_of(pid: u32) -> u32 {
 fn after_a_kill_of_brimful_the_next_start_tells_the_real_end() {
     for (end, told) in [
         ("exit 0", "the training continued and finished"),
-        (
-            "exit 3",
-            "the training continued and ended with exit code 3",
-        ),
+        ("exit 3", "the training continued and exited with code 3"),
         (
             "kill -TERM $$",
-            "the training continued and was ended by SIGTERM",
+            "the training continued and was killed by SIGTERM",
         ),
     ] {
         let place = Place::new();

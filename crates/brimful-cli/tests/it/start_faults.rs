@@ -19,9 +19,9 @@ use crate::context::{program, program_for_all_users};
 /// How trainings end, and the exit code that a shell would see.
 const ENDS: [(&str, i32, &str); 4] = [
     ("exit 0", 0, "finished"),
-    ("exit 1", 1, "ended with exit code 1"),
-    ("exit 3", 3, "ended with exit code 3"),
-    ("kill -KILL $$", 137, "was ended by SIGKILL"),
+    ("exit 1", 1, "exited with code 1"),
+    ("exit 3", 3, "exited with code 3"),
+    ("kill -KILL $$", 137, "was killed by SIGKILL"),
 ];
 
 /// A directory with a state directory in it, and a training that prints one line per start.

@@ -1,4 +1,4 @@
-//! The card that a notebook shows for `brimful.plan()`.
+//! The HTML that a notebook shows for `brimful.plan()`.
 
 use brimful::units::Bytes;
 use minijinja::value::Serde;

@@ -1,4 +1,4 @@
-//! The card that a notebook shows for `brimful.predict()`.
+//! The HTML that a notebook shows for `brimful.predict()`.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The card that a notebook shows for `brimful.probe()`.
+//! The HTML that a notebook shows for `brimful.probe()`.
 
 use brimful::fact::Fact;
 use brimful::machine::{LimitEffect, Machine, SubjectKind};
@@ -74,7 +74,7 @@ fn bar(label: String, used: Option<Bytes>, total: Bytes, is_brim: bool) -> Bar {
         used_percent: used.map(|used| (used.share_of(total) * 100.0).clamp(0.0, 100.0)),
         words: match used {
             Some(used) => format!("{used} of {total}"),
-            None => format!("{total}, use not known"),
+            None => format!("{total}, usage unknown"),
         },
         label,
         is_brim,
@@ -139,15 +139,15 @@ fn rows(machine: &Machine) -> Vec<(String, String)> {
                 row("headroom", format!("{headroom} until the kernel kills"));
             }
         }
-        Fact::Missing(gap) => row("brim", format!("not known: {gap}")),
+        Fact::Missing(gap) => row("brim", format!("unknown: {gap}")),
     }
     if let Fact::Known((usable, _)) = machine.cpus.usable() {
-        row("processors", format!("{usable} usable"));
+        row("CPUs", format!("{usable} usable"));
     }
     for gpu in &machine.gpus.devices {
         let torch = match &gpu.torch_memory {
             Fact::Known(memory) => format!("torch sees {}", memory.bytes),
-            Fact::Missing(_) => "what torch sees is not known".into(),
+            Fact::Missing(_) => "memory visible to torch unknown".into(),
         };
         row(gpu.label(), torch);
     }

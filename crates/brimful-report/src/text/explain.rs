@@ -1,4 +1,4 @@
-//! A verdict, for a tired person.
+//! The page of `brimful explain`.
 
 use brimful::explain::{Cause, Confidence, Detail, Source, Verdict};
 
@@ -8,7 +8,7 @@ use crate::text::page::{Page, Role};
 /// Room for the longest name of a source.
 const LEAD: usize = 14;
 
-/// The whole verdict: what happened, what says so, what to do.
+/// The whole verdict: the cause, the evidence, the remedies.
 pub fn explain(verdict: &Verdict, page: &Page) -> String {
     explain_attempts(verdict, &[], page)
 }
@@ -28,7 +28,7 @@ pub fn explain_attempts(verdict: &Verdict, attempts: &[ExplainedAttempt], page: 
         let lead = format!("  {}", page.paint_padded(Role::Label, name, LEAD));
         evidence.push_str(&page.hang(&lead, LEAD + 2, &proof.text));
     }
-    page.section(&mut out, "What says so", &evidence);
+    page.section(&mut out, "Evidence", &evidence);
     let mut remedies = String::new();
     for (idx, remedy) in verdict.remedies.iter().enumerate() {
         let lead = format!("  {}. ", idx + 1);
@@ -44,7 +44,7 @@ pub fn explain_attempts(verdict: &Verdict, attempts: &[ExplainedAttempt], page: 
     for line in &verdict.would_settle {
         settle.push_str(&page.commands(&page.hang("  - ", 4, line)));
     }
-    page.section(&mut out, "What would settle it", &settle);
+    page.section(&mut out, "What would confirm it", &settle);
     out
 }
 
@@ -79,7 +79,7 @@ fn in_words(attempt: &ExplainedAttempt) -> String {
         (Some(summary), Some(confidence)) => {
             format!("{summary} ({})", confidence.replace('_', " "))
         }
-        _ => "its end was not observed".to_owned(),
+        _ => "its exit was not observed".to_owned(),
     };
     if how.is_empty() {
         end
@@ -130,11 +130,11 @@ fn source_name(source: Source) -> &'static str {
     match source {
         Source::Kernel => "kernel",
         Source::KernelLog => "kernel log",
-        Source::WaitStatus => "its end",
+        Source::WaitStatus => "exit status",
         Source::Samples => "samples",
-        Source::Hook => "inside",
+        Source::Hook => "hook",
         Source::Snapshot => "snapshot",
-        Source::Output => "it printed",
+        Source::Output => "output",
     }
 }
 

@@ -11,7 +11,7 @@ use crate::text::page::Page;
 use crate::text::run::duration;
 use crate::text::table::table;
 
-/// What every paragraph of ours begins with, between the training's own lines.
+/// What every paragraph of ours begins with, between the lines of the script.
 const NAME: &str = "brimful: ";
 /// Room for the longest name of what is kept.
 const LEAD: usize = 17;
@@ -50,7 +50,7 @@ pub fn resuming(resumption: &Resumption<'_>, page: &Page) -> String {
     let from = checkpoint(&resumption.path, resumption.step, resumption.age_ms);
     let mut out = page.hang(NAME, NAME.len(), &format!("resuming from {from}"));
     if let Some((path, step)) = &resumption.newer {
-        let newer = format!("{path} is newer, but at step {step}: the higher step is used");
+        let newer = format!("{path} is newer, but only at step {step}; using the higher step");
         out.push_str(&page.hang(NAME, NAME.len(), &newer));
     }
     out
@@ -67,7 +67,7 @@ pub fn coming_back(comeback: &Comeback<'_>, page: &Page) -> String {
         .of
         .map_or_else(String::new, |of| format!(" of {of}"));
     let ended = format!(
-        "attempt {}{of} died: {}",
+        "attempt {}{of} failed: {}",
         comeback.ended, comeback.verdict.summary
     );
     let mut out = page.hang(NAME, NAME.len(), &ended);
@@ -75,7 +75,7 @@ pub fn coming_back(comeback: &Comeback<'_>, page: &Page) -> String {
         "" => String::new(),
         why => format!(": {why}"),
     };
-    let next = format!("attempt {}{of} begins{why}", comeback.ended + 1);
+    let next = format!("starting attempt {}{of}{why}", comeback.ended + 1);
     out.push_str(&page.hang(NAME, NAME.len(), &next));
     if !comeback.changed.is_empty() {
         let rows: Vec<Vec<String>> = comeback
@@ -112,7 +112,7 @@ pub fn coming_back(comeback: &Comeback<'_>, page: &Page) -> String {
 
 fn resumed_from(comeback: &Comeback<'_>) -> String {
     match &comeback.resumed_from {
-        None => "the beginning: there is no complete checkpoint".into(),
+        None => "no checkpoint: starts from the beginning".into(),
         Some(path) => checkpoint(path, comeback.checkpoint_step, comeback.checkpoint_age_ms),
     }
 }
@@ -162,8 +162,8 @@ mod tests {
         Verdict {
             cause: Cause::DataloaderWorkerKilledOom,
             confidence: Confidence::Proved,
-            summary: "the kernel killed a DataLoader worker for want of host memory, \
-                      at 12.6 GiB of 12.67 GiB"
+            summary: "a DataLoader worker was killed because host memory ran out: \
+                      peak 12.6 GiB of 12.67 GiB"
                 .into(),
             ..Verdict::cannot_tell()
         }
@@ -193,7 +193,7 @@ mod tests {
                 ended: 1,
                 of: Some(5),
                 verdict: &verdict,
-                why: "a worker was killed, so fewer of them",
+                why: "a worker was killed, so use fewer workers",
                 changed: &[change("workers", 4, 2)],
                 settings: Some(&settings),
                 effective_batch: Some(128),
@@ -206,9 +206,9 @@ mod tests {
         assert_eq!(
             text,
             "\
-brimful: attempt 1 of 5 died: the kernel killed a DataLoader worker for want of
-         host memory, at 12.6 GiB of 12.67 GiB
-brimful: attempt 2 of 5 begins: a worker was killed, so fewer of them
+brimful: attempt 1 of 5 failed: a DataLoader worker was killed because host
+         memory ran out: peak 12.6 GiB of 12.67 GiB
+brimful: starting attempt 2 of 5: a worker was killed, so use fewer workers
 
   changed  from  to
   workers     4   2
@@ -239,9 +239,9 @@ brimful: attempt 2 of 5 begins: a worker was killed, so fewer of them
             },
             &Page::plain(80),
         );
-        assert!(text.contains("brimful: attempt 3 begins\n"), "{text}");
+        assert!(text.contains("brimful: starting attempt 3\n"), "{text}");
         assert!(
-            text.contains("resumed from     the beginning: there is no complete checkpoint"),
+            text.contains("resumed from     no checkpoint: starts from the beginning"),
             "{text}"
         );
         assert!(!text.contains("changed"), "{text}");
@@ -293,7 +293,7 @@ brimful: attempt 2 of 5 begins: a worker was killed, so fewer of them
         let text = resuming(&resumption, &Page::plain(80));
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(
-            text.ends_with(".pt is newer, but at step 2: the higher step is used\n"),
+            text.ends_with(".pt is newer, but only at step 2; using the higher step\n"),
             "{text}"
         );
     }

@@ -39,9 +39,9 @@ fn fitting(context: &PlanContext, plan: &Plan, page: &Page) -> String {
         &budget(&plan.brims, &plan.footprint, page),
     );
     page.section(&mut out, "Why", &reasons(&plan.reasons, page));
-    page.section(&mut out, "Rungs below", &rungs(&plan.rungs, page));
+    page.section(&mut out, "Lower rungs", &rungs(&plan.rungs, page));
     page.section(&mut out, "Command", &command(context, page));
-    page.section(&mut out, "Rests on", &rests_on(context, page));
+    page.section(&mut out, "Based on", &rests_on(context, page));
     if let Some(effects) = &context.side_effects {
         side_effects::section(&mut out, effects, page);
     }
@@ -52,7 +52,7 @@ fn impossible(context: &PlanContext, closest: &Impossible, page: &Page) -> Strin
     let mut out = title(context, page);
     page.section(
         &mut out,
-        "Nothing fits. What comes closest",
+        "Nothing fits; closest settings",
         &settings(&closest.settings, page),
     );
     page.section(
@@ -67,7 +67,7 @@ fn impossible(context: &PlanContext, closest: &Impossible, page: &Page) -> Strin
         .map(|line| page.hang("  - ", 4, line))
         .collect();
     page.section(&mut out, "What would help", &help);
-    page.section(&mut out, "Rests on", &rests_on(context, page));
+    page.section(&mut out, "Based on", &rests_on(context, page));
     if let Some(effects) = &context.side_effects {
         side_effects::section(&mut out, effects, page);
     }
@@ -131,7 +131,7 @@ fn beside_wanted(plan: &Plan, page: &Page) -> String {
             let missing = before.safe.saturating_sub(before.limit);
             let note = match missing {
                 Bytes::ZERO => String::new(),
-                missing => format!("wanted misses {missing}"),
+                missing => format!("preferred exceeds by {missing}"),
             };
             rows.push(vec![
                 format!("{}, safe", before.name),
@@ -152,7 +152,10 @@ fn beside_wanted(plan: &Plan, page: &Page) -> String {
             String::new(),
         ]);
     }
-    format!("\n{}", table(page, &["", "wanted", "planned", ""], &rows))
+    format!(
+        "\n{}",
+        table(page, &["", "preferred", "planned", ""], &rows)
+    )
 }
 
 fn settings(settings: &Settings, page: &Page) -> String {
@@ -199,7 +202,7 @@ fn budget(brims: &[PlanBrim], need: &brimful::plan::Need, page: &Page) -> String
         let left = if brim.safe <= brim.limit {
             format!("{} left", brim.limit.saturating_sub(brim.safe))
         } else {
-            format!("{} missing", brim.safe.saturating_sub(brim.limit))
+            format!("{} over", brim.safe.saturating_sub(brim.limit))
         };
         vec![
             brim.name.clone(),
@@ -214,7 +217,7 @@ fn budget(brims: &[PlanBrim], need: &brimful::plan::Need, page: &Page) -> String
     if !rows.is_empty() {
         out.push_str(&table(
             page,
-            &["limit", "likely", "safe", "room", "", ""],
+            &["memory", "likely", "safe", "limit", "", ""],
             &rows,
         ));
     }
@@ -233,7 +236,7 @@ fn budget(brims: &[PlanBrim], need: &brimful::plan::Need, page: &Page) -> String
         .collect();
     if !rows.is_empty() {
         out.push('\n');
-        out.push_str(&table(page, &["of the host", "likely", "safe"], &rows));
+        out.push_str(&table(page, &["host memory", "likely", "safe"], &rows));
     }
     for reason in need.host.terms.iter().filter_map(|term| {
         let reason = term.reason.as_ref().filter(|_| term.safe > Bytes::ZERO)?;
@@ -293,11 +296,7 @@ fn command(context: &PlanContext, page: &Page) -> String {
         let values: Vec<String> = values
             .map(|(key, value)| format!("{key} = {value}"))
             .collect();
-        let line = format!(
-            "with a copy of {} that has {}",
-            file.path,
-            values.join(", ")
-        );
+        let line = format!("using a copy of {} with {}", file.path, values.join(", "));
         out.push_str(&page.hang("  ", 2, &line));
     }
     out
@@ -322,7 +321,7 @@ fn rests_on(context: &PlanContext, page: &Page) -> String {
     }
     if let Some(oldest) = reused.iter().copied().reduce(f64::max) {
         words.push(format!(
-            "{} made before, the oldest {} ago (--fresh to rehearse again)",
+            "{} from the cache, the oldest {} old (--fresh to rehearse again)",
             count(reused.len(), "rehearsal"),
             age(oldest)
         ));
@@ -371,6 +370,6 @@ pub fn machine_title(machine: &Machine, card: Option<(&'static Card, usize)>) ->
     match card {
         Some((card, 1)) => format!("{name} with {}", card.name),
         Some((card, count)) => format!("{name} with {count} x {}", card.name),
-        None => format!("{name}, on its processors"),
+        None => format!("{name}, on the CPU"),
     }
 }

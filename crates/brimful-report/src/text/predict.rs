@@ -15,7 +15,7 @@ use crate::text::table::table;
 /// Rows of the chart.
 const CHART_ROWS: usize = 7;
 
-/// One page: which cards it fits, what the memory is for, what takes most, how it goes over the steps.
+/// One page: which GPUs the run fits, what the memory is used for, the largest allocations, and memory over the steps.
 pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> String {
     let Some(first) = footprints.first() else {
         let mut out = title(rehearsed, rehearsed.steps, page);
@@ -29,31 +29,27 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
         verdicts.push_str(&page.hang(
             "  ",
             2,
-            &format!("{name}: the script died before its first step: {reason}"),
+            &format!("{name}: the script failed before its first step: {reason}"),
         ));
     }
     if let Some(found) = alternative(footprints) {
         verdicts.push_str(&page.hang("  ", 2, &found));
     }
-    page.section(&mut out, "Does it fit", &verdicts);
+    page.section(&mut out, "Fit", &verdicts);
     page.section(
         &mut out,
         &format!("Peak on {}", first.gpu),
         &peak(first, page),
     );
-    page.section(&mut out, "What the memory is for", &budget(first, page));
+    page.section(&mut out, "Memory by use", &budget(first, page));
     page.section(
         &mut out,
-        "What takes most at the peak",
+        "Largest allocations at the peak",
         &largest(first, page),
     );
-    page.section(&mut out, "Memory over the steps", &chart(first, page));
+    page.section(&mut out, "Memory over time", &chart(first, page));
     host_sections(&mut out, rehearsed, page);
-    page.section(
-        &mut out,
-        "What makes these figures weaker",
-        &caveats(first, page),
-    );
+    page.section(&mut out, "Limits of this estimate", &caveats(first, page));
     side_effects::section(&mut out, &rehearsed.side_effects, page);
     out
 }
@@ -61,7 +57,7 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
 fn title(rehearsed: &Rehearsed, steps: u32, page: &Page) -> String {
     let processes = if rehearsed.world_size > 1 {
         format!(
-            "{}{} processes, this is the fullest",
+            "{}{} processes, largest shown",
             page.dot(),
             rehearsed.world_size
         )
@@ -136,7 +132,7 @@ fn alternative(footprints: &[Footprint]) -> Option<String> {
             ""
         };
         Some(format!(
-            "With PYTORCH_ALLOC_CONF={}, PyTorch would hold {} instead of {} on {}{fits}.",
+            "With PYTORCH_ALLOC_CONF={}, PyTorch would reserve {} instead of {} on {}{fits}.",
             found.settings, found.peak_reserved, footprint.peak_reserved, footprint.gpu
         ))
     })
@@ -160,9 +156,9 @@ fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
 pub(crate) fn verdict_words(footprint: &Footprint) -> (&'static str, String) {
     let (left, total) = (Bytes(footprint.headroom.unsigned_abs()), footprint.total);
     match footprint.verdict {
-        Verdict::Fits => ("fits", format!("{left} left of {total}")),
-        Verdict::Tight => ("tight", format!("may miss {left} of {total}")),
-        Verdict::DoesNotFit => ("does not fit", format!("{left} missing of {total}")),
+        Verdict::Fits => ("fits", format!("{left} of {total} free")),
+        Verdict::Tight => ("tight", format!("up to {left} over {total}")),
+        Verdict::DoesNotFit => ("does not fit", format!("{left} over {total}")),
     }
 }
 
@@ -170,26 +166,26 @@ fn peak(footprint: &Footprint, page: &Page) -> String {
     let when = format!("in the {} pass", footprint.peak_phase.name());
     let when = match footprint.peak_phase {
         Phase::Optimizer => "in the optimizer step",
-        Phase::Setup => "while the model is set up",
-        Phase::Evaluation => "in evaluation",
-        Phase::Save => "while a checkpoint is saved",
+        Phase::Setup => "during setup",
+        Phase::Evaluation => "during evaluation",
+        Phase::Save => "while saving a checkpoint",
         Phase::Forward | Phase::Backward => &when,
     };
     let rows = vec![
         vec![
-            "in tensors (allocated)".into(),
+            "allocated (tensors)".into(),
             footprint.peak_allocated.to_string(),
         ],
         vec![
-            "held by PyTorch (reserved)".into(),
+            "reserved by PyTorch".into(),
             footprint.peak_reserved.to_string(),
         ],
         vec![
-            "on the card, likely".into(),
+            "total GPU memory, likely".into(),
             footprint.device.likely.to_string(),
         ],
         vec![
-            "on the card, safe".into(),
+            "total GPU memory, safe".into(),
             footprint.device.safe.to_string(),
         ],
     ];
@@ -225,10 +221,10 @@ fn budget(footprint: &Footprint, page: &Page) -> String {
         row.extend(values.iter().map(|value| in_mib(*value)));
         rows.push(row);
     }
-    let mut sum = vec!["all".to_owned()];
+    let mut sum = vec!["total".to_owned()];
     sum.extend(totals.iter().map(|total| in_mib(*total)));
     rows.push(sum);
-    let mut out = page.paint(Role::Label, "  MiB, at the fullest moment of each phase");
+    let mut out = page.paint(Role::Label, "  MiB, at the peak of each phase");
     out.push('\n');
     out.push_str(&table(page, &heading, &rows));
     out
@@ -261,7 +257,7 @@ fn grouped(digits: &str) -> String {
 pub(crate) fn term_name(id: &str) -> &str {
     match id {
         "optimizer_state" => "optimizer state",
-        "cached" => "cached, not in use",
+        "cached" => "cached, unused",
         "context" => "CUDA context",
         "nccl" => "NCCL",
         other => other,
@@ -297,7 +293,7 @@ fn largest(footprint: &Footprint, page: &Page) -> String {
     if rows.is_empty() {
         String::new()
     } else {
-        table(page, &["made by", "for", ""], &rows)
+        table(page, &["allocated by", "used for", ""], &rows)
     }
 }
 
@@ -311,7 +307,7 @@ fn shortened(name: &str, room: usize) -> String {
     format!("…{tail}")
 }
 
-/// Columns of allocated (full) and reserved (light) memory, and the card's edge where it is in sight.
+/// Columns of allocated (full) and reserved (light) memory, and the capacity of the GPU if it is in range.
 fn chart(footprint: &Footprint, page: &Page) -> String {
     let highest = footprint
         .curve
@@ -369,7 +365,7 @@ fn chart(footprint: &Footprint, page: &Page) -> String {
         }
     }
     let _ = writeln!(out, "{:>label_width$}  {marks}", "steps done");
-    let legend = format!("{full} in tensors  {light} held by PyTorch, not in use");
+    let legend = format!("{full} allocated  {light} reserved, unused");
     out.push_str(&page.paint(Role::Label, &format!("{:>label_width$}  {legend}", "")));
     out.push('\n');
     out

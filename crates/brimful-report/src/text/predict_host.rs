@@ -6,7 +6,7 @@ use crate::json::{PredictedHost, Rehearsed};
 use crate::text::page::Page;
 use crate::text::table::table;
 
-/// What the host needs, what for, and with other workers; one line where it was not measured.
+/// Host memory by use and by number of workers; one line if it was not measured.
 pub(crate) fn host_sections(out: &mut String, rehearsed: &Rehearsed, page: &Page) {
     let Some(facts) = &rehearsed.host else {
         let text = "  not measured\n";
@@ -45,12 +45,12 @@ fn budget(host: &PredictedHost, page: &Page) -> String {
         })
         .collect();
     rows.push(vec![
-        "at the most".into(),
+        "peak".into(),
         shown(host.bytes.likely),
         shown(host.bytes.safe),
     ]);
     rows.push(vec![
-        "of it in /dev/shm".into(),
+        "of which in /dev/shm".into(),
         shown(host.shm_bytes.likely),
         shown(host.shm_bytes.safe),
     ]);
@@ -85,11 +85,11 @@ fn by_workers(host: &PredictedHost, page: &Page) -> String {
 /// What a term of the host is called on pages.
 pub(crate) fn host_term_name(id: &str) -> &str {
     match id {
-        "worker_programs" => "programs of workers",
+        "worker_programs" => "worker processes",
         "worker_copies" => "copies in workers",
-        "making_batches" => "making of batches",
+        "making_batches" => "batch collation",
         "pickle_buffer" => "pickled dataset",
-        "batches" => "batches on their way",
+        "batches" => "prefetched batches",
         "pinned" => "pinned batches",
         other => other,
     }

@@ -17,13 +17,13 @@ use crate::text::page::{Page, Role, width_of};
 /// Where the text of a labelled line begins.
 const COLUMN: usize = 14;
 
-/// One page: what the machine allows, then what will bite, then what is not known.
+/// One page: the limits of the machine, then its problems, then the facts that are missing.
 pub fn probe(machine: &Machine, page: &Page) -> String {
     let mut out = String::new();
     out.push_str(&title(machine, page));
     page.section(&mut out, "Host memory", &host(machine, page));
     page.section(&mut out, "Shared memory", &shm(machine, page));
-    page.section(&mut out, "Processors", &cpus(machine, page));
+    page.section(&mut out, "CPUs", &cpus(machine, page));
     page.section(&mut out, "GPUs", &gpus(machine, page));
     page.section(&mut out, "Python", &python(machine, page));
     page.section(&mut out, "Process limits", &process_limits(machine, page));
@@ -78,7 +78,7 @@ fn host(machine: &Machine, page: &Page) -> String {
         Fact::Known(brim) => {
             if let Fact::Known(headroom) = brim.headroom {
                 let spent = brim.limit.saturating_sub(headroom);
-                let words = format!(" {spent} of {} spent", brim.limit);
+                let words = format!(" {spent} of {} used", brim.limit);
                 let cells = page.width.saturating_sub(width_of(&words) + 2).clamp(4, 44);
                 let share = spent.share_of(brim.limit);
                 let role = match share {
@@ -96,7 +96,7 @@ fn host(machine: &Machine, page: &Page) -> String {
             ));
             out.push_str(&line(page, "headroom", &headroom(machine, &brim.headroom)));
         }
-        Fact::Missing(gap) => out.push_str(&line(page, "brim", &format!("not known: {gap}"))),
+        Fact::Missing(gap) => out.push_str(&line(page, "brim", &format!("unknown: {gap}"))),
     }
     let known: Vec<String> = [
         host.physical
@@ -118,11 +118,11 @@ fn host(machine: &Machine, page: &Page) -> String {
         for (idx, limit) in limits.iter().enumerate() {
             let left = match &limit.headroom {
                 Fact::Known(left) => format!("{left} left"),
-                Fact::Missing(_) => "what is left is not known".into(),
+                Fact::Missing(_) => "headroom unknown".into(),
             };
             let effect = match limit.effect {
                 LimitEffect::Kills => "",
-                LimitEffect::Throttles => ", slows down only",
+                LimitEffect::Throttles => ", throttles only",
             };
             let label = if idx == 0 { "limits" } else { "" };
             out.push_str(&line(
@@ -149,7 +149,7 @@ fn host(machine: &Machine, page: &Page) -> String {
             page,
             "pressure",
             &format!(
-                "tasks waited for memory {:.1} % of the last minute",
+                "tasks stalled on memory for {:.1} % of the last minute",
                 pressure.some_avg60
             ),
         ));
@@ -161,7 +161,7 @@ fn headroom(machine: &Machine, headroom: &Fact<Bytes>) -> String {
     match headroom {
         Fact::Known(left) => {
             let swap = match machine.host.swap_headroom() {
-                Fact::Known(Bytes(0)) => ", no swap behind it".into(),
+                Fact::Known(Bytes(0)) => ", no swap".into(),
                 Fact::Known(swap) => format!(", then {swap} of swap"),
                 Fact::Missing(_) => String::new(),
             };
@@ -169,10 +169,10 @@ fn headroom(machine: &Machine, headroom: &Fact<Bytes>) -> String {
                 .host
                 .brim_group()
                 .is_some_and(|group| group.oom_kill_disabled.known() == Some(&true));
-            let end = if freezes { "freezes the run" } else { "kills" };
+            let end = if freezes { "suspends the run" } else { "kills" };
             format!("{left} until the kernel {end}{swap}")
         }
-        Fact::Missing(gap) => format!("not known: {gap}"),
+        Fact::Missing(gap) => format!("unknown: {gap}"),
     }
 }
 
@@ -185,21 +185,21 @@ fn swap(swap: &Swap) -> String {
 }
 
 fn shown(fact: &Fact<Bytes>) -> String {
-    fact.known().map_or("not known".into(), ToString::to_string)
+    fact.known().map_or("unknown".into(), ToString::to_string)
 }
 
 fn shm(machine: &Machine, page: &Page) -> String {
     let shm = &machine.shm;
     let Fact::Known(total) = &shm.total else {
-        return line(page, &shm.path, "not known");
+        return line(page, &shm.path, "unknown");
     };
     let free = match &shm.free {
         Fact::Known(free) => format!(", {free} free"),
         Fact::Missing(_) => String::new(),
     };
     let counts = match &shm.counts_against_brim {
-        Fact::Known(true) => "; what is stored there counts against the brim",
-        Fact::Known(false) => "; it does not count against the brim",
+        Fact::Known(true) => "; its contents count against the brim",
+        Fact::Known(false) => "; does not count against the brim",
         Fact::Missing(_) => "",
     };
     line(page, &shm.path, &format!("{total}{free}{counts}"))
@@ -207,7 +207,7 @@ fn shm(machine: &Machine, page: &Page) -> String {
 
 fn cpus(machine: &Machine, page: &Page) -> String {
     let text = match machine.cpus.usable() {
-        Fact::Missing(gap) => format!("not known: {gap}"),
+        Fact::Missing(gap) => format!("unknown: {gap}"),
         Fact::Known((usable, limiter)) => {
             let of = match machine.cpus.online.known() {
                 Some(online) if f64::from(*online) > usable => format!(" of {online}"),
@@ -215,9 +215,9 @@ fn cpus(machine: &Machine, page: &Page) -> String {
             };
             let by = match limiter {
                 CpuLimiter::Machine => "",
-                CpuLimiter::Affinity => ", by the affinity mask",
-                CpuLimiter::Cpuset => ", by the cpuset of the control group",
-                CpuLimiter::Quota => ", by the quota of the control group",
+                CpuLimiter::Affinity => ", limited by the affinity mask",
+                CpuLimiter::Cpuset => ", limited by the cgroup cpuset",
+                CpuLimiter::Quota => ", limited by the cgroup CPU quota",
             };
             format!("{}{of}{by}", (usable * 100.0).round() / 100.0)
         }
@@ -239,7 +239,7 @@ fn gpus(machine: &Machine, page: &Page) -> String {
             Fact::Missing(gap) if machine.subject.kind == SubjectKind::ThisMachine => {
                 format!("none found: {gap}")
             }
-            Fact::Missing(gap) => format!("not known: {gap}"),
+            Fact::Missing(gap) => format!("unknown: {gap}"),
         };
         out.push_str(&page.hang("  ", 2, &why));
     }
@@ -249,7 +249,7 @@ fn gpus(machine: &Machine, page: &Page) -> String {
         out.push_str(&line(
             page,
             "driver",
-            &format!("{driver}, serves CUDA up to {major}.{minor}"),
+            &format!("{driver}, supports CUDA up to {major}.{minor}"),
         ));
     }
     if let Some((name, value)) = &gpus.visible_devices_variable {
@@ -273,9 +273,9 @@ fn gpu(idx: usize, gpu: &Gpu, page: &Page) -> String {
             };
             sizes.push(format!("torch sees {}{how}", memory.bytes));
         }
-        Fact::Missing(_) => sizes.push("what torch sees is not known".into()),
+        Fact::Missing(_) => sizes.push("memory visible to torch unknown".into()),
     }
-    sizes.push(format!("the driver says {}", shown(&gpu.total)));
+    sizes.push(format!("driver reports {}", shown(&gpu.total)));
     if let Fact::Known(used) = &gpu.used {
         sizes.push(format!("{used} in use"));
     }
@@ -283,7 +283,7 @@ fn gpu(idx: usize, gpu: &Gpu, page: &Page) -> String {
         Fact::Known(Some(index)) => sizes.push(format!("will be cuda:{index}")),
         Fact::Known(None) if gpu.mig.known().is_some_and(Option::is_some) => {}
         Fact::Known(None) => sizes.push("hidden from torch".into()),
-        Fact::Missing(_) => sizes.push("its number in torch is not known".into()),
+        Fact::Missing(_) => sizes.push("torch index unknown".into()),
     }
     out.push_str(&page.hang("     ", 5, &sizes.join(", ")));
     for instance in gpu
@@ -311,7 +311,7 @@ fn python(machine: &Machine, page: &Page) -> String {
     let mut out = String::new();
     match &machine.python {
         Fact::Missing(_) if machine.subject.kind != SubjectKind::ThisMachine => return out,
-        Fact::Missing(gap) => out.push_str(&page.hang("  ", 2, &format!("not known: {gap}"))),
+        Fact::Missing(gap) => out.push_str(&page.hang("  ", 2, &format!("unknown: {gap}"))),
         Fact::Known(python) => {
             let version = match &python.version {
                 Fact::Known(version) => version.to_string(),
@@ -336,7 +336,7 @@ fn python(machine: &Machine, page: &Page) -> String {
         let read = match &variable.read_by_torch {
             Fact::Known(true) => "",
             Fact::Known(false) => " (not read by this torch)",
-            Fact::Missing(_) => " (whether torch reads it is not known)",
+            Fact::Missing(_) => " (unknown whether torch reads it)",
         };
         out.push_str(&page.hang(
             "  ",
@@ -369,7 +369,7 @@ fn process_limits(machine: &Machine, page: &Page) -> String {
         limits
             .max_map_count
             .known()
-            .map(|count| format!("mappings {count}")),
+            .map(|count| format!("memory mappings {count}")),
     ]
     .into_iter()
     .flatten()
@@ -401,7 +401,7 @@ fn isolation(machine: &Machine, page: &Page) -> String {
             };
             format!("{} expected: {why}", expected.name())
         }
-        Fact::Missing(gap) => format!("not known: {gap}"),
+        Fact::Missing(gap) => format!("unknown: {gap}"),
     };
     line(page, "isolation", &text)
 }
@@ -412,8 +412,8 @@ fn bites(machine: &Machine, page: &Page) -> String {
     if found.is_empty() {
         let unknown = ProbeDocument::of(machine).gaps.len();
         let words = match unknown {
-            0 => "What will bite: nothing was found".to_owned(),
-            _ => format!("What will bite: nothing was found ({unknown} facts are not known)"),
+            0 => "Problems: none found".to_owned(),
+            _ => format!("Problems: none found ({unknown} values are unknown)"),
         };
         for wrapped in page.hang("", 0, &words).lines() {
             out.push_str(&page.paint(Role::Heading, wrapped));
@@ -421,7 +421,7 @@ fn bites(machine: &Machine, page: &Page) -> String {
         }
         return out;
     }
-    out.push_str(&page.paint(Role::Heading, &format!("What will bite ({})", found.len())));
+    out.push_str(&page.paint(Role::Heading, &format!("Problems ({})", found.len())));
     out.push('\n');
     for (idx, finding) in found.iter().enumerate() {
         if idx > 0 {
@@ -452,7 +452,7 @@ fn bite(finding: &Finding, page: &Page) -> String {
     }
     for (idx, remedy) in finding.remedies.iter().enumerate() {
         let lead = if idx == 0 {
-            "         do   "
+            "         fix  "
         } else {
             "         or   "
         };
@@ -488,7 +488,7 @@ fn gaps(machine: &Machine, page: &Page) -> String {
     let mut out = String::new();
     page.section(
         &mut out,
-        &format!("Not known ({}; --json lists each)", document.gaps.len()),
+        &format!("Unknown ({}; --json lists each)", document.gaps.len()),
         &body,
     );
     out

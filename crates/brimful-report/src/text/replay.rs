@@ -9,7 +9,7 @@ use crate::text::table::table;
 /// A table of replays, and which setting is the first that fits.
 pub fn replay(document: &ReplayDocument, page: &Page) -> String {
     let assumed = if document.torch_version_assumed {
-        " (assumed; `--torch` names another)"
+        " (assumed; override with `--torch`)"
     } else {
         ""
     };
@@ -28,7 +28,7 @@ pub fn replay(document: &ReplayDocument, page: &Page) -> String {
             "",
             0,
             &format!(
-                "The model puts {} of {} allocations ({share:.1} %) where the record has them.",
+                "The model reproduces the recorded address of {} of {} allocations ({share:.1} %).",
                 agreement.same_address, agreement.allocations
             ),
         ));
@@ -83,7 +83,7 @@ fn shown(conf: &str) -> &str {
 
 fn row(result: &ReplayResult) -> Vec<String> {
     let end = match result.oom_request_bytes {
-        Some(bytes) => format!("dies of {}", Bytes(bytes)),
+        Some(bytes) => format!("fails on {}", Bytes(bytes)),
         None if result.oom => "out of memory".to_owned(),
         None => "fits".to_owned(),
     };
@@ -107,7 +107,7 @@ fn verdict(results: &[&ReplayResult], page: &Page) -> String {
         (Some(fitting), Some(least)) if fitting.alloc_conf != least.alloc_conf => (
             Role::Strong,
             format!(
-                "The first setting that fits is {}; {} holds least.",
+                "The first setting that fits is {}; {} reserves the least memory.",
                 shown(&fitting.alloc_conf),
                 shown(&least.alloc_conf)
             ),
@@ -121,7 +121,7 @@ fn verdict(results: &[&ReplayResult], page: &Page) -> String {
         ),
         (None, _) => (
             Role::Fatal,
-            "No setting fits: the training itself must become smaller.".to_owned(),
+            "No allocator setting fits: the training run itself must use less memory.".to_owned(),
         ),
     };
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What `brimful run` says while a training runs: one status line, single lines of warning, and a last word.
+//! What `brimful run` prints while a job runs: a status line, one line per alarm, and a closing line.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use brimful::watch::{Action, Alarm, Sample, Urgency};
 
 use crate::text::page::Page;
 
-/// What every line of ours begins with, between the training's own.
+/// What every line of ours begins with, between the lines of the script.
 const NAME: &str = "brimful";
 const CELLS: usize = 12;
 
@@ -36,7 +36,7 @@ pub fn status(
         let bytes = Bytes(rate.abs() as u64);
         let mut text = format!("{sign}{}/s", short(bytes));
         if let Some(ms) = time_to_brim_ms {
-            let _ = write!(text, ", full in {}", duration(ms));
+            let _ = write!(text, ", limit in {}", duration(ms));
         }
         parts.push(text);
     }
@@ -73,9 +73,9 @@ pub fn alarm(alarm: &Alarm) -> String {
 pub fn action(line: &ActionLine) -> String {
     let (what, reason) = match &line.action {
         Action::KeepWatching => return String::new(),
-        Action::AskForCheckpoint { reason } => ("asks for a checkpoint", reason),
-        Action::AskToStop { reason } => ("asks the training to end", reason),
-        Action::Kill { reason } => ("ends the training", reason),
+        Action::AskForCheckpoint { reason } => ("requesting a checkpoint", reason),
+        Action::AskToStop { reason } => ("asking the run to stop", reason),
+        Action::Kill { reason } => ("killing the run", reason),
     };
     let would = if line.dry_run { "dry run: " } else { "" };
     format!("{NAME}: {would}{what}: {} ({})", line.done, reason.message)
@@ -94,13 +94,13 @@ pub fn last_word(
     n_false_alarms: u32,
     page: &Page,
 ) -> String {
-    let mut parts = vec![format!("the training {}", self::outcome(outcome))];
+    let mut parts = vec![format!("the run {}", self::outcome(outcome))];
     if let Some(used) = peaks.host_used {
         let of = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
-        parts.push(format!("host memory at most {used}{of}"));
+        parts.push(format!("peak host memory {used}{of}"));
     }
     for (index, used) in &peaks.gpu_used {
-        parts.push(format!("GPU {index} at most {used}"));
+        parts.push(format!("peak GPU {index} memory {used}"));
     }
     match n_false_alarms {
         0 => {}
@@ -114,13 +114,13 @@ pub fn last_word(
 pub fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Finished => "finished".into(),
-        Outcome::Failed { code } => format!("ended with exit code {code}"),
-        Outcome::Killed { signal } => format!("was ended by {}", signal_name(*signal)),
-        Outcome::StoppedByUs { message, .. } => format!("was ended by brimful: {message}"),
+        Outcome::Failed { code } => format!("exited with code {code}"),
+        Outcome::Killed { signal } => format!("was killed by {}", signal_name(*signal)),
+        Outcome::StoppedByUs { message, .. } => format!("was stopped by brimful: {message}"),
         Outcome::StoppedByUser { signal } => {
-            format!("was ended by you ({})", signal_name(*signal))
+            format!("was stopped by the user ({})", signal_name(*signal))
         }
-        Outcome::NotStarted { error } => format!("could not be started: {error}"),
+        Outcome::NotStarted { error } => format!("failed to start: {error}"),
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let page = Page::plain(79);
         assert_eq!(
             status(&sample, Some(12.0 * 1_048_576.0), Some(240_000), &page),
-            "brimful █████████░░░ 9.8/12.7 GiB · +12.0 MiB/s, full in 4 min · GPU0 14.0/15.0 GiB"
+            "brimful █████████░░░ 9.8/12.7 GiB · +12.0 MiB/s, limit in 4 min · GPU0 14.0/15.0 GiB"
                 .chars()
                 .take(79)
                 .collect::<String>()

@@ -14,10 +14,10 @@ const LEAST_COMMAND: usize = 16;
 /// One line per run, newest first.
 pub fn runs(state_dir: &str, runs: &[RunSummary], page: &Page) -> String {
     if runs.is_empty() {
-        return page.hang("", 0, &format!("no run has been recorded in {state_dir}"));
+        return page.hang("", 0, &format!("no runs recorded in {state_dir}"));
     }
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    let figures = table(page, &["run", "ended", "ran", "host peak"], &rows);
+    let figures = table(page, &["run", "outcome", "duration", "host peak"], &rows);
     let widest = figures.lines().skip(1).map(width_of).max().unwrap_or(0);
     let room = page.width.saturating_sub(widest + 2).max(LEAST_COMMAND);
     let mut out = String::new();

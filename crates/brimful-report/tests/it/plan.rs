@@ -139,9 +139,9 @@ fn documents_are_valid_by_their_schema() {
 fn what_was_wanted_stands_beside_what_is_planned() {
     let page = text::plan(&context(), &plan(), &Page::plain(80));
     for line in [
-        "wanted   planned",
+        "preferred   planned",
         "workers             4         1",
-        "host, safe  32.23 GiB  9.77 GiB  wanted misses 20.9 GiB",
+        "host, safe  32.23 GiB  9.77 GiB  preferred exceeds by 20.9 GiB",
         "samples/s         251      99.9",
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
@@ -159,10 +159,10 @@ fn the_page_fits_the_terminal_and_says_what_it_rests_on() {
         assert!(!line.contains('\u{1b}'));
     }
     assert!(text.contains("workers = 1"));
-    assert!(text.contains("1 rehearsal made before, the oldest 2 h ago"));
+    assert!(text.contains("1 rehearsal from the cache, the oldest 2 h old"));
     assert!(text.contains("1.56 GiB left"));
     let text = text::plan(&context(), &closest(), &page);
-    assert!(text.contains("8.2 GiB missing"), "{text}");
+    assert!(text.contains("8.2 GiB over"), "{text}");
     assert!(text.contains("Allow a smaller resolution."));
 }
 

@@ -166,7 +166,7 @@ fn killed_by_the_kernel_it_comes_back_and_finishes() {
     let seen = Observed::of(first);
     assert_eq!(seen.host_limit.map(brimful::units::Bytes::get), Some(LIMIT));
     assert!(seen.host_used.unwrap().get() > LIMIT / 4, "{seen:?}");
-    assert!(said(&output).contains("attempt 2 after: it was killed by the kernel"));
+    assert!(said(&output).contains("attempt 2 after: the process was killed by the kernel"));
     place.assert_clean();
 }
 
