@@ -1,9 +1,7 @@
-"""Keeps machine-learning training from dying of memory.
+"""Predict, watch and explain the memory use of PyTorch training runs.
 
-You know before, you see it coming, you know why, and it comes back.
-
-Importing does nothing: no driver is started, no environment is read, no thread runs,
-and neither torch nor numpy is imported.
+Importing this package has no side effects: it loads no driver, reads no environment variables, starts no
+threads, and imports neither torch nor numpy.
 
 Examples:
     >>> import brimful

@@ -1,4 +1,4 @@
-"""Datasets: samples of named fields, and what is done with each; public as `brimful.data.Dataset`."""
+"""Datasets of samples with named fields, and their ops; public as `brimful.data.Dataset`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Dataset"]
 
 
 class Dataset:
-    """Samples of named fields, and what is done with each.
+    """A dataset of samples with named fields, and the ops applied to them.
 
-    Every method gives a new dataset; the old one stays as it is.
-    What a field is, and whether an op fits it, is known before any sample is read.
+    Every method returns a new dataset; the original is unchanged.
+    Dtypes and shapes are checked when an op is added, before any sample is read.
     """
 
     def __init__(self, native: _native.Dataset, functions: tuple[Callable[[Any], Any], ...] = ()) -> None:
-        """Wrap what the functions of this module open."""
+        """Wrap a native dataset."""
         self._native = native
         self._functions = functions
 
     def __len__(self) -> int:
-        """Tell how many samples there are."""
+        """Return the number of samples."""
         return len(self._native)
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Dataset:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields and what each of them is."""
+        """The fields, with the dtype and shape of each."""
         return dict(self._native.fields())
 
     @property
@@ -49,7 +49,7 @@ class Dataset:
         return self._native.reading()
 
     def __reduce__(self) -> NoReturn:
-        """Say why it cannot be pickled or copied."""
+        """Raise an error: a dataset cannot be pickled or copied."""
         raise InputError(
             "brimful.data datasets cannot be pickled: they hold open files",
             ["open it in the process that uses it; `Loader` needs no worker processes"],
@@ -61,17 +61,17 @@ class Dataset:
         return Dataset(native)
 
     def decode(self, field: str, *, max_pixels: int = 16 << 20) -> Dataset:
-        """Decode JPEG, PNG and WebP files to `uint8` of height x width x 3.
+        """Decode JPEG, PNG and WebP images to `uint8` arrays of shape height x width x 3.
 
         Args:
-            field: The bytes of image files.
-            max_pixels: Larger images are errors. Each thread of a loader may need 11 bytes for each of them,
-                so that its `memory` has to grow along.
+            field: A field of image files.
+            max_pixels: Larger images raise an error. Each thread of a loader may need 11 bytes per pixel, so
+                increase `memory` accordingly.
         """
         return self._with(self._native.decode(field, given.whole("max_pixels", max_pixels, least=1)))
 
     def resize(self, field: str, size: int | tuple[int, int], *, filter: str = "bilinear") -> Dataset:  # noqa: A002
-        """Resize the last two sides, with antialiasing.
+        """Resize the last two dimensions, with antialiasing.
 
         Args:
             field: An array of `uint8` or `float32`.
@@ -84,16 +84,16 @@ class Dataset:
     def crop(
         self, fields: str | Sequence[str], size: int | tuple[int, int], *, random: bool = False
     ) -> Dataset:
-        """Cut the last two sides to a size, from the center or from anywhere; several fields at one place."""
+        """Crop the last two dimensions, at the center or at random; several fields at the same position."""
         height, width = given.sides("size", size)
         return self._with(self._native.crop(given.names(fields), height, width, random))
 
     def flip(self, fields: str | Sequence[str], *, probability: float = 0.5) -> Dataset:
-        """Turn left and right around, for some samples; several fields together, as an image and its mask."""
+        """Flip some samples horizontally; several fields together, for example an image and its mask."""
         return self._with(self._native.flip(given.names(fields), probability))
 
     def transpose(self, field: str, axes: Sequence[int]) -> Dataset:
-        """Put the sides into another order, as NumPy's function of this name does."""
+        """Permute the dimensions, like `numpy.transpose`."""
         return self._with(self._native.transpose(field, [given.whole("axes", axis) for axis in axes]))
 
     def normalize(
@@ -104,20 +104,20 @@ class Dataset:
         *,
         scale: float | None = None,
     ) -> Dataset:
-        """Give `(value * scale - mean) / std` per channel as `float32`.
+        """Compute `(value * scale - mean) / std` per channel, as `float32`.
 
         Args:
-            field: An array whose first side is the channels.
-            mean: One number per channel, or one for all.
-            std: One number per channel, or one for all.
-            scale: 1/255 for `uint8` and 1 otherwise, unless it is given.
+            field: An array whose first dimension is the channels.
+            mean: One number per channel, or one for all channels.
+            std: One number per channel, or one for all channels.
+            scale: By default 1/255 for `uint8` and 1 otherwise.
         """
         return self._with(self._native.normalize(field, given.numbers(mean), given.numbers(std), scale))
 
     def cast(self, field: str, dtype: str) -> Dataset:
-        """Change the type of the elements, such as to "float32"; what does not fit is cut to the nearest.
+        """Convert the elements to another dtype, for example "float32"; values out of range are clamped.
 
-        A text with a number in it, as labels in tar files are, becomes that number ("int64" or "float32").
+        Text that contains a number, such as a label in a tar file, is parsed ("int64" or "float32").
         """
         return self._with(self._native.cast(field, given.dtype_name(dtype)))
 
@@ -131,39 +131,39 @@ class Dataset:
         surface: bool = False,
         rotations: int = 1,
     ) -> Dataset:
-        """Turn meshes into grids of `size` x `size` x `size` with 1 where the mesh is.
+        """Convert meshes to voxel grids of `size` x `size` x `size`, with 1 for occupied voxels.
 
         Args:
-            field: Mesh files, as `folder` gives them.
-            size: Voxels of a side.
+            field: A field of mesh files, opened with `folder`.
+            size: Voxels per dimension.
             dtype: "float32" or "uint8".
-            channel: Put a side of 1 before the others.
-            surface: Mark all voxels that a triangle touches, and not only those with a vertex or the middle
-                of a triangle.
-            rotations: Turn each mesh around z by a multiple of a full turn divided by this, by chance.
+            channel: Add a leading dimension of size 1.
+            surface: Mark all voxels that a triangle touches, instead of only those with a vertex or the
+                center of a triangle.
+            rotations: Rotate each mesh around z by a random multiple of a full turn divided by this number.
         """
         size, rotations = given.whole("size", size, least=1), given.whole("rotations", rotations, least=1)
         dtype = given.dtype_name(dtype)
         return self._with(self._native.voxelize(field, size, dtype, channel, surface, rotations))
 
     def __getitem__(self, part: slice) -> Dataset:
-        """Take some of the samples: `dataset[:1000]`."""
+        """Return a slice of the samples: `dataset[:1000]`."""
         if not isinstance(part, slice):
             raise TypeError(
-                f"expected a loop over `brimful.data.Loader(dataset)`, or a part such as `dataset[:1000]`, "
-                f"found dataset[{part!r}]"
+                f"datasets support only slices such as `dataset[:1000]`, not `dataset[{part!r}]`; "
+                "iterate over `brimful.data.Loader(dataset)` to read samples"
             )
         if part.step not in {None, 1}:
-            raise InputError(f"expected a part without a step, such as `dataset[:1000]`, found {part}")
+            raise InputError(f"slices with a step are not supported: {part}")
         start, end, _ = part.indices(len(self))
         return Dataset(self._native.part(start, end, None), self._functions)
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-        """Divide the samples by chance, alike with the same seed: `train, held_out = data.split(0.9)`.
+        """Split the samples at random, reproducibly for the same seed: `train, held_out = data.split(0.9)`.
 
         Args:
-            fraction: The share of the first part, from 0 to 1.
-            seed: Of the chance.
+            fraction: Fraction of the samples in the first part, from 0 to 1.
+            seed: Seed of the random split.
         """
         if not 0 <= fraction <= 1:
             raise InputError(f"expected `fraction` to be from 0 to 1, found {fraction!r}")
@@ -174,7 +174,7 @@ class Dataset:
         return first, second
 
     def numbered(self, field: str = "number") -> Dataset:
-        """Add a field with the number of each sample of this dataset, as `int64`."""
+        """Add a field with the index of each sample in this dataset, as `int64`."""
         return self._with(self._native.numbered(field))
 
     def tokenize(  # noqa: PLR0913
@@ -188,19 +188,19 @@ class Dataset:
         special_tokens: bool = True,
         max_bytes: int | None = None,
     ) -> Dataset:
-        """Turn text into `length` tokens of `int64`: cut at the end, or filled up there.
+        """Convert text to `length` tokens as `int64`, truncated or padded at the end.
 
-        The tokens are those of the library `tokenizers` with its truncation and padding to that length.
+        The result equals that of the `tokenizers` library with truncation and padding to that length.
 
         Args:
             field: Text in UTF-8.
-            tokenizer: A `tokenizer.json`, or a folder that has one.
-            length: Tokens of every sample, special ones included.
-            pad_id: What to fill up with; without it the tokenizer's own padding, or 0 where it has none.
-            mask: The name of a second field, which is 1 where there are tokens and 0 where it is filled up.
-            special_tokens: Put the tokenizer's special tokens around every text.
-            max_bytes: Longer texts are cut before they are looked at, which bounds memory: a thread may take
-                400 times as much. Without it, 32 bytes for each token, but at least 4 KiB and at most 1 MiB.
+            tokenizer: Path of a `tokenizer.json`, or of a directory that contains one.
+            length: Tokens per sample, including special tokens.
+            pad_id: Padding token; by default that of the tokenizer, or 0 if it has none.
+            mask: Name of an additional field that is 1 for tokens and 0 for padding.
+            special_tokens: Add the special tokens of the tokenizer.
+            max_bytes: Truncate longer texts before tokenization, which limits memory: a thread may need 400
+                times as much. By default 32 bytes per token, but at least 4 KiB and at most 1 MiB.
         """
         return self._with(
             self._native.tokenize(
@@ -215,26 +215,26 @@ class Dataset:
         )
 
     def copy(self, field: str, to: str) -> Dataset:
-        """Give a field a second time under another name, as it is now."""
+        """Copy a field, in its current form, to a new field."""
         return self._with(self._native.copy(field, to))
 
     def select(self, *fields: str) -> Dataset:
-        """Keep these fields only."""
+        """Keep only these fields."""
         if len(set(fields)) < len(fields):
-            raise InputError(f"expected each field once, found {', '.join(fields)}")
+            raise InputError(f"duplicate field in {', '.join(fields)}")
         return self._with(self._native.keep(list(fields)))
 
     def rename(self, field: str, to: str) -> Dataset:
-        """Call a field something else."""
+        """Rename a field."""
         return self._with(self._native.rename(field, to))
 
     def map(self, function: Callable[[Any], Any]) -> Dataset:
-        """Put a Python function at the end, which is given each batch and gives the batch to hand out.
+        """Apply a Python function to each batch; its result is the batch that the loader returns.
 
-        It runs in the thread that loops over the loader, under Python's lock: what it costs is added to every
-        step, while everything before it goes on in threads. On free-threaded Python as many batches as there
-        are threads are mapped at once, in order; these count as handed out.
+        It runs in the thread that iterates over the loader and holds the GIL, so its time adds to every step;
+        all other ops run in native threads. On free-threaded Python, as many batches as there are threads
+        are mapped concurrently, in order; these count as returned.
         """
         if not callable(function):
-            raise InputError(f"expected a function of a batch, found {function!r}")
+            raise InputError(f"`map` requires a function, not {function!r}")
         return Dataset(self._native, (*self._functions, function))

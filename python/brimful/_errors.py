@@ -1,4 +1,4 @@
-"""What brimful raises: one class per kind, each also a fitting builtin."""
+"""Exceptions: one class per kind of error, each also a subclass of a builtin exception."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ if TYPE_CHECKING:
 
 
 class BrimfulError(Exception):
-    """The base of everything that brimful raises.
+    """Base class of all exceptions of brimful.
 
     Attributes:
-        message: What was expected and what was found.
+        message: What failed and why.
         hints: What to do next.
     """
 
     def __init__(self, message: str, hints: Sequence[str] = ()) -> None:
-        """Keep the parts, and show them as one text."""
+        """Store the parts, and join them to the text of the exception."""
         self.message = message
         self.hints = tuple(hints)
         super().__init__("\n".join([message, *(f"hint: {hint}" for hint in self.hints)]))
 
 
 class InputError(BrimfulError, ValueError):
-    """An argument, a name or a file is not as expected."""
+    """An argument, a name or a file is invalid."""
 
 
 class MachineError(BrimfulError, OSError):
-    """The machine stands in the way: an unsupported platform, a missing permission, a full disk."""
+    """An environment error: an unsupported platform, a missing permission, a full disk."""
 
 
 class InternalError(BrimfulError, RuntimeError):
-    """A bug in brimful. Nothing is wrong with the training."""
+    """A bug in brimful, not in the training script."""

@@ -1,4 +1,4 @@
-"""Where files of ours lie."""
+"""Directories for files of brimful."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _UNKNOWN_OWNER = 65534
 
 
 def cache_folder() -> str | None:
-    """Return the folder for what can be made again: `$XDG_CACHE_HOME/brimful` or `~/.cache/brimful`.
+    """Return the cache directory: `$XDG_CACHE_HOME/brimful` or `~/.cache/brimful`.
 
-    None for users without a home, as some containers have them.
+    None for users without a home directory, as in some containers.
     """
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The standard asks to ignore relative ones.
+    # The XDG specification says to ignore relative paths.
     root = cache if cache.startswith("/") else os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
     return os.path.join(root, "brimful") if root.startswith("/") else None  # noqa: PTH118
 
 
 def temporary_place() -> str | None:
-    """Return the directory for temporary files, or None where another user could replace what lies in it.
+    """Return the directory for temporary files, or None if another user could replace files in it.
 
     The first of `TMPDIR`, `/tmp` and `/var/tmp` that no other user can write to, or that is sticky, and whose
     parents are such directories too.

@@ -26,7 +26,7 @@ _STATE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a loader has done so far, and where the time went."""
+    """Statistics of a loader so far, and where the time was spent."""
 
     batches: int
     samples: int
@@ -34,19 +34,19 @@ class Statistics:
     waited_seconds: float
     worked_seconds: float
     idle_seconds: float
-    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over them. Empty
-    #: where samples are read straight into the batch: then reading is all of the work.
+    #: Seconds that threads spent in each stage, such as "read" or "resize image", summed over all threads.
+    #: Empty if samples are read directly into the batch: then reading is the only stage.
     stages: dict[str, float]
-    #: Why samples were skipped, of the first twenty.
+    #: Why the first twenty skipped samples were skipped.
     skipped_samples: tuple[str, ...] = ()
 
 
 class Loader:
-    """Loops over batches of a dataset, made ahead by native threads inside a byte budget.
+    """Iterates over batches of a dataset, prefetched by native threads within a memory budget.
 
-    The order depends on the seed and the epoch alone. Every loop that hands out a batch is a new epoch.
-    `state_dict` says how far the training has come; a loader that is given it goes on there, also with other
-    threads, ranks or batch size.
+    The order depends only on the seed and the epoch. Every loop that returns a batch is a new epoch.
+    `state_dict` stores the position; a loader that loads it continues there, even with another number of
+    threads or ranks or another batch size.
     """
 
     def __init__(  # noqa: PLR0913
@@ -66,34 +66,34 @@ class Loader:
         output: str | None = None,
         pin_memory: bool = False,
     ) -> None:
-        """Check everything that can be checked before the first step.
+        """Create a loader, and check its arguments.
 
         Args:
-            dataset: What the functions of `brimful.data` give.
-            batch_size: Samples of a batch, on each rank.
-            shuffle: Take the samples in another order in every epoch.
-            seed: Of the order and of random ops.
-            memory: All that it may hold: bytes, or text such as "512MiB". Batches that were handed out do not
+            dataset: A dataset opened with a function of `brimful.data`.
+            batch_size: Samples per batch, on each rank.
+            shuffle: Shuffle the samples in every epoch.
+            seed: Seed of the order and of random ops.
+            memory: Memory budget: a number of bytes, or a string such as "512MiB". Returned batches do not
                 count.
-            threads: As many as this process may use processors; twice as many where data is read from a disk
-                past the page cache, at least 32 for an object store, since they wait. Fewer where the memory
-                is too little for them.
-            prefetch: Batches ahead at the most, where the memory allows.
-            rank: Which of `world_size` processes this is.
-            world_size: Processes that train together; each gets its own part of every step, and as many
-                batches as the others. Batches of one sample are the exception, for which DDP waits forever:
-                see `drop_last`.
-            drop_last: Leave out the samples at the end that do not fill a batch for every rank.
-            on_error: "raise", or "skip" to leave out samples that cannot be read, and count them.
-            output: "torch" or "numpy"; without it torch where it is installed.
-            pin_memory: Hand out batches in pinned memory, for a fast copy to a card.
+            threads: Number of threads. By default one per usable CPU; two per CPU if data is read from a disk
+                past the page cache, and at least 32 for an object store, because they wait. Fewer if the
+                memory budget is too small for them.
+            prefetch: Maximum number of prefetched batches, if the memory budget allows.
+            rank: Rank of this process.
+            world_size: Number of processes that train together; each gets its own part of every step, and as
+                many batches as the others. The exception is `batch_size=1`: ranks can then differ by one batch,
+                for which DDP waits forever; see `drop_last`.
+            drop_last: Drop the samples at the end that do not fill a batch on every rank.
+            on_error: "raise", or "skip" to skip and count samples that cannot be read.
+            output: "torch" or "numpy"; by default torch if it is installed.
+            pin_memory: Return batches in pinned memory, for a faster copy to a GPU.
         """
         if not isinstance(dataset, Dataset):
             raise InputError(
                 f"expected a dataset of `brimful.data`, found {type(dataset).__name__}",
                 [
                     "open files with `hdf5`, `arrow`, `npy`, `raw`, `tokens`, `folder` or `tar`",
-                    "torch's DataLoader takes a Dataset of your own; `brimful.share` keeps it in one copy",
+                    "for your own Dataset class, use torch's DataLoader; `brimful.share` keeps its data in one copy",
                 ],
             )
         self._step_samples = given.whole("batch_size", batch_size, least=1) * given.whole(
@@ -136,11 +136,11 @@ class Loader:
         )
 
     def __len__(self) -> int:
-        """Tell how many batches of this rank an epoch has."""
+        """Return the number of batches per epoch on this rank."""
         return self._native.batches(0)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Begin the next epoch, or go on where a loaded state says."""
+        """Start the next epoch, or continue from a loaded state."""
         # Nothing happens before the first batch is asked for: frameworks ask for an iterator more than once,
         # and call `set_epoch` afterwards.
         if not self._is_fresh:
@@ -204,9 +204,9 @@ class Loader:
         return left == 0 or (self.drop_last and left < self._step_samples)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next loop be this epoch, as `DistributedSampler` has it.
+        """Set the epoch of the next loop, like `DistributedSampler.set_epoch`.
 
-        Where a state of this epoch was loaded, the loop goes on from it; one that was over has no batches.
+        If a state of this epoch was loaded, the loop continues from it; a finished epoch has no batches.
         """
         epoch = given.whole("epoch", epoch)
         if self._loaded_end == epoch:
@@ -215,7 +215,7 @@ class Loader:
             self._begin(epoch)
 
     def state_dict(self) -> dict[str, int | bool]:
-        """Say how far the training has come: after the batch that was handed out last."""
+        """Return the position after the last returned batch."""
         samples = self._native.samples
         return {
             "version": _STATE_VERSION,
@@ -227,9 +227,9 @@ class Loader:
         }
 
     def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
-        """Go on from there: the next loop gives the samples of the epoch that were not handed out yet.
+        """Continue from a state: the next loop returns the remaining samples of its epoch.
 
-        Where all of them were, the next loop is the next epoch.
+        If none remain, the next loop is the next epoch.
         """
         if not isinstance(state, Mapping):
             raise InputError(f"expected a dict from `state_dict()`, found {type(state).__name__}")
@@ -238,7 +238,7 @@ class Loader:
             if state.get(name) != own[name]:
                 raise InputError(
                     f"expected a state with {name} {own[name]}, found {state.get(name)}",
-                    ["only threads, ranks and batches may differ from those that the state was made with"],
+                    ["only `threads`, `rank`, `world_size` and `batch_size` may differ from the loader that created the state"],
                 )
         epoch, position = (given.whole(name, state.get(name, -1)) for name in ("epoch", "position"))
         samples = self._native.samples
@@ -251,7 +251,7 @@ class Loader:
             self._begin(epoch, position)
 
     def __reduce__(self) -> NoReturn:
-        """Say why it cannot be pickled or copied."""
+        """Raise an error: a loader cannot be pickled or copied."""
         raise InputError(
             "brimful.data loaders cannot be pickled: they hold threads and open files",
             [
@@ -262,46 +262,46 @@ class Loader:
 
     @property
     def sampler(self) -> Loader:
-        """The loader itself: here frameworks look for `set_epoch`."""
+        """The loader itself, for frameworks that call `sampler.set_epoch`."""
         return self
 
     @property
     def batch_sampler(self) -> Loader:
-        """The loader itself: here frameworks look for `batch_size` and `sampler`."""
+        """The loader itself, for frameworks that read `batch_size` and `sampler` here."""
         return self
 
     @property
     def position(self) -> int:
-        """Samples of the epoch that were handed out, over all ranks."""
+        """Number of samples of the epoch that were returned, over all ranks."""
         return self._position
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that it holds now, besides batches that were handed out."""
+        """Bytes that the loader holds now, without returned batches."""
         return self._native.held_bytes
 
     @property
     def progress(self) -> float:
-        """How much of the epoch was handed out, from 0 to 1."""
+        """Fraction of the epoch that was returned, from 0 to 1."""
         samples = self._native.samples
         return self._position / samples if samples else math.nan
 
     @property
     def statistics(self) -> Statistics:
-        """What it has done so far, and where the time went."""
+        """Statistics so far, and where the time was spent."""
         batches, samples, skipped, waited, worked, idle, stages = self._native.statistics
         why = tuple(self._native.skipped)
         return Statistics(batches, samples, skipped, waited, worked, idle, dict(stages), why)
 
     @property
     def threads(self) -> int:
-        """Threads that work for it."""
+        """Number of threads."""
         return self._native.budget[0]
 
     def set_pressure(self, pressure: float) -> None:
-        """Say how short memory is, from 0 to 1: fewer batches are then made ahead, down to one.
+        """Set the memory pressure, from 0 to 1: higher pressure reduces prefetching, down to one batch.
 
-        Below `brimful run` the loader also asks its gauge, and the higher of the two counts.
+        Under `brimful run`, the loader also reads the pressure that it reports, and uses the higher value.
         """
         self._pressure = pressure
         self._native.set_pressure(pressure)
@@ -318,19 +318,19 @@ class Loader:
 
 
 def _can_pin(output: str | None) -> bool:
-    """Whether there is a card to pin memory for; torch's DataLoader says the same where there is none."""
+    """Whether there is a GPU to pin memory for; torch's DataLoader warns in the same case."""
     if output == "numpy":
         raise InputError('expected `output="torch"` with `pin_memory`, found "numpy"')
     torch: Any = importlib.import_module("torch")
     found = torch.accelerator if hasattr(torch, "accelerator") else torch.cuda
     is_there = bool(found.is_available())
     if not is_there:
-        warnings.warn("`pin_memory` does nothing: torch sees no card", stacklevel=3)
+        warnings.warn("`pin_memory` has no effect: torch sees no GPU", stacklevel=3)
     return is_there
 
 
 def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
-    """How a field is handed out: by torch, else by NumPy, else as it is."""
+    """Return how a field is converted: by torch, else by NumPy, else not at all."""
     if output not in {None, "torch", "numpy"}:
         raise InputError(f'expected `output` to be "torch" or "numpy", found {output!r}')
     for name, function in (("torch", "from_dlpack"), ("numpy", "asarray")):
@@ -340,8 +340,8 @@ def _maker(output: str | None) -> Callable[[_native.BatchArray], Any]:
             except ImportError as error:
                 if output is not None:
                     raise InputError(
-                        f'expected {name} for `output="{name}"`, found that it cannot be imported ({error})',
-                        [f"install {name}", "leave `output` out: torch if it is there, else NumPy"],
+                        f'`output="{name}"` requires {name}, which cannot be imported ({error})',
+                        [f"install {name}", "omit `output` to use torch if it is installed, else NumPy"],
                     ) from error
             else:
                 return maker

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def mapped(batches: Batches, function: Callable[[Any], Any], threads: int) -> Batches:
-    """Give each batch to the function, and hand on what it returns with the batch's position.
+    """Apply the function to each batch, and yield the result with the position of the batch.
 
-    Under Python's lock threads would only take turns: the function runs where the loop is. Without the lock
-    as many batches as there are threads are in work at once.
+    With the GIL, threads would only take turns, so the function runs in the thread of the loop. Without it,
+    as many batches as there are threads are mapped concurrently.
     """
     if threads < 2 or has_lock():  # noqa: PLR2004
         for batch, position in batches:
@@ -39,6 +39,6 @@ def mapped(batches: Batches, function: Callable[[Any], Any], threads: int) -> Ba
 
 
 def has_lock() -> bool:
-    """Say whether one thread at a time runs Python, as in all but free-threaded builds of 3.13 and later."""
+    """Whether the GIL is enabled, as in all but free-threaded builds of Python 3.13 and later."""
     asked = getattr(sys, "_is_gil_enabled", None)
     return True if asked is None else asked()

@@ -1,4 +1,4 @@
-"""Documents to one file of tokens; public as `brimful.data.pack`."""
+"""Pack documents into one file of tokens; public as `brimful.data.pack`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BETWEEN_REPORTS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file of tokens, and how many documents are in it. `brimful.data.tokens` opens it."""
+    """A file of tokens and the number of documents in it. Open it with `brimful.data.tokens`."""
 
     documents: int
     tokens: int
@@ -47,32 +47,32 @@ def pack(  # noqa: PLR0913
     memory: int | str = "256MiB",
     progress: Progress | bool | None = None,
 ) -> Packed:
-    """Turn the texts of a dataset into one file of tokens, in their order and inside bounded memory.
+    """Tokenize the texts of a dataset into one file, in order and within a memory budget.
 
-    Where each document begins stands in `path` + ".documents"; `tokens(path, length, documents=True)` reads
-    both. Until they are whole, the files are called `path` + ".part" and `path` + ".documents.part": a
-    packing that is killed leaves nothing under the final names. The files do not depend on how many threads
-    there are.
+    The start of each document is stored in `path` + ".documents"; `tokens(path, length, documents=True)` reads
+    both files. While they are being written, the files are named `path` + ".part" and
+    `path` + ".documents.part", so an interrupted call leaves no incomplete file under the final names. The
+    result does not depend on the number of threads.
 
-    Documents longer than 128 KiB are encoded in pieces that are cut before a space, where most tokenizers see
-    no difference.
+    Documents longer than 128 KiB are split before a space and encoded part by part, which makes no
+    difference for most tokenizers.
 
     Args:
-        dataset: What the functions of `brimful.data` give.
-        field: Its field that is the text.
-        tokenizer: A `tokenizer.json`, or a folder that has one.
-        path: The file to write. What is there is replaced at the end.
-        dtype: "uint16" or "uint32"; without it the smaller one that all tokens fit into.
-        end_id: A token to put behind every document.
-        special_tokens: Put the tokenizer's own special tokens around every document.
-        threads: As many as this process may use processors, unless the memory is too little for all of them.
-        memory: All that it may hold, besides the tokenizer: bytes, or text such as "256MiB".
-        progress: Called with the documents that are done and all of them, at most twice per second; without
-            it, a line on standard error shows them where that is a terminal. False for silence.
+        dataset: A dataset opened with a function of `brimful.data`.
+        field: The text field.
+        tokenizer: Path of a `tokenizer.json`, or of a directory that contains one.
+        path: The file to write. An existing file is replaced at the end.
+        dtype: "uint16" or "uint32"; by default the smaller one that can hold all tokens.
+        end_id: Token to add after every document.
+        special_tokens: Add the special tokens of the tokenizer to every document.
+        threads: Number of threads; by default one per usable CPU, or fewer if the memory budget is too small.
+        memory: Memory budget without the tokenizer: a number of bytes, or a string such as "256MiB".
+        progress: Function called with the number of completed documents and the total, at most twice per
+            second. By default, progress is shown on standard error if it is a terminal. False disables it.
 
     Raises:
-        InputError: A document is not text, with its place in the dataset; or an argument cannot be.
-        MachineError: The files cannot be written, or somebody else is writing them.
+        InputError: An argument is invalid, or a document is not text; the message names its index.
+        MachineError: The files cannot be written, or another process is writing them.
     """
     packing = _native.Packing(
         dataset._native,  # noqa: SLF001

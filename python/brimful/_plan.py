@@ -1,4 +1,4 @@
-"""`brimful.plan()`: the best settings that fit, and why."""
+"""`brimful.plan()`: finds the fastest settings that fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Plan(Shown, PlanDocument):
-    """The best settings that fit, why, and the rungs below.
+    """The fastest settings that fit, the reasons, and the lower rungs.
 
     The attributes are those of the document that `brimful plan --json` prints.
     """
@@ -37,12 +37,12 @@ class Plan(Shown, PlanDocument):
         return arguments
 
     def trainer_kwargs(self) -> dict[str, Any]:
-        """Return the settings that Lightning's `Trainer` takes."""
+        """Return the settings as arguments of Lightning's `Trainer`."""
         found: dict[str, Any] = json.loads(self._lightning)["trainer"]
         return found
 
     def dataloader_kwargs(self) -> dict[str, Any]:
-        """Return the settings that a PyTorch `DataLoader` takes."""
+        """Return the settings as arguments of a PyTorch `DataLoader`."""
         found: dict[str, Any] = json.loads(self._lightning)["dataloader"]
         return found
 
@@ -68,13 +68,13 @@ def plan(  # noqa: PLR0913
     scratch: str | int | None = None,
     network: str = "full",
 ) -> Plan:
-    """Find the best settings that fit, by rehearsing the job's command with a few of them.
+    """Find the fastest settings that fit, by rehearsing the command of the job with a few of them.
 
     Args:
         job: The job file; by default `brimful.toml` in the current directory, or `[tool.brimful]` in
             `pyproject.toml`.
         mode: A mode of the job, for example "debug".
-        as_machine: Plan for a recorded machine instead of this one (see `machine_names`).
+        as_machine: Plan for a known machine instead of this one (see `machine_names`).
         gpu: Plan for these GPU models, for example "t4" or "2x a100-40gb"; "none" plans for CPUs.
         memory: Override the cgroup memory limit, for example "16GiB" or a number of bytes.
         overrides: Values to keep fixed, for example {"workers": 2} or {"resolution": [24, 16]}.
@@ -88,11 +88,11 @@ def plan(  # noqa: PLR0913
         network: "full", or "none" to allow connections to this machine only.
 
     Returns:
-        A frozen `Plan`; `fits` is whether any settings fit. A notebook shows it as a card.
+        A frozen `Plan`; `fits` is whether any settings fit. A notebook shows it as HTML.
 
     Raises:
-        InputError: The job file or a name in it is invalid, or the command ended before its first step.
-        MachineError: The phantom GPU cannot be used here.
+        InputError: The job file or a name in it is invalid, or the command exited before its first step.
+        MachineError: The phantom GPU cannot be used on this machine.
     """
     watched = sys.stderr is not None and sys.stderr.isatty()
     try:
@@ -131,7 +131,7 @@ def _written(knob: str, value: object) -> str:
             return "true" if one else "false"
         if isinstance(one, (int, float, str)):
             return str(one)
-        raise InputError(f"expected {knob} to be a number, a word or a list of them, found {one!r}", [])
+        raise InputError(f"{knob} must be a number, a string or a list of them, not {one!r}", [])
 
     if isinstance(value, (list, tuple)):
         values: Sequence[object] = value

@@ -1,4 +1,4 @@
-"""`brimful.predict()`: how much memory a training takes on a GPU and on the host, without a GPU."""
+"""`brimful.predict()`: predicts GPU and host memory of a training run, without a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_STEPS = 1000
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Footprint(Shown, PredictDocument):
-    """Predicted memory of a training, on the GPU and on the host.
+    """Predicted memory of a training run, on the GPU and on the host.
 
     The attributes are those of the document that `brimful predict --json` prints.
     """
@@ -36,7 +36,7 @@ class Footprint(Shown, PredictDocument):
 
     @property
     def fits(self) -> bool:
-        """Whether it fits at least one of the cards, by the safe value; true for a training without one."""
+        """Whether it fits at least one of the GPUs, by the safe value; true for training on the CPU."""
         return not self.gpus or any(gpu.fits for gpu in self.gpus)
 
     def __repr__(self) -> str:
@@ -93,11 +93,11 @@ def predict(  # noqa: PLR0913
         network: "full", or "none" to allow connections to this machine only.
 
     Returns:
-        A frozen `Footprint`. A notebook shows it as a card.
+        A frozen `Footprint`. A notebook shows it as HTML.
 
     Raises:
-        InputError: A name or a setting is unknown, or the script ended before its first step.
-        MachineError: The phantom GPU cannot be used here.
+        InputError: A name or a setting is unknown, or the script exited before its first step.
+        MachineError: The phantom GPU cannot be used on this machine.
     """
     _check(steps, with_, time_limit)
     rehearsal = rehearsal_options(
@@ -199,7 +199,7 @@ def rehearsal_options(  # noqa: PLR0913
     scratch: str | int | None,
     network: str,
 ) -> dict[str, object]:
-    """Return how the script is rehearsed and kept from the user's files."""
+    """Return the options of a rehearsal."""
     program = _installed("brimful")
     if program is None:
         raise MachineError(
@@ -237,7 +237,7 @@ def _installed(name: str) -> Path | None:
             ["run `pip install brimful`"],
         ) from error
     for file in files:
-        # Completions have the name of the program too.
+        # Shell completions have the same name as the program.
         if file.name == name and file.parent.name in {"bin", "brimful"}:
             path = Path(os.fspath(file.locate()))
             if path.is_file():

@@ -1,4 +1,4 @@
-"""How short memory is, as `brimful run` tells it to the training that it watches."""
+"""Memory pressure, as `brimful run` reports it to the training process."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _EVERY_SECONDS = 0.5
 
 
 class RunPressure:
-    """Looks at the file that `brimful run` keeps, at most twice a second.
+    """Reads the pressure file of `brimful run`, at most twice a second.
 
-    Whatever is wrong with it, there is no pressure then: a supervisor never makes things worse.
+    If the file cannot be read, the pressure is zero.
     """
 
     def __init__(self) -> None:
-        """Find the file, where this process runs below `brimful run`."""
+        """Find the file, if this process runs under `brimful run`."""
         gauges = os.environ.get("BRIMFUL_GAUGES")
         self._path = Path(gauges) / "pressure" if gauges else None
         self._due = 0.0
 
     def news(self) -> float | None:
-        """Return the pressure from 0 to 1, or nothing when it is not yet time to look."""
+        """Return the pressure from 0 to 1, or None if it is not yet time to read it again."""
         if self._path is None:
             return None
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""`brimful.probe()`: what a machine really allows, and what will bite."""
+"""`brimful.probe()`: the effective memory limits of a machine, and its problems."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from brimful._shown import Shown
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Machine(Shown, ProbeDocument):
-    """The facts of one machine.
+    """Everything known about one machine.
 
-    A fact that could not be learned is None, and `gaps` says why.
+    An unknown value is None, and `gaps` gives the reason.
     The attributes are those of the document that `brimful probe --json` prints.
 
     Examples:
         >>> import brimful
         >>> machine = brimful.probe(as_machine="kaggle-t4x2")
         >>> machine
-        Machine(kaggle-t4x2: headroom not known of 31.36 GiB, 2 GPUs, 1 finding)
+        Machine(kaggle-t4x2: headroom unknown of 31.36 GiB, 2 GPUs, 1 finding)
         >>> machine.gpus[1].torch_index
         1
     """
@@ -36,9 +36,9 @@ class Machine(Shown, ProbeDocument):
         name = self.subject.profile or self.platform.name
         headroom = _size(self.host.headroom_bytes)
         brim = _size(self.host.brim.limit_bytes)
-        # A profile that names no GPU may have any; a machine without a driver has none to speak of.
+        # A profile that names no GPU may have any; a machine without a driver has none that can be used.
         unknown = self.subject.profile is not None and any(gap.path == "gpus" for gap in self.gaps)
-        gpus = "GPUs not known" if unknown else _count(len(self.gpus), "GPU")
+        gpus = "GPUs unknown" if unknown else _count(len(self.gpus), "GPU")
         findings = _count(len(self.findings), "finding")
         return f"Machine({name}: headroom {headroom} of {brim}, {gpus}, {findings})"
 
@@ -49,22 +49,22 @@ def probe(
     gpu: str | None = None,
     memory: int | str | None = None,
 ) -> Machine:
-    """Read what this machine really allows, and what will bite.
+    """Read the effective memory limits of this machine, and find likely problems.
 
-    Starts nothing, makes no CUDA context, needs no root, and takes some milliseconds.
-    The Python looked at is the one that runs; its torch is read from its files and not imported.
+    Starts no processes, creates no CUDA context, needs no root, and takes a few milliseconds.
+    Describes the running Python; its torch is read from its files and not imported.
 
     Args:
-        as_machine: Describe a recorded machine instead of this one, such as "colab-t4" (see `machine_names`).
-        gpu: Put these cards in place of the GPUs, such as "rtx-4090" or "2x t4" (see `card_names`).
-        memory: Put this limit in place of the memory limit: bytes, or text such as "16GiB".
+        as_machine: Describe a known machine instead of this one, for example "colab-t4" (see `machine_names`).
+        gpu: Replace the GPUs with these models, for example "rtx-4090" or "2x t4" (see `card_names`).
+        memory: Override the memory limit: a number of bytes, or a string such as "16GiB".
 
     Returns:
-        A frozen `Machine`. In a notebook it shows itself as a card.
+        A frozen `Machine`. A notebook shows it as HTML.
 
     Raises:
-        InputError: A name or a size is not known.
-        MachineError: This platform cannot be read yet. Recorded machines can.
+        InputError: A name or a size is invalid.
+        MachineError: This platform is not supported. Known machines can still be described.
 
     Examples:
         >>> import brimful
@@ -92,17 +92,17 @@ def probe(
 
 
 def machine_names() -> tuple[str, ...]:
-    """Return the recorded machines that `probe` can describe."""
+    """Return the names of the known machines that `probe` can describe."""
     return tuple(_native.machine_names())
 
 
 def card_names() -> tuple[str, ...]:
-    """Return the cards that `probe(gpu=...)` knows."""
+    """Return the names of the GPU models that `probe(gpu=...)` accepts."""
     return tuple(_native.card_names())
 
 
 def _size(size_bytes: int | None) -> str:
-    return "not known" if size_bytes is None else _native.size_text(size_bytes)
+    return "unknown" if size_bytes is None else _native.size_text(size_bytes)
 
 
 def _count(number: int, noun: str) -> str:

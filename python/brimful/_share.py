@@ -17,31 +17,31 @@ Mapping.register(SharedDict)
 
 
 def share(obj: Any, *, where: str | os.PathLike[str] = "memory") -> Any:  # noqa: ANN401
-    """Copy data once into memory that all processes share, and return something that is read like it.
+    """Copy data once into memory that all processes share, and return an object with the same interface.
 
-    Workers of a DataLoader copy what a Dataset holds: by pickling under spawn and forkserver, and page by
-    page under fork, because Python counts references inside of the objects. A shared copy holds no Python
-    objects, and pickling it sends a handle of some bytes. It is freed when the last process that uses it is
-    gone, however it went.
+    DataLoader workers copy what a Dataset holds: by pickling with spawn and forkserver, and page by page with
+    fork, because Python stores reference counts inside objects. A shared copy contains no Python objects, and
+    pickling it sends only a small handle. It is freed when the last process that uses it exits, even after
+    SIGKILL.
 
-    Taken are lists, tuples, dicts, str, bytes, int, float, bool, None, NumPy arrays and scalars, and tensors
-    on the CPU, nested in any way. Inside, lists and dicts come back as views, tuples as tuples, arrays and
-    tensors without a copy. The data itself is not changed: delete it after sharing, or pass an iterator, so
-    that it never exists twice.
+    Supports lists, tuples, dicts, str, bytes, int, float, bool, None, NumPy arrays and scalars, and CPU
+    tensors, nested in any way. Nested lists and dicts are returned as views, tuples as tuples, arrays and
+    tensors without a copy. The original data is not changed: delete it after sharing, or pass an iterator, so
+    that the data is never in memory twice.
 
     Args:
         obj: A list, tuple, dict, array or tensor; or an iterator, such as a generator or an open file, whose
-            items are written one by one. What is shared already is returned as it is.
-        where: "memory", which is not bounded by the size of /dev/shm; "disk" for a file without a name in
-            the cache folder (`$XDG_CACHE_HOME/brimful` or `~/.cache/brimful`), whose pages the kernel can
-            drop where memory is short; or a folder for that file.
+            items are written one by one. An object that is already shared is returned unchanged.
+        where: "memory", which is not limited by the size of /dev/shm; "disk" for an unnamed file in the cache
+            directory (`$XDG_CACHE_HOME/brimful` or `~/.cache/brimful`), whose pages the kernel can drop if
+            memory is short; or a directory for that file.
 
     Returns:
-        A `SharedList`, `SharedDict` or `SharedArray`; `nbytes` tells how much it takes.
+        A `SharedList`, `SharedDict` or `SharedArray`; `nbytes` is its size.
 
     Raises:
-        InputError: Something in it cannot be shared; the message says where it is.
-        MachineError: There is no room for the copy.
+        InputError: A value cannot be shared; the message names its position.
+        MachineError: There is not enough space for the copy.
 
     Examples:
         >>> import brimful
@@ -90,16 +90,16 @@ class SharedKeys(KeysView[Any]):
 
 
 class SharedValues(ValuesView[Any]):
-    """The values of a `SharedDict`, walked through without looking keys up."""
+    """The values of a `SharedDict`, iterated without key lookups."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Walk through them in the order of the keys."""
+        """Iterate in the order of the keys."""
         return self._mapping._iterate_values()  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001
 
 
 class SharedItems(ItemsView[Any, Any]):
-    """The pairs of a `SharedDict`, walked through without looking keys up."""
+    """The items of a `SharedDict`, iterated without key lookups."""
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Walk through them in the order of the keys."""
+        """Iterate in the order of the keys."""
         return zip(self._mapping, self._mapping._iterate_values(), strict=True)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -36,9 +36,9 @@ def taken_apart(value: object) -> tuple[object, ...] | None:
 
 def _array_parts(numpy: Any, value: Any) -> tuple[object, ...]:  # noqa: ANN401
     if type(value) is not numpy.ndarray and type(value) is not numpy.memmap:
-        return "refused", "a plain NumPy array", "make it plain: numpy.asarray(value)"
+        return "refused", "a plain NumPy array", "convert it: numpy.asarray(value)"
     if value.dtype.hasobject:
-        hint = "make it numbers or fixed text (astype), or share value.tolist()"
+        hint = "convert it to numbers or fixed-width strings (astype), or share value.tolist()"
         return "refused", "an array without Python objects inside (dtype object)", hint
     whole = numpy.ascontiguousarray(value).reshape(-1)
     name = repr(numpy.lib.format.dtype_to_descr(value.dtype))
@@ -54,18 +54,18 @@ def _array_parts(numpy: Any, value: Any) -> tuple[object, ...]:  # noqa: ANN401
 def _scalar_parts(numpy: Any, value: Any) -> tuple[object, ...]:  # noqa: ANN401
     name = value.dtype.newbyteorder("=").str[1:].replace("b1", "?")
     if name not in SCALARS:
-        return "refused", "a NumPy scalar of up to 8 bytes", "make it a plain value: value.item()"
+        return "refused", "a NumPy scalar of up to 8 bytes", "convert it to a Python value: value.item()"
     little = numpy.asarray(value, dtype=value.dtype.newbyteorder("<"))
     return "scalar", name, (SCALARS.index(name), little.tobytes().ljust(8, b"\0"))
 
 
 def _tensor_parts(torch: Any, value: Any) -> tuple[object, ...]:  # noqa: ANN401
     if type(value) is not torch.Tensor:
-        return "refused", "a plain tensor", "make it plain: value.detach()"
+        return "refused", "a plain tensor", "convert it: value.detach()"
     if value.device.type != "cpu":
         return "refused", f"a tensor on the CPU, not on {value.device}", "move it first: value.cpu()"
     if value.layout != torch.strided or value.is_quantized or value.is_nested:
-        return "refused", "a dense tensor", "share its parts, such as its indices and its values"
+        return "refused", "a dense tensor", "share its parts, for example its indices and its values"
     whole = value.detach().resolve_conj().resolve_neg().contiguous()
     n_bytes = whole.numel() * whole.element_size()
     name = str(value.dtype).removeprefix("torch.")

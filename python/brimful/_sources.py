@@ -1,4 +1,4 @@
-"""How datasets are opened: one function for each format, public in `brimful.data`."""
+"""Functions that open datasets, one per format; public in `brimful.data`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["arrow", "folder", "hdf5", "lines", "npy", "parquet", "raw", "tar", "
 
 
 def _headroom(headroom: Headroom) -> int | None:
-    """Bytes that are free for data; without a word of the user, what the nearest limit leaves."""
+    """Return the bytes available for data; by default the headroom of this machine."""
     if headroom is None:
         return probe().host.headroom_bytes if sys.platform == "linux" else None
     return given.byte_count("headroom", headroom)
@@ -36,11 +36,11 @@ def hdf5(
     """Open an HDF5 file whose datasets have one sample per row.
 
     Args:
-        path: The file, or the URL of an object, as everywhere in this module but for `folder`.
-        fields: Names of fields and the datasets that they are read from, or the names of datasets; without it
-            all datasets of the file that have as many rows as the first.
-        headroom: Bytes, or text such as "4GiB", that are free for the file's pages; decides how it is read.
-            Without it, what the nearest limit of this machine leaves.
+        path: Path of the file, or URL of an object; all functions of this module except `folder` accept URLs.
+        fields: Mapping from field names to datasets, or a list of datasets; by default all datasets of the
+            file with as many rows as the first.
+        headroom: Memory available for the page cache of the file, in bytes or as a string such as "4GiB";
+            decides how the file is read. By default the headroom of this machine.
     """
     wanted = None if fields is None else given.named_datasets(fields)
     return Dataset(_native.open_hdf5(os.fspath(path), wanted, _headroom(headroom)))
@@ -49,9 +49,9 @@ def hdf5(
 def arrow(
     paths: Path | Sequence[Path], columns: Sequence[str] | None = None, *, headroom: Headroom = None
 ) -> Dataset:
-    """Open Arrow IPC files, of the file or the stream format, as Hugging Face datasets writes them.
+    """Open Arrow IPC files in the file or stream format, for example from Hugging Face datasets.
 
-    Several files are one dataset.
+    Several files form one dataset.
     """
     names = None if columns is None else list(columns)
     return Dataset(_native.open_arrow(given.paths(paths), names, _headroom(headroom)))
@@ -64,16 +64,17 @@ def parquet(
     cache: int | str = "256MiB",
     headroom: Headroom = None,
 ) -> Dataset:
-    """Open Parquet files. Several files are one dataset.
+    """Open Parquet files. Several files form one dataset.
 
-    A row of Parquet cannot be read alone: a whole row group is decoded, and kept for the rows that follow.
-    In order that is fast; shuffled it is slow unless all row groups fit into the cache, and `reading` says
-    whether they do. For data that is read shuffled, convert it to Arrow once.
+    A single row cannot be read from Parquet: brimful decodes the whole row group and caches it for the next
+    rows. Sequential reading is fast; shuffled reading is slow unless all row groups fit in the cache, which
+    `reading` reports. To read data shuffled, convert it to Arrow once.
 
     Args:
         paths: One file or several with the same columns.
-        columns: The columns that are wanted; without it all.
-        cache: Bytes, or text such as "1GiB", for decoded row groups. Counts within the loader's `memory`.
+        columns: Columns to read; by default all.
+        cache: Cache size for decoded row groups, in bytes or as a string such as "1GiB". Counts against the
+            `memory` of the loader.
         headroom: As for `hdf5`.
     """
     names = None if columns is None else list(columns)
@@ -82,14 +83,14 @@ def parquet(
 
 
 def npy(paths: Mapping[str, Path] | Path, *, headroom: Headroom = None) -> Dataset:
-    """Open `.npy` files with one sample per row: a file, or files by the names of their fields."""
+    """Open `.npy` files with one sample per row: one file, or a mapping from field names to files."""
     return Dataset(_native.open_npy(given.named_paths(paths), _headroom(headroom)))
 
 
 def raw(
     path: Path, shape: Sequence[int], dtype: str, *, field: str = "data", headroom: Headroom = None
 ) -> Dataset:
-    """Open a file that is nothing but arrays of one shape, one after another, as `numpy.memmap` makes it."""
+    """Open a file that contains only arrays of one shape, for example from `numpy.memmap`."""
     each = [given.whole("shape", side) for side in shape]
     named = given.dtype_name(dtype)
     return Dataset(_native.open_raw(field, os.fspath(path), each, named, _headroom(headroom)))
@@ -104,16 +105,17 @@ def tokens(  # noqa: PLR0913
     documents: bool = False,
     headroom: Headroom = None,
 ) -> Dataset:
-    """Open one long array of tokens and cut it into blocks.
+    """Open one long array of tokens and split it into blocks.
 
     Args:
-        path: A `.npy` file, or one that is nothing but tokens.
-        length: Tokens of a block; a shorter rest at the end is left out.
-        dtype: The type of the tokens in a file that does not say it: "uint16", unless `documents` say it.
-        as_int64: Hand them out as `int64`, which torch takes for indexes.
-        documents: Open `path` + ".documents" too, as `pack` writes it, and add two fields of `int32` with a
-            number for each token: "document", which document of the block it is in, from 0, and "position",
-            its place in that document.
+        path: A `.npy` file, or a file that contains only tokens.
+        length: Tokens per block; a shorter block at the end is dropped.
+        dtype: The dtype of the tokens, if the file does not specify it; by default "uint16", or the dtype in
+            the `documents` file.
+        as_int64: Return tokens as `int64`, which torch requires for indexing.
+        documents: Also open `path` + ".documents", which `pack` writes, and add two `int32` fields with one
+            value per token: "document", the index of its document in the block, from 0, and "position", its
+            position in that document.
         headroom: As for `hdf5`.
     """
     length = given.whole("length", length, least=1)
@@ -123,10 +125,10 @@ def tokens(  # noqa: PLR0913
 
 
 def lines(paths: Path | Sequence[Path], *, json: str | None = None, headroom: Headroom = None) -> Dataset:
-    """Open text files whose lines are samples; with `json`, this field of the object in each line.
+    """Open text files with one sample per line; with `json`, that field of the JSON object in each line.
 
-    The files are read once for where their lines begin. Of large ones that is kept in the cache folder
-    (`$XDG_CACHE_HOME/brimful/indexes` or `~/.cache/brimful/indexes`), so that the next start has it at once.
+    The files are indexed once. Indexes of large files are cached in `$XDG_CACHE_HOME/brimful/indexes` or
+    `~/.cache/brimful/indexes`.
     """
     with _looking_through() as report:
         found = _native.open_lines(given.paths(paths), json, _headroom(headroom), _indexes(), report)
@@ -140,13 +142,13 @@ def folder(
     split: str | None = None,
     headroom: Headroom = None,
 ) -> Dataset:
-    """Open a folder whose files are samples, in the order of their names.
+    """Open a directory whose files are samples, ordered by name.
 
     Args:
-        root: The folder; files of folders below it count too.
-        extensions: Take only files with these, such as "jpg"; without them all.
-        labels: Add a field "label": the place of a sample's first folder among all, as in `ImageFolder`.
-        split: Take only files below `CLASS/SPLIT`, such as "train" in ModelNet.
+        root: The directory; subdirectories are included.
+        extensions: Use only files with these extensions, for example "jpg"; by default all files.
+        labels: Add a field "label": the index of the top-level subdirectory of a sample, as in `ImageFolder`.
+        split: Use only files in `CLASS/SPLIT`, for example "train" in ModelNet.
         headroom: As for `hdf5`.
     """
     wanted = given.extensions(extensions)
@@ -154,9 +156,9 @@ def folder(
 
 
 def tar(paths: Path | Sequence[Path], *extensions: str, headroom: Headroom = None) -> Dataset:
-    """Open tar files as WebDataset writes them: members that differ in the extension only are one sample.
+    """Open tar files in WebDataset format: members that differ only in the extension form one sample.
 
-    The files are looked through once for where their members lie, which is kept as for `lines`.
+    The files are indexed once, and the indexes are cached as for `lines`.
     """
     wanted = given.extensions(extensions)
     with _looking_through() as report:
@@ -165,19 +167,19 @@ def tar(paths: Path | Sequence[Path], *extensions: str, headroom: Headroom = Non
 
 
 def _indexes() -> str | None:
-    """Return the folder of what was found by looking through files."""
+    """Return the directory for indexes."""
     cache = cache_folder()
     return None if cache is None else os.path.join(cache, "indexes")  # noqa: PTH118
 
 
 @contextmanager
 def _looking_through() -> Iterator[Callable[[int, int, int, int], None]]:
-    """Show on standard error, where that is a terminal, how far the files are looked through."""
+    """Show the progress of indexing on standard error, if it is a terminal."""
     watched = sys.stderr is not None and sys.stderr.isatty()
     drawn = False
 
     def write(line: str) -> None:
-        # A terminal that is gone is no reason to end a training.
+        # A closed terminal must not end the training run.
         with suppress(OSError):
             sys.stderr.write(f"\r{line}\x1b[K")
             sys.stderr.flush()
@@ -189,9 +191,9 @@ def _looking_through() -> Iterator[Callable[[int, int, int, int], None]]:
         drawn = True
         passed = _native.size_text(bytes_done)
         if files == 1:
-            line = f"looking through the file: {passed} of {_native.size_text(bytes_opened)}"
+            line = f"indexing the file: {passed} of {_native.size_text(bytes_opened)}"
         else:
-            line = f"looking through {files:,} files: {files_done:,} done, {passed}"
+            line = f"indexing {files:,} files: {files_done:,} done, {passed}"
         write(line)
 
     try:

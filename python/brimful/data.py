@@ -1,13 +1,13 @@
-"""Batches of training data from native threads, in one copy and inside a byte budget.
+"""Load batches of training data with native threads, without copies and within a memory budget.
 
-A dataset is opened, told what to do with its fields, and given to a `Loader`, which is looped over like any
-other loader. Reading, decoding, resizing and collating happen in threads without Python's lock; the memory
-that the loader holds never exceeds the budget that it is given.
+Open a dataset, add ops for its fields, and iterate over a `Loader` as over any other loader. Reading,
+decoding, resizing and collating run in threads without the GIL; the memory that the loader holds never
+exceeds its budget.
 
-Files may also be objects in a store: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://`
-and `http://`. Credentials and endpoints are taken from the environment (`AWS_ACCESS_KEY_ID`,
-`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, ...; `AWS_SKIP_SIGNATURE=true` for a bucket that
-everybody may read).
+Files can also be in an object store: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://`
+and `http://`. Credentials and endpoints are read from the environment (`AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`, ...; `AWS_SKIP_SIGNATURE=true` for a public
+bucket).
 
 Examples:
     >>> import array, tempfile, pathlib

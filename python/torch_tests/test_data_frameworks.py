@@ -309,7 +309,7 @@ def test_too_few_samples_for_all_ranks_are_told_before_the_first_step(numbers: P
 def test_a_loader_is_not_sent_to_other_processes(numbers: Path) -> None:
     with pytest.raises(brimful.InputError, match="create it in the process that uses it"):
         pickle.dumps(loader_of(numbers))
-    with pytest.raises(TypeError, match=r"expected a loop over `brimful.data.Loader\(dataset\)`"):
+    with pytest.raises(TypeError, match=r"iterate over `brimful.data.Loader\(dataset\)`"):
         next(iter(torch.utils.data.DataLoader(bd.npy(numbers))))
 
 

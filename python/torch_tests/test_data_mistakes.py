@@ -31,31 +31,31 @@ def loader_of(dataset: Any, **settings: Any) -> bd.Loader:  # noqa: ANN401
 
 WRONG: list[tuple[Callable[[bd.Dataset], object], str]] = [
     (lambda data: data.resize("image", 4), 'no field "image"; available fields are x'),
-    (lambda data: data.resize("x", -1), "expected `size` to be a whole number of at least 1, found -1"),
-    (lambda data: data.resize("x", (1, 2, 3)), "to be one number, or height and width, found (1, 2, 3)"),
-    (lambda data: data.transpose("x", (-1, 0, 1)), "expected `axes` to be a whole number of at least 0"),
+    (lambda data: data.resize("x", -1), "`size` must be an integer of at least 1, not -1"),
+    (lambda data: data.resize("x", (1, 2, 3)), "must be one integer, or height and width, not (1, 2, 3)"),
+    (lambda data: data.transpose("x", (-1, 0, 1)), "`axes` must be an integer of at least 0"),
     (lambda data: data.cast("x", "float"), 'unknown dtype "float"'),
-    (lambda data: data.select("x", "x"), "expected each field once, found x, x"),
-    (lambda data: data.map(3), "expected a function of a batch, found 3"),
-    (lambda _: bd.npy([]), "expected a path, or paths by the names of their fields, found []"),
-    (lambda _: bd.lines([]), "expected at least one path, found none"),
+    (lambda data: data.select("x", "x"), "duplicate field in x, x"),
+    (lambda data: data.map(3), "`map` requires a function, not 3"),
+    (lambda _: bd.npy([]), "expected a path, or a mapping from field names to paths, found []"),
+    (lambda _: bd.lines([]), "no path was given"),
     (lambda _: bd.folder(".", ["jpg"]), "expected extensions such as \"jpg\", found ['jpg']"),
-    (lambda data: loader_of(data, batch_size=0), "expected `batch_size` to be a whole number of at least 1"),
+    (lambda data: loader_of(data, batch_size=0), "`batch_size` must be an integer of at least 1"),
     (
         lambda data: loader_of(data, threads=0),
-        "expected `threads` to be a whole number of at least 1, found 0",
+        "`threads` must be an integer of at least 1, not 0",
     ),
-    (lambda data: loader_of(data, memory=1e9), "expected `memory` to be a whole number of at least 0"),
+    (lambda data: loader_of(data, memory=1e9), "`memory` must be an integer of at least 0"),
     (lambda data: loader_of(data, memory="lots"), "`lots` is not a size"),
-    (lambda data: loader_of(data, seed=2**64), "expected `seed` to be a whole number"),
+    (lambda data: loader_of(data, seed=2**64), "`seed` must be an integer"),
     (lambda data: loader_of(data, pin_memory=True, output="numpy"), 'expected `output="torch"`'),
     (
         lambda data: bd.pack(data, "x", "", "", threads=0),
-        "expected `threads` to be a whole number of at least 1",
+        "`threads` must be an integer of at least 1",
     ),
     (lambda data: loader_of(data, batch_size=32, drop_last=True), "expected at least 32 samples"),
     (lambda _: loader_of([1, 2]), "expected a dataset of `brimful.data`, found list"),
-    (lambda data: loader_of(data).set_epoch(-1), "expected `epoch` to be a whole number of at least 0"),
+    (lambda data: loader_of(data).set_epoch(-1), "`epoch` must be an integer of at least 0"),
     (
         lambda data: loader_of(data).load_state_dict(None),
         "expected a dict from `state_dict()`, found NoneType",
@@ -92,7 +92,7 @@ def test_a_state_that_went_through_tensors_is_taken(data: bd.Dataset) -> None:
 
 def test_nothing_is_pinned_where_there_is_no_card(data: bd.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    with pytest.warns(UserWarning, match="torch sees no card"):
+    with pytest.warns(UserWarning, match="torch sees no GPU"):
         loader = loader_of(data, pin_memory=True)
     assert len(next(iter(loader))["x"]) == 1
 

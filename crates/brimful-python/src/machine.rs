@@ -12,7 +12,7 @@ use crate::border::{Failure, call};
 
 /// Reads the machine this process runs on, or describes a recorded one.
 ///
-/// Returns it in three forms: the JSON document, the page for a terminal, the card for a notebook. Plain text, so that
+/// Returns it in three forms: the JSON document, the page for a terminal, the HTML for a notebook. Plain text, so that
 /// what Python makes of it can be copied, pickled and sent to workers.
 #[pyfunction]
 #[pyo3(signature = (*, as_machine, gpu, memory, executable, import_folders, version))]

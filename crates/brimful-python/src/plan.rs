@@ -15,7 +15,7 @@ use crate::rehearsal::RehearsalArguments;
 
 /// Searches for the best settings of a job.
 ///
-/// Returns the JSON document, the page for a terminal, the card for a notebook, and the settings under the names of
+/// Returns the JSON document, the page for a terminal, the HTML for a notebook, and the settings under the names of
 /// Hugging Face and of Lightning.
 #[pyfunction]
 #[expect(

@@ -12,7 +12,7 @@ use crate::rehearsal::RehearsalArguments;
 
 /// Rehearses a command and predicts its memory.
 ///
-/// Returns the JSON document, the page for a terminal and the card for a notebook. `progress` is called with one line
+/// Returns the JSON document, the page for a terminal and the HTML for a notebook. `progress` is called with one line
 /// at a time.
 #[pyfunction]
 #[expect(

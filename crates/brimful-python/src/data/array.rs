@@ -71,7 +71,7 @@ impl BatchArray {
         drop((stream, max_version));
         if dl_device.is_some_and(|device| device != (CPU, 0)) || copy == Some(true) {
             return Err(PyBufferError::new_err(
-                "expected the processor's memory without a copy",
+                "a batch can only be exported on the CPU and without a copy",
             ));
         }
         capsule(py, &self.form, &self.memory)

@@ -98,7 +98,7 @@ impl NativeLoader {
         self.loader.set_pressure(pressure);
     }
 
-    /// Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle, and
+    /// Batches, samples, skipped samples; seconds that the consumer waited, that threads worked and that they were idle, and
     /// those of each stage.
     #[getter]
     fn statistics(&self) -> StatisticsTuple {
@@ -151,7 +151,7 @@ pub(crate) struct NativeEpoch {
 
 #[pymethods]
 impl NativeEpoch {
-    /// The fields of the next batch and where the epoch goes on after it; nothing at the end.
+    /// The fields of the next batch and the position after it; None at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(Vec<BatchArray>, u64)>> {
         loop {
             let next = call(py, || self.wait())?;

@@ -76,7 +76,7 @@ impl NativePacking {
         py.detach(|| self.lock().as_ref().map_or(self.total, Packing::done))
     }
 
-    /// Documents, tokens and their type; nothing where it is not over yet, after a moment.
+    /// Documents, tokens and their dtype; None after a short wait if packing is not finished.
     fn wait(&self, py: Python<'_>) -> PyResult<Option<(u64, u64, &'static str)>> {
         let packed = call(py, || match self.lock().as_mut() {
             Some(packing) => Ok(packing.wait(A_MOMENT)?),

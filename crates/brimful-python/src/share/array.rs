@@ -12,8 +12,8 @@ use crate::share::list::reduced;
 
 /// A NumPy array or a torch tensor in shared memory.
 ///
-/// Made by `brimful.share`. Indexing gives plain arrays or tensors without a copy; everything else that an array or
-/// a tensor has is asked of it (`shape`, `dtype`, `mean`, …); `value` is it itself. Pickling sends a handle, not the data.
+/// Made by `brimful.share`. Indexing returns regular arrays or tensors without a copy; other attributes are those of
+/// the array or tensor (`shape`, `dtype`, `mean`, …); `value` is the whole array. Pickling sends a handle, not the data.
 #[pyclass(frozen, module = "brimful")]
 pub(crate) struct SharedArray {
     held: Arc<Held>,

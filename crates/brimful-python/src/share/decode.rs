@@ -114,7 +114,7 @@ fn parts<'py>(
 /// What is written is bounded; bytes that were changed may go in circles.
 fn deeper(py: Python<'_>, depth: usize) -> PyResult<usize> {
     if depth > MAX_DEPTH {
-        let expected = "values that do not hold themselves";
+        let expected = "values without circular references";
         return Err(damaged(py, Damaged { expected, at: 0 }));
     }
     Ok(depth + 1)

@@ -164,11 +164,11 @@ impl<'py> Encoder<'py> {
         let address = value.as_ptr() as usize;
         if self.ancestors.contains(&address) {
             let hint =
-                "copy the data without the circle, for example with indexes in place of references";
-            return Err(self.refused(value, "values that do not hold themselves", hint));
+                "remove the circular reference, for example with indexes instead of references";
+            return Err(self.refused(value, "values without circular references", hint));
         }
         if self.ancestors.len() >= MAX_DEPTH {
-            let expected = format!("at most {MAX_DEPTH} levels of values in values");
+            let expected = format!("at most {MAX_DEPTH} levels of nesting");
             let hint = "flatten the data, or share its parts one by one";
             return Err(self.refused(value, &expected, hint));
         }
@@ -234,7 +234,7 @@ impl<'py> Encoder<'py> {
             if !is_plain_key(&value) || !key::push(&mut canonical, &value, Use::Written, 0)? {
                 self.path.push(Step::Key(value.clone()));
                 let expected = "keys that are a str, bytes, number, bool, None or a tuple of these";
-                let hint = "make the keys plain values, for example with str(key)";
+                let hint = "convert the keys, for example with str(key)";
                 return Err(self.refused(&value, expected, hint));
             }
             hashes.push(self.writer.hash(&canonical));

@@ -65,7 +65,7 @@ impl Slice {
 
 /// A list in shared memory: it is read like a list and cannot be changed.
 ///
-/// Made by `brimful.share`. Items are made anew when they are asked for; slices and inner lists are views.
+/// Made by `brimful.share`. Each access creates a new item; slices and nested lists are views.
 /// Pickling sends a handle, not the data.
 #[pyclass(frozen, module = "brimful")]
 pub(crate) struct SharedList {
@@ -88,7 +88,7 @@ impl SharedList {
 
 /// A dict in shared memory: it is read like a dict and cannot be changed.
 ///
-/// Made by `brimful.share`. Values are made anew when they are asked for; inner lists and dicts are views.
+/// Made by `brimful.share`. Each access creates a new value; nested lists and dicts are views.
 /// Pickling sends a handle, not the data.
 #[pyclass(frozen, mapping, module = "brimful")]
 pub(crate) struct SharedDict {
