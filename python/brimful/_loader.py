@@ -81,8 +81,8 @@ class Loader:
             prefetch: Maximum number of prefetched batches, if the memory budget allows.
             rank: Rank of this process.
             world_size: Number of processes that train together; each gets its own part of every step, and as
-                many batches as the others. The exception is `batch_size=1`: ranks can then differ by one batch,
-                for which DDP waits forever; see `drop_last`.
+                many batches as the others. The exception is `batch_size=1`: ranks can then differ by one
+                batch, for which DDP waits forever; see `drop_last`.
             drop_last: Drop the samples at the end that do not fill a batch on every rank.
             on_error: "raise", or "skip" to skip and count samples that cannot be read.
             output: "torch" or "numpy"; by default torch if it is installed.
@@ -93,7 +93,7 @@ class Loader:
                 f"expected a dataset of `brimful.data`, found {type(dataset).__name__}",
                 [
                     "open files with `hdf5`, `arrow`, `npy`, `raw`, `tokens`, `folder` or `tar`",
-                    "for your own Dataset class, use torch's DataLoader; `brimful.share` keeps its data in one copy",
+                    "for your own Dataset class, use torch's DataLoader with `brimful.share`",
                 ],
             )
         self._step_samples = given.whole("batch_size", batch_size, least=1) * given.whole(
@@ -238,7 +238,7 @@ class Loader:
             if state.get(name) != own[name]:
                 raise InputError(
                     f"expected a state with {name} {own[name]}, found {state.get(name)}",
-                    ["only `threads`, `rank`, `world_size` and `batch_size` may differ from the loader that created the state"],
+                    ["only `threads`, `rank`, `world_size` and `batch_size` may differ"],
                 )
         epoch, position = (given.whole(name, state.get(name, -1)) for name in ("epoch", "position"))
         samples = self._native.samples

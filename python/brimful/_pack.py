@@ -49,8 +49,8 @@ def pack(  # noqa: PLR0913
 ) -> Packed:
     """Tokenize the texts of a dataset into one file, in order and within a memory budget.
 
-    The start of each document is stored in `path` + ".documents"; `tokens(path, length, documents=True)` reads
-    both files. While they are being written, the files are named `path` + ".part" and
+    The start of each document is stored in `path` + ".documents"; `tokens(path, length, documents=True)`
+    reads both files. While they are being written, the files are named `path` + ".part" and
     `path` + ".documents.part", so an interrupted call leaves no incomplete file under the final names. The
     result does not depend on the number of threads.
 

@@ -55,7 +55,8 @@ def probe(
     Describes the running Python; its torch is read from its files and not imported.
 
     Args:
-        as_machine: Describe a known machine instead of this one, for example "colab-t4" (see `machine_names`).
+        as_machine: Describe a known machine instead of this one, for example "colab-t4" (see
+            `machine_names`).
         gpu: Replace the GPUs with these models, for example "rtx-4090" or "2x t4" (see `card_names`).
         memory: Override the memory limit: a number of bytes, or a string such as "16GiB".
 
