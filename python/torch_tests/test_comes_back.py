@@ -230,7 +230,7 @@ def test_only_a_proven_checkpoint_is_resumed_from(tmp_path: Path, phantom: str) 
     assert "step 40 mean 0.5" in ended.stdout
     assert "zeros.pt` is not used: its tensors are all zero" in said
     assert "future.pt` is not used: its modification time is 2 hours in the future" in said
-    assert "newer, but at step 30" in said
+    assert "newer, but only at step 30" in said
     forced = resume(tmp_path, phantom, "--force")
     assert forced.returncode == 0, forced.stderr
     assert "step 99 mean 0.0" in forced.stdout

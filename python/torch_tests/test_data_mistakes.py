@@ -73,7 +73,7 @@ def test_mistakes_are_told_in_the_words_of_the_user(data: bd.Dataset, number: in
 
 def test_output_of_what_is_not_there_is_told(data: bd.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(brimful.InputError, match=re.escape('expected torch for `output="torch"`')) as raised:
+    with pytest.raises(brimful.InputError, match=re.escape('`output="torch"` requires torch')) as raised:
         loader_of(data, output="torch")
     assert raised.value.hints[0] == "install torch"
     assert isinstance(next(iter(loader_of(data)))["x"], np.ndarray)

@@ -121,7 +121,7 @@ fn after_a_kill_of_brimful_the_next_start_tells_the_real_end() {
             said = place.next();
         }
         assert!(said.contains(told), "{said}");
-        assert!(!said.contains("at once"), "{said}");
+        assert!(!said.contains("at the same time"), "{said}");
         let run = place.first_run();
         let output = Command::new(program())
             .args(["explain", "--json", "--state-dir"])

@@ -75,7 +75,7 @@ fn another_card_in_this_machine() {
     assert_eq!(document["subject"]["kind"], "this_machine");
     assert_eq!(
         document["subject"]["replaced"][0],
-        "Tesla T4 in place of the GPUs"
+        "Tesla T4 instead of its own GPUs"
     );
 }
 

@@ -62,7 +62,7 @@ fn what_never_fits_ends_with_99() {
     let done = brimful(&["replay", &path, "--capacity", "100MiB"]);
     assert_eq!(done.status.code(), Some(99));
     let page = String::from_utf8_lossy(&done.stdout);
-    assert!(page.contains("No setting fits"), "{page}");
+    assert!(page.contains("No allocator setting fits"), "{page}");
 }
 
 #[test]

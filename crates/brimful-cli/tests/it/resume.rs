@@ -102,7 +102,7 @@ fn the_furthest_checkpoint_is_resumed_from_and_a_newer_one_is_named() {
     assert!(out.contains("out/a.pkl"), "{out}");
     assert!(said.contains("resuming from"), "{said}");
     assert!(said.contains("step 40"), "{said}");
-    assert!(said.contains("newer, but at step 2"), "{said}");
+    assert!(said.contains("newer, but only at step 2"), "{said}");
     // Without --resume it starts from the beginning.
     let (code, out, said) = job.run(&[]);
     assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{said}");

@@ -137,7 +137,7 @@ fn problem_after_kill(
         told = place.told_next();
     }
     let is_right = match output.stdout.as_slice() {
-        b"" => !told.contains("continued") && !told.contains("at once"),
+        b"" => !told.contains("continued") && !told.contains("at the same time"),
         b"output\n" => told.contains(&format!("the training continued and {end}")),
         _ => false,
     };

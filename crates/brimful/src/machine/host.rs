@@ -293,9 +293,7 @@ impl fmt::Display for LimitSetter {
             LimitSetter::PhysicalMemory => f.write_str("physical memory"),
             LimitSetter::Cgroup { version, path } => f.write_str(&group_name(*version, path)),
             LimitSetter::HiddenCgroup => f.write_str("a parent cgroup that is not visible"),
-            LimitSetter::Given => {
-                f.write_str("the limit that you set, assuming that nothing is used yet")
-            }
+            LimitSetter::Given => f.write_str("the given limit, with no usage assumed"),
         }
     }
 }

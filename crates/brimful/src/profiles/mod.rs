@@ -62,7 +62,7 @@ impl Machine {
         let names: Vec<&str> = cards.iter().map(|card| card.name).collect();
         self.subject
             .replaced
-            .push(format!("GPUs replaced by {}", names.join(", ")));
+            .push(format!("{} instead of its own GPUs", names.join(", ")));
         for card in cards {
             let source = card_source(card);
             if !self.subject.sources.contains(&source) {
@@ -79,7 +79,7 @@ impl Machine {
         self.host.given_limit = Some(limit);
         self.subject
             .replaced
-            .push(format!("memory limit replaced by {limit}"));
+            .push(format!("a memory limit of {limit}"));
         self
     }
 }

@@ -289,7 +289,7 @@ fn figures(message: &CudaMessage) -> Proof {
     part("reserved but unused", message.unused);
     part("total", message.total);
     if message.others() > Bytes::ZERO {
-        part("held by other processes", Some(message.others()));
+        part("used outside this process", Some(message.others()));
     }
     part("allowed for this process", message.allowed);
     proof(Source::Output, parts.join(", "))
