@@ -1,4 +1,4 @@
-//! What may be typed. Completions, manual pages and the reference are made from these definitions.
+//! The command line. Completions, manual pages and the reference are generated from these definitions.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,216 +6,220 @@ use std::path::PathBuf;
 use brimful::units::Bytes;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
-/// Keeps machine-learning training from dying of memory.
+/// Predicts, monitors and explains the memory use of PyTorch training runs.
 #[derive(Debug, Parser)]
 #[command(
     name = "brimful",
     version,
-    long_about = "Keeps machine-learning training from dying of memory: \
-                  you know before, you see it coming, you know why, and it comes back.",
+    long_about = "Predicts, monitors and explains the memory use of PyTorch training runs.",
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 80,
-    after_help = "Exit codes: 0 done, 70 a bug in brimful, 96 your turn (an argument or a file), \
-                  97 the machine stands in the way, 98 what --fail-on asks for, 99 it does not fit."
+    after_help = "Exit codes: 0 success, 70 internal error, 96 invalid input, 97 environment error, \
+                  98 problem found (--fail-on), 99 nothing fits."
 )]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
 
-    /// When to color text
+    /// Control colors in output
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what this machine really allows, and what will bite
+    /// Show this machine's effective memory limits and likely problems
     #[command(
-        long_about = "Show what this machine really allows, and what will bite.\n\n\
-                      Reads limits (control groups, /dev/shm, process limits), processors, GPUs and the installed torch. \
-                      Starts nothing, imports nothing, makes no CUDA context, needs no root. \
-                      A fact that cannot be read is named with its reason.",
+        long_about = "Show this machine's effective memory limits and likely problems.\n\n\
+                      Reads cgroup, /dev/shm and process limits, and detects CPUs, GPUs and the installed torch. \
+                      Starts no processes, imports no Python modules, creates no CUDA context and needs no root. \
+                      If a value cannot be read, the report says why.",
         after_long_help = "Examples:\n  \
-                           brimful probe                         this machine\n  \
-                           brimful probe --json                  the same for programs\n  \
-                           brimful probe --as colab-t4           a machine that is not here\n  \
-                           brimful probe --gpu rtx-4090          this machine with another card\n  \
+                           brimful probe                    Check this machine\n  \
+                           brimful probe --json             Print the result as JSON\n  \
+                           brimful probe --as colab-t4      Check a Colab T4 runtime from here\n  \
+                           brimful probe --gpu rtx-4090     Check this machine with another GPU\n  \
                            brimful probe --as k8s-default --memory 16GiB --gpu a100-40gb\n  \
-                           brimful probe --fail-on fatal         for a job's first line: stop before it is too late"
+                           brimful probe --fail-on fatal    Stop a job script before training starts"
     )]
     Probe(ProbeArguments),
-    /// Rehearse a training command on a phantom GPU: how much memory it takes, and which cards it fits
+    /// Predict how much memory a training command needs, without a GPU
     #[command(
-        long_about = "Rehearse a training command on a phantom GPU: how much memory it takes, and which cards it fits.\n\n\
-                      Starts your own script, unchanged, on a GPU that is not there: its memory is addresses only, its \
-                      kernels do nothing, and everything that decides memory is PyTorch's own code. After a few optimizer \
-                      steps the script is stopped. Needs no GPU and no driver, only the CUDA build of torch; with a build \
-                      without CUDA the figures are weaker.",
+        long_about = "Predict how much memory a training command needs, without a GPU.\n\n\
+                      Runs your unmodified script for a few optimizer steps on a phantom GPU. The phantom's memory is \
+                      only addresses and its kernels do nothing, but PyTorch's own code decides every allocation. Needs \
+                      a CUDA build of torch, but no GPU and no driver. CPU-only builds (2.10+) work but give less \
+                      accurate estimates.",
         after_long_help = "Examples:\n  \
                            brimful predict -- python train.py --batch-size 64\n  \
                            brimful predict --gpu rtx-4090,a100-80gb -- python train.py\n  \
                            brimful predict --gpu \"2x t4\" -- torchrun --nproc-per-node 2 train.py\n  \
                            brimful predict --with eval,save -- python train.py\n  \
-                           brimful predict --alloc-conf expandable_segments:True --json -- python train.py\n\n\
-                           Ends with 0 if the training fits at least one of the cards, with 99 if it fits none."
+                           brimful predict --alloc-conf expandable_segments:True -- python train.py\n\n\
+                           Exits with 0 if the command fits at least one GPU, 99 if it fits none."
     )]
     Predict(PredictArguments),
-    /// Find the best settings that fit here, and say why
+    /// Find the fastest settings that fit in memory
     #[command(
-        long_about = "Find the best settings that fit here, and say why.\n\n\
-                      Reads the job of this folder (brimful.toml), rehearses its command at a few settings, and searches \
-                      over its knobs: what does not change the result of the training freely, what does only as the job \
-                      allows, in its order of sacrifice. The safe need stays below every limit at once: host memory, \
-                      /dev/shm and the GPU. Rehearsals are kept, so that the next answer takes a moment.",
+        long_about = "Find the fastest settings that fit in memory.\n\n\
+                      Reads the job file in the current directory (brimful.toml), rehearses its command with a few \
+                      settings, and searches the job's knobs. Knobs that do not change the training result are searched \
+                      freely; others only if the job file lists them under `sacrifice`, in that order. A plan fits only \
+                      if its safe memory use stays below all limits: host memory, /dev/shm and GPU memory. Rehearsals \
+                      are cached.",
         after_long_help = "Examples:\n  \
-                           brimful plan                          the job of this folder on this machine\n  \
-                           brimful plan --as colab-t4            on a machine that is not here\n  \
+                           brimful plan                          Plan for this machine\n  \
+                           brimful plan --as colab-t4            Plan for a Colab T4 runtime\n  \
                            brimful plan --gpu rtx-4090 --memory 32GiB\n  \
-                           brimful plan workers=2 resolution=24  with some knobs held\n  \
+                           brimful plan workers=2 resolution=24  Fix some knobs\n  \
                            brimful plan --mode debug --json\n  \
-                           eval \"$(brimful plan --format args)\"  start it with them\n\n\
-                           Ends with 0 if something fits, with 99 if nothing does."
+                           eval \"$(brimful plan --format args)\"  Start the job with the planned settings\n\n\
+                           Exits with 0 if any settings fit, 99 if none do."
     )]
     Plan(PlanArguments),
-    /// Replay a recorded run on another card or with other allocator settings
+    /// Replay recorded allocations on another GPU or with other allocator settings
     #[command(
-        long_about = "Replay a recorded run on another card or with other allocator settings.\n\n\
-                      Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot) or a trace of \
-                      `brimful predict --save-trace`, and plays its allocations and frees through an exact model of \
-                      PyTorch's allocator. Nothing in the file is run.",
+        long_about = "Replay recorded allocations on another GPU or with other allocator settings.\n\n\
+                      Reads a PyTorch memory snapshot (torch.cuda.memory._dump_snapshot) or a trace saved by \
+                      `brimful predict --save-trace`, and replays its allocations through an exact model of PyTorch's \
+                      caching allocator. No code in the file is executed.",
         after_long_help = "Examples:\n  \
                            brimful replay snapshot.pickle --gpu t4\n  \
                            brimful replay snapshot.pickle --capacity 12GiB --capacity 16GiB\n  \
-                           brimful replay run.brimtrace --gpu t4 --alloc-conf \"\" --alloc-conf expandable_segments:True\n\n\
-                           Ends with 0 if at least one replay fits, with 99 if none does."
+                           brimful replay run.brimtrace --gpu t4 --alloc-conf \"\" \\\n      \
+                           --alloc-conf expandable_segments:True\n\n\
+                           Exits with 0 if at least one replay fits, 99 if none does."
     )]
     Replay(ReplayArguments),
-    /// Run a training command, watch it, and explain its death
+    /// Run a training command, monitor its memory and explain failures
     #[command(
-        long_about = "Run a training command, watch it, and explain its death.\n\n\
-                      Needs no configuration and no change of code. The command's terminal, signals, exit code and output \
-                      pass through. While it runs, brimful watches its memory against the nearest limit that kills, says \
-                      when the end is coming, and keeps a record. When it dies, one sentence says why, with what proves it.\n\n\
-                      Without a command it runs the job of this folder (brimful.toml): it plans, starts with the best \
-                      settings that fit, and when the training dies of memory all the same, it goes on a rung lower from \
-                      the newest complete checkpoint.",
+        long_about = "Run a training command, monitor its memory and explain failures.\n\n\
+                      Needs no configuration and no code changes. The terminal, signals, output and exit code of the \
+                      command pass through. While it runs, brimful compares its memory use with the brim (the nearest \
+                      limit that kills), prints a warning before memory runs out, and records the run. If the command \
+                      dies, brimful prints the cause and the evidence for it.\n\n\
+                      Without a command, runs the job file in the current directory (brimful.toml): plans, starts with \
+                      the fastest settings that fit, and after an out-of-memory failure restarts one rung lower from \
+                      the last complete checkpoint.",
         after_long_help = "Examples:\n  \
                            brimful run -- python train.py --batch-size 64\n  \
-                           brimful run                           the job of this folder: plan, run, come back\n  \
-                           brimful run --as-wanted               the same, beginning with what is wanted most\n  \
+                           brimful run                      Plan and run the job, restart on failure\n  \
+                           brimful run --as-wanted          The same, without planning first\n  \
                            brimful run -- torchrun --nproc-per-node 2 train.py\n  \
                            brimful run --on-pressure checkpoint --signal USR1 -- python train.py\n  \
                            brimful run --on-pressure stop --dry-run -- python train.py\n\n\
-                           Ends with the command's own exit code, or 128 and the signal that ended it."
+                           Exits with the exit code of the command, or 128 + N if signal N killed it."
     )]
     Run(RunArguments),
-    /// Say why a run died: a run, a log, a CUDA memory snapshot, or pasted text
+    /// Explain why a run died, from a run record, log or snapshot
     #[command(
-        long_about = "Say why a run died: a run, a log, a CUDA memory snapshot, or pasted text.\n\n\
-                      Names one cause out of a closed list, says how sure it is, shows what proves it and what to do, \
-                      cheapest first. Where the evidence does not decide, it says so, and what would settle it.",
+        long_about = "Explain why a run died, from a run record, log or snapshot.\n\n\
+                      Names one cause, how certain it is, the evidence, and what to do, cheapest first. If the evidence \
+                      is not conclusive, lists what would confirm the cause.",
         after_long_help = "Examples:\n  \
-                           brimful explain                       the last run\n  \
-                           brimful explain 2026-11-15T10-05      a run by the beginning of its id\n  \
-                           brimful explain slurm-4711.out        a log\n  \
-                           brimful explain snapshot.pickle       torch.cuda.memory._dump_snapshot\n  \
+                           brimful explain                     Explain the last run\n  \
+                           brimful explain 2026-11-15T10-05    Explain a run by a prefix of its ID\n  \
+                           brimful explain slurm-4711.out      Explain a log\n  \
+                           brimful explain snapshot.pickle     Explain a CUDA memory snapshot\n  \
                            dmesg | tail -50 | brimful explain -"
     )]
     Explain(ExplainArguments),
-    /// List the runs that are recorded
+    /// List recorded runs
+    #[command(long_about = "List recorded runs.")]
     Runs(RunsArguments),
-    /// Write a job file (brimful.toml) for a training command
+    /// Create a job file (brimful.toml) for a training command
     #[command(
-        long_about = "Write a job file (brimful.toml) for a training command.\n\n\
-                      Starts your script until it looks at its arguments, and ends it there: before its data, its model and \
-                      its first step. From the options that argparse, HfArgumentParser or LightningCLI accept it writes how \
-                      the job is started, which knobs may be turned and where checkpoints are, with a comment for each. What \
-                      stands on the command line is what is wanted.",
+        long_about = "Create a job file (brimful.toml) for a training command.\n\n\
+                      Starts your script and stops it when it parses its arguments, before it loads data or builds a \
+                      model. From the options that argparse, HfArgumentParser or LightningCLI define, brimful writes \
+                      the command, the knobs and the checkpoint paths, with a comment on each. Values on the command \
+                      line become the preferred values.",
         after_long_help = "Examples:\n  \
                            brimful init -- python train.py --batch-size 64\n  \
                            brimful init --output - -- torchrun --nproc-per-node 2 train.py\n  \
                            brimful init --force -- python main.py fit --config config.yaml"
     )]
     Init(InitArguments),
-    /// Print a completion script for a shell
+    /// Generate a shell completion script
+    #[command(long_about = "Generate a shell completion script.")]
     Completions(CompletionsArguments),
 }
 
-/// What `brimful probe` accepts.
+/// Arguments of `brimful probe`.
 #[derive(Debug, Default, Args)]
 pub struct ProbeArguments {
-    /// Describe a recorded machine instead of this one (see --list)
+    /// Describe a known machine instead of this one (see --list)
     #[arg(long = "as", value_name = "MACHINE")]
     pub as_machine: Option<String>,
 
-    /// Put these cards in place of the GPUs, such as t4 or "2x a100-40gb" (see --list)
-    #[arg(long, value_name = "CARDS")]
+    /// Replace the GPUs with these models, for example t4 or "2x a100-40gb" (see --list)
+    #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
-    /// Put this limit in place of the control groups', such as 16GiB
+    /// Override the cgroup memory limit (for example 16GiB)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<Bytes>,
 
-    /// The Python that would run the job, if not the one found
+    /// Python interpreter that will run the job [default: detected from PATH]
     #[arg(long, value_name = "PATH", conflicts_with = "as_machine")]
     pub python: Option<String>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 
-    /// End with exit code 98 if something as bad as this will bite
+    /// Exit with code 98 if any problem is at least this severe
     #[arg(long, value_name = "SEVERITY")]
     pub fail_on: Option<FailOn>,
 
-    /// List the recorded machines and cards
+    /// List known machines and GPU models
     #[arg(long, conflicts_with_all = ["as_machine", "gpu", "memory", "python", "fail_on"])]
     pub list: bool,
 }
 
-/// What `brimful predict` accepts.
+/// Arguments of `brimful predict`.
 #[derive(Debug, Args)]
 pub struct PredictArguments {
-    /// Cards to answer for, such as t4,rtx-4090 or "2x a100-40gb"; none: on the processors [default: t4,l4,a100-40gb]
-    #[arg(long, value_name = "CARDS")]
+    /// GPU models to predict for, for example t4,rtx-4090 or "2x a100-40gb"; "none" rehearses on the CPU [default: t4,l4,a100-40gb]
+    #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
-    /// Go on after the steps until the script has evaluated or saved a checkpoint
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    /// Continue after the last step until the script reaches these phases
+    #[arg(long, value_name = "PHASES", value_delimiter = ',')]
     pub with: Vec<With>,
 
-    /// The allocator's settings, as in PYTORCH_CUDA_ALLOC_CONF, in place of the environment's
+    /// Override PYTORCH_CUDA_ALLOC_CONF
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub alloc_conf: Option<String>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Write the script's own output to this file
+    /// Write the script's output to this file
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Write the trace of the rehearsal to this file, for `brimful replay`
+    /// Save the allocation trace to this file, for use with `brimful replay`
     #[arg(long, value_name = "FILE")]
     pub save_trace: Option<PathBuf>,
 
     #[command(flatten)]
     pub rehearsal: RehearsalArguments,
 
-    /// The command, as you would start the training
+    /// Training command to rehearse
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// What a rehearsal goes on for.
+/// A phase that a rehearsal can reach after its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum With {
     /// An evaluation
     Eval,
-    /// A checkpoint
+    /// Saving a checkpoint
     Save,
 }
 
@@ -228,14 +232,14 @@ impl With {
     }
 }
 
-/// Which job.
+/// Which job to plan or run.
 #[derive(Debug, Default, Args)]
 pub struct JobArguments {
-    /// The job file [default: ./brimful.toml, or [tool.brimful] in ./pyproject.toml]
+    /// Path to the job file [default: ./brimful.toml, or [tool.brimful] in ./pyproject.toml]
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
 
-    /// A mode of the job, such as debug
+    /// Use this mode of the job file, for example debug
     #[arg(long, value_name = "NAME")]
     pub mode: Option<String>,
 }
@@ -243,19 +247,19 @@ pub struct JobArguments {
 /// How a command is rehearsed.
 #[derive(Debug, Args)]
 pub struct RehearsalArguments {
-    /// Optimizer steps to rehearse; the second step often needs more than the first
+    /// Number of optimizer steps to rehearse; the second step often needs more memory than the first
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub steps: u32,
 
-    /// Give a rehearsal up after so many seconds
+    /// Abort a rehearsal after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     pub time_limit: u64,
 
-    /// Rehearse although this machine has an NVIDIA driver
+    /// Rehearse even if an NVIDIA driver is installed
     #[arg(long)]
     pub beside_driver: bool,
 
-    /// The phantom library, if not the one that came with brimful
+    /// Path to the phantom GPU library [default: the one installed with brimful]
     #[arg(long, value_name = "PATH", hide = true)]
     pub phantom: Option<PathBuf>,
 
@@ -263,46 +267,46 @@ pub struct RehearsalArguments {
     pub protection: ProtectionArguments,
 }
 
-/// How a script is kept from your files while it is rehearsed.
+/// How a rehearsed script is kept from changing the user's files.
 #[derive(Debug, Args)]
 pub struct ProtectionArguments {
-    /// Rehearse without isolation: the script's writes, deletions and renames reach your files
+    /// Do not isolate the script: files that it writes, deletes or renames are really changed
     #[arg(long)]
     pub allow_writes: bool,
 
-    /// Disk space for what the script writes during a rehearsal [default: a tenth of the free space]
-    #[arg(long, value_name = "SIZE")]
+    /// Disk space for files that the isolated script writes [default: 10 % of the free space]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub scratch: Option<Bytes>,
 
-    /// What the script can reach during a rehearsal
-    #[arg(long, value_name = "WHICH", default_value = "full")]
+    /// Network access of the script while brimful rehearses it
+    #[arg(long, value_name = "ACCESS", default_value = "full")]
     pub network: NetworkChoice,
 
-    /// Use only this isolation
-    #[arg(long, value_name = "WHICH", hide = true)]
+    /// Isolation method [default: the best one available]
+    #[arg(long, value_name = "METHOD", hide = true)]
     pub isolation: Option<IsolationChoice>,
 }
 
-/// What a rehearsed script can reach.
+/// Network access of a rehearsed script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NetworkChoice {
-    /// The network as it is
+    /// Unrestricted
     Full,
-    /// Only this machine: a network namespace with loopback
+    /// Loopback only, in a network namespace
     None,
 }
 
-/// How a rehearsed script can be isolated.
+/// Methods to isolate a rehearsed script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IsolationChoice {
     Overlay,
     Redirect,
 }
 
-/// How a plan rehearses.
+/// How a plan rehearses the job.
 #[derive(Debug, Args)]
 pub struct PlanRehearsalArguments {
-    /// Rehearse again what was rehearsed before
+    /// Ignore cached rehearsals
     #[arg(long)]
     pub fresh: bool,
 
@@ -310,30 +314,30 @@ pub struct PlanRehearsalArguments {
     pub rehearsal: RehearsalArguments,
 }
 
-/// What `brimful plan` accepts.
+/// Arguments of `brimful plan`.
 #[derive(Debug, Args)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub job: JobArguments,
 
-    /// Plan for a recorded machine instead of this one (see `brimful probe --list`)
+    /// Plan for a known machine instead of this one (see `brimful probe --list`)
     #[arg(long = "as", value_name = "MACHINE")]
     pub as_machine: Option<String>,
 
-    /// Plan for these cards, such as t4 or "2x a100-40gb"; none: on processors
-    #[arg(long, value_name = "CARDS")]
+    /// Plan for these GPU models, for example t4 or "2x a100-40gb"; "none" plans for the CPU
+    #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
-    /// Put this limit in place of the control groups', such as 16GiB
+    /// Override the cgroup memory limit (for example 16GiB)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<Bytes>,
 
-    /// Put this size in place of what is free in /dev/shm
-    #[arg(long, value_name = "SIZE")]
+    /// Override the free space in /dev/shm
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub shm: Option<Bytes>,
 
-    /// What is left of each card, where others hold some of it
-    #[arg(long, value_name = "SIZE")]
+    /// Memory available on each GPU, if other processes use part of it
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub gpu_memory: Option<Bytes>,
 
     #[command(flatten)]
@@ -342,157 +346,157 @@ pub struct PlanArguments {
     #[command(flatten)]
     pub state: StateArguments,
 
-    /// Forget what earlier runs of this job have taught
+    /// Ignore measurements from earlier runs of this job
     #[arg(long)]
     pub forget: bool,
 
-    /// Print only the settings, in this form
-    #[arg(long, value_name = "FORM", conflicts_with = "json")]
+    /// Print only the settings, in this format
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub format: Option<FormatChoice>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Values to hold, such as workers=2 or resolution=24,16
+    /// Restrict a knob to these values, for example workers=2 or resolution=24,16
     #[arg(value_name = "KNOB=VALUE")]
     pub overrides: Vec<String>,
 }
 
-/// A form of settings.
+/// A format of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FormatChoice {
-    /// The job's command line
+    /// Command line of the job
     Args,
     /// Environment variables
     Env,
-    /// Names of Hugging Face's TrainingArguments
+    /// Arguments for Hugging Face TrainingArguments
     Hf,
-    /// Arguments of Lightning's Trainer and of the DataLoader
+    /// Arguments for Lightning's Trainer and for DataLoader
     Lightning,
-    /// A JSON object
+    /// JSON object
     Json,
-    /// Lines for a brimful.toml
+    /// Tables for brimful.toml
     Toml,
 }
 
-/// What `brimful replay` accepts.
+/// Arguments of `brimful replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArguments {
-    /// A memory snapshot of PyTorch, or a trace of `brimful predict --save-trace`
+    /// PyTorch memory snapshot, or trace saved by `brimful predict --save-trace`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// Cards to replay on, such as t4,rtx-4090
-    #[arg(long, value_name = "CARDS")]
+    /// GPU models to replay on, for example t4,rtx-4090
+    #[arg(long, value_name = "GPUS")]
     pub gpu: Vec<String>,
 
-    /// Bytes to replay with, such as 12GiB: all that PyTorch may hold
-    #[arg(long, value_name = "SIZE")]
+    /// GPU memory available to PyTorch, for example 12GiB; can be repeated
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub capacity: Vec<Bytes>,
 
-    /// Settings to try, as in PYTORCH_CUDA_ALLOC_CONF; "" is the default
+    /// Allocator settings to try, in PYTORCH_CUDA_ALLOC_CONF syntax; "" is the default; can be repeated
     #[arg(long, value_name = "CONF", allow_hyphen_values = true)]
     pub alloc_conf: Vec<String>,
 
-    /// The version of PyTorch whose rules to follow, if the record does not tell
+    /// PyTorch version to model [default: the one in the file]
     #[arg(long, value_name = "VERSION")]
     pub torch: Option<String>,
 
-    /// The device of the record, if not the one with the longest history
+    /// Device to replay [default: the one with the longest history]
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where runs are kept.
+/// Where runs are recorded.
 #[derive(Debug, Default, Args)]
 pub struct StateArguments {
-    /// Keep records in this folder [default: $BRIMFUL_STATE_DIR, else $XDG_STATE_HOME/brimful]
+    /// Directory for run records [default: $BRIMFUL_STATE_DIR, else $XDG_STATE_HOME/brimful]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
-/// What `brimful run` accepts.
+/// Arguments of `brimful run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
     #[command(flatten)]
     pub state: StateArguments,
 
-    /// What to do when memory runs out: only say it, ask for a checkpoint, or end the training before the kernel does
-    #[arg(long, value_name = "WHAT", default_value = "warn")]
+    /// Action to take before host memory runs out
+    #[arg(long, value_name = "ACTION", default_value = "warn")]
     pub on_pressure: OnPressureChoice,
 
-    /// The signal that makes the training write a checkpoint; sent only to a process that has a handler for it
+    /// Checkpoint signal; sent only to processes that have a handler for it
     #[arg(long, value_name = "SIGNAL", default_value = "USR1")]
     pub signal: CheckpointSignal,
 
-    /// Seconds from the checkpoint signal to SIGTERM, and from there to SIGKILL, where the brim leaves as many
+    /// Grace period in seconds between the checkpoint signal, SIGTERM and SIGKILL; shortened if memory will run out sooner
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub grace: u64,
 
-    /// Say what would be done, and do nothing
+    /// Print the actions of --on-pressure without taking them
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Do not look inside of the training: no steps, no DataLoaders, no CUDA allocator
+    /// Do not inject the Python hook (disables step, DataLoader and CUDA allocator statistics)
     #[arg(long)]
     pub no_hook: bool,
 
-    /// Record every CUDA allocation, so that other allocator settings can be tried on a run that died
+    /// Record every CUDA allocation, so that `brimful explain` can test other allocator settings after a failure
     #[arg(long, conflicts_with = "no_hook")]
     pub trace_allocations: bool,
 
-    /// Write figures for Prometheus to this file, as its node exporter collects them
+    /// Write Prometheus metrics to this file, for node_exporter
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Option<PathBuf>,
 
-    /// Show no status line
+    /// Hide the status line
     #[arg(long)]
     pub no_status: bool,
 
-    /// Say nothing but why it died
+    /// Print nothing except the cause of a failure
     #[arg(long, short)]
     pub quiet: bool,
 
     #[command(flatten)]
     pub job: JobArguments,
 
-    /// A value to hold for the job, such as workers=2
+    /// Restrict a knob of the job to a value, for example workers=2; can be repeated
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub overrides: Vec<String>,
 
-    /// Begin the job with what is wanted most, without planning
+    /// Skip planning and start with the preferred value of every knob
     #[arg(long)]
     pub as_wanted: bool,
 
-    /// Start the job from its furthest complete checkpoint
+    /// Start from the complete checkpoint with the highest step
     #[arg(long)]
     pub resume: bool,
 
-    /// Accept checkpoints of other users, from the future, or with all tensors zero
+    /// Accept checkpoints that belong to another user, are dated in the future, or contain only zeros
     #[arg(long)]
     pub force: bool,
 
-    /// Start the job so many times at the most
+    /// Maximum number of attempts
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub attempts: u32,
 
-    /// Plan for these cards; none: on processors [default: those of this machine]
-    #[arg(long, value_name = "CARDS")]
+    /// Plan for these GPU models; "none" plans for the CPU [default: the GPUs of this machine]
+    #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
-    /// Forget what earlier runs of this job have taught
+    /// Ignore measurements from earlier runs of this job
     #[arg(long)]
     pub forget: bool,
 
     #[command(flatten)]
     pub rehearse: PlanRehearsalArguments,
 
-    /// The command, as you would start the training; without one the job of this folder is run
+    /// Training command to run [default: the job in the current directory]
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -501,18 +505,18 @@ pub struct RunArguments {
     pub command: Vec<OsString>,
 }
 
-/// What to do when memory runs out.
+/// What to do before memory runs out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnPressureChoice {
-    /// Say it
+    /// Print a warning
     Warn,
-    /// Send the checkpoint signal, then let it go on
+    /// Send the checkpoint signal and let the run continue
     Checkpoint,
-    /// Send the checkpoint signal, wait, then end it
+    /// Send the checkpoint signal, then SIGTERM, then SIGKILL
     Stop,
 }
 
-/// A signal that a training may take as a wish for a checkpoint.
+/// A signal on which a training process may write a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CheckpointSignal {
     #[value(name = "USR1", alias = "SIGUSR1", alias = "usr1")]
@@ -540,78 +544,79 @@ impl CheckpointSignal {
     }
 }
 
-/// What `brimful explain` accepts.
+/// Arguments of `brimful explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
-    /// A run, a file, or - for standard input [default: the last run]
+    /// Run ID or a prefix of one, path to a file, or - for standard input [default: the last run]
     #[arg(value_name = "RUN|FILE|-")]
     pub what: Option<String>,
 
     #[command(flatten)]
     pub state: StateArguments,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `brimful runs` accepts.
+/// Arguments of `brimful runs`.
 #[derive(Debug, Args)]
 pub struct RunsArguments {
     #[command(flatten)]
     pub state: StateArguments,
 
-    /// Only the newest N
+    /// List only the N most recent runs
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `brimful init` accepts.
+/// Arguments of `brimful init`.
 #[derive(Debug, Args)]
 pub struct InitArguments {
-    /// Where to write it; - is standard output
+    /// Path of the job file; - is standard output
     #[arg(long, value_name = "FILE", default_value = "brimful.toml")]
     pub output: PathBuf,
 
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 
-    /// Give up after so many seconds
+    /// Abort if the script has not parsed its arguments after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub time_limit: u64,
 
     #[command(flatten)]
     pub protection: ProtectionArguments,
 
-    /// The command, as you would start the training
+    /// Training command to create a job file for
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// How bad a finding must be to fail the command.
+/// How severe a finding must be to fail the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// A usual training run fails
+    /// A typical training run fails
     Fatal,
-    /// A usual training run may fail
+    /// A typical training run may fail
     Risk,
-    /// Anything at all
+    /// Any problem
     Note,
 }
 
+/// Arguments of `brimful completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArguments {
-    /// The shell to complete in
+    /// Shell to generate the script for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
 
-/// The definition of the whole command, for generators.
+/// The definition of the whole command line, for generators.
 pub fn definition() -> clap::Command {
     Arguments::command()
 }
@@ -621,7 +626,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         definition().debug_assert();
     }
 }

@@ -1,42 +1,42 @@
-//! What a script can tell from the exit code.
+//! Exit codes.
 //!
-//! brimful's own codes keep clear of a trainer's: 1 (an exception), 2 (bad arguments) and 128 + n (a signal).
+//! brimful's own codes avoid those of training scripts: 1 (an exception), 2 (invalid arguments) and 128 + N (a signal).
 
 use std::process::ExitCode;
 
 use brimful::user_error::ErrorKind;
 
-/// How a command ended. The reference page is made from [`ExitStatus::ALL`].
+/// How a command ended. The reference page is generated from [`ExitStatus::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// The command did what was asked.
+    /// The command succeeded.
     Success,
-    /// A bug in brimful. The training is not to blame.
+    /// A bug in brimful.
     InternalError,
-    /// The user's turn: an argument, a name or a file is not as expected.
+    /// An argument, a name or a file is invalid.
     BadInput,
-    /// The machine's turn: a platform, a permission or a disk stands in the way.
-    MachineRefuses,
-    /// A finding as bad as `--fail-on` asks for.
-    FindingMade,
-    /// The training does not fit any of the cards asked for.
+    /// The environment prevents it: an unsupported platform, a missing permission, a full disk.
+    EnvironmentError,
+    /// A problem that is at least as severe as `--fail-on`.
+    ProblemFound,
+    /// The command or the job fits none of the GPUs.
     DoesNotFit,
-    /// `brimful run`: the training's own exit code, or 128 and the signal that ended it.
+    /// `brimful run`: the exit code of the command, or 128 + N if signal N killed it.
     Passed(u8),
 }
 
 impl ExitStatus {
-    /// Every status of our own, by code.
+    /// brimful's own statuses, ordered by code.
     pub const ALL: [ExitStatus; 6] = [
         ExitStatus::Success,
         ExitStatus::InternalError,
         ExitStatus::BadInput,
-        ExitStatus::MachineRefuses,
-        ExitStatus::FindingMade,
+        ExitStatus::EnvironmentError,
+        ExitStatus::ProblemFound,
         ExitStatus::DoesNotFit,
     ];
 
-    /// Whether what was asked about fits.
+    /// The status of a command that answers whether something fits.
     pub(crate) const fn of_fit(fits: bool) -> ExitStatus {
         if fits {
             ExitStatus::Success
@@ -50,33 +50,33 @@ impl ExitStatus {
             ExitStatus::Success => 0,
             ExitStatus::InternalError => 70,
             ExitStatus::BadInput => 96,
-            ExitStatus::MachineRefuses => 97,
-            ExitStatus::FindingMade => 98,
+            ExitStatus::EnvironmentError => 97,
+            ExitStatus::ProblemFound => 98,
             ExitStatus::DoesNotFit => 99,
             ExitStatus::Passed(code) => code,
         }
     }
 
-    /// What it means, for the reference page and the manual.
+    /// Its meaning, for the reference page and the manual.
     pub const fn meaning(self) -> &'static str {
         match self {
-            ExitStatus::Success => "The command did what was asked.",
+            ExitStatus::Success => "The command succeeded.",
             ExitStatus::InternalError => {
-                "A bug in brimful; the message says what to send. Nothing is wrong with the training."
+                "Internal error: a bug in brimful. The message says what to report."
             }
             ExitStatus::BadInput => {
-                "An argument, a name or a file is not as expected; the message says how to go on."
+                "Invalid input: an argument, a name or a file. The message says how to fix it."
             }
-            ExitStatus::MachineRefuses => {
-                "The machine stands in the way: an unsupported platform, a missing permission, a full disk."
+            ExitStatus::EnvironmentError => {
+                "Environment error: an unsupported platform, a missing permission or a full disk."
             }
-            ExitStatus::FindingMade => {
-                "`brimful probe --fail-on` made a finding as bad as asked for."
+            ExitStatus::ProblemFound => {
+                "`brimful probe --fail-on` found a problem of at least this severity."
             }
             ExitStatus::DoesNotFit => {
-                "`brimful predict` or `brimful replay`: the training fits none of the cards asked for."
+                "Nothing fits: the command fits none of the GPUs (`predict`, `replay`), or no settings of the job fit (`plan`, `run`)."
             }
-            ExitStatus::Passed(_) => "`brimful run`: the training's own exit code.",
+            ExitStatus::Passed(_) => "`brimful run`: the exit code of the command.",
         }
     }
 }
@@ -85,7 +85,7 @@ impl From<ErrorKind> for ExitStatus {
     fn from(kind: ErrorKind) -> ExitStatus {
         match kind {
             ErrorKind::Input => ExitStatus::BadInput,
-            ErrorKind::Environment => ExitStatus::MachineRefuses,
+            ErrorKind::Environment => ExitStatus::EnvironmentError,
             ErrorKind::Bug => ExitStatus::InternalError,
             ErrorKind::Outcome => ExitStatus::DoesNotFit,
         }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_codes_cannot_be_mistaken_for_a_trainers() {
+    fn our_codes_differ_from_those_of_training_scripts() {
         for status in ExitStatus::ALL {
             let code = status.code();
             assert!(code == 0 || (3..128).contains(&code), "{status:?}");

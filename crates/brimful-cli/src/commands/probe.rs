@@ -45,18 +45,18 @@ pub(crate) fn probe(
 }
 
 fn status(fail_on: Option<FailOn>, machine: &Machine) -> ExitStatus {
-    let bad_enough = match fail_on {
+    let threshold = match fail_on {
         None => return ExitStatus::Success,
         Some(FailOn::Fatal) => Severity::Fatal,
         Some(FailOn::Risk) => Severity::Risk,
         Some(FailOn::Note) => Severity::Note,
     };
     // Worst first, and worse is smaller.
-    let made = findings::of(machine)
+    let is_found = findings::of(machine)
         .first()
-        .is_some_and(|finding| finding.severity <= bad_enough);
-    if made {
-        ExitStatus::FindingMade
+        .is_some_and(|finding| finding.severity <= threshold);
+    if is_found {
+        ExitStatus::ProblemFound
     } else {
         ExitStatus::Success
     }
@@ -70,7 +70,7 @@ fn executable(named: &str) -> Result<String, CommandError> {
     } else {
         let path = std::env::var_os(brimful::env_vars::PATH).unwrap_or_default();
         std::env::split_paths(&path)
-            .map(|folder| folder.join(named))
+            .map(|directory| directory.join(named))
             .collect()
     };
     let found = candidates
@@ -117,13 +117,13 @@ fn list(as_json: bool, output: &Output) -> Result<(), CommandError> {
     for profile in profiles::all() {
         let _ = writeln!(page, "  {:<21}{}", profile.id, profile.title);
     }
-    page.push_str("\nCards (--gpu NAME), with what torch sees of each\n");
+    page.push_str("\nGPU models (--gpu NAME) and the memory that torch reports\n");
     for card in cards::all() {
         let _ = writeln!(
             page,
             "  {:<24}{:<42}{:>12}",
             card.id,
-            // 80 columns: the longest names have an "Edition" that says nothing here.
+            // The longest names end in "Edition"; without it they fit in 80 columns.
             card.name
                 .trim_start_matches("NVIDIA ")
                 .trim_end_matches(" Edition"),
