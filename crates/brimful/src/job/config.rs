@@ -94,19 +94,19 @@ impl fmt::Display for ConfigError {
                 write!(f, "it is not valid YAML or JSON: {}", printable(message))
             }
             ConfigError::SeveralDocuments => {
-                f.write_str("it holds several YAML documents, and one is expected")
+                f.write_str("it contains several YAML documents, but only one is supported")
             }
             ConfigError::NoSuchKey { key, .. } => {
                 write!(f, "it has no key `{}`", printable(key))
             }
             ConfigError::NotAValue { key, found } => write!(
                 f,
-                "`{}` is {found}, and a knob needs a single value on one line",
+                "`{}` is {found}, but a knob needs a single value on one line",
                 printable(key)
             ),
             ConfigError::NotReplaceable { key } => write!(
                 f,
-                "the value of `{}` cannot be replaced where it stands",
+                "the value of `{}` cannot be replaced in the file",
                 printable(key)
             ),
         }
@@ -119,14 +119,16 @@ impl ConfigError {
         match self {
             ConfigError::NoSuchKey { close, .. } => match close.first() {
                 Some(name) => format!("did you mean `{}`?", printable(name)),
-                None => "write the key into the file with the value that holds now, or remove its line from the job file"
-                    .into(),
+                None => {
+                    "add the key with its current value to the file, or remove it from the job file"
+                        .into()
+                }
             },
             ConfigError::NotReplaceable { .. } => {
                 "write it as `key: value` on a line of its own".into()
             }
             ConfigError::SeveralDocuments => "split it into one file per document".into(),
-            _ => "correct the file, or remove its table from the job file".into(),
+            _ => "fix the file, or remove its table from the job file".into(),
         }
     }
 }
@@ -603,7 +605,7 @@ steps:
         assert_eq!(missing.hint(), "did you mean `training.batch_size`?");
         assert_eq!(
             error(YAML, "training.flags").to_string(),
-            "`training.flags` is a list, and a knob needs a single value on one line"
+            "`training.flags` is a list, but a knob needs a single value on one line"
         );
         assert!(matches!(error(YAML, "text"), ConfigError::NotAValue { .. }));
         assert!(matches!(error(YAML, "data"), ConfigError::NotAValue { .. }));

@@ -1,26 +1,32 @@
-//! What is wrong with a job file, with its line and the way out.
+//! Errors in a job file or an override, with their line and how to fix them.
 
 use std::fmt;
 
 use crate::job::template::BraceProblem;
 use crate::printable::is_printable;
 
-/// A job file or an override that cannot be followed.
+/// Characters of a quoted name or value.
+const MAX_QUOTED: usize = 60;
+/// Characters of a parser's own message.
+const MAX_REASON: usize = 200;
+
+/// A job file or an override that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobError {
-    /// From 1; nothing for what has no place in the file.
+    /// Counted from 1; `None` for a mistake that has no position in the file.
     pub line: Option<usize>,
     pub mistake: Box<Mistake>,
 }
 
-/// What was found in place of what was expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mistake {
+    #[error("the job file is larger than 1 MB")]
     TooLarge,
-    NotToml {
-        message: String,
-    },
-    /// A table or key that is not known.
+    #[error("invalid TOML: {}", clean(.message, MAX_REASON))]
+    InvalidToml { message: String },
+    /// An unknown table or key.
+    #[error("unknown {what} `{}`{}{}", short(.found), location(.table), suggestion(.close))]
     Unknown {
         what: &'static str,
         found: String,
@@ -29,74 +35,87 @@ pub enum Mistake {
         close: Vec<String>,
         known: Vec<String>,
     },
+    #[error("{key} is missing")]
     Missing {
         key: &'static str,
         example: &'static str,
     },
+    #[error("`{}` must be {expected}; found {}", short(.key), short(.found))]
     WrongType {
         key: String,
         expected: &'static str,
         found: String,
     },
-    TooMany {
-        what: &'static str,
-        limit: usize,
-    },
-    CommandAsText,
-    /// The same thing listed twice.
-    Twice {
-        key: String,
-        value: String,
-    },
-    Braces {
-        part: String,
-        problem: BraceProblem,
-    },
-    UnknownPlace {
-        place: String,
+    #[error(
+        "invalid name `{}`: a name starts with a letter or `_` and contains only letters, digits, `_`, `-` and `.`",
+        short(.name)
+    )]
+    InvalidName { name: String },
+    #[error("too many {what}: the maximum is {limit}")]
+    TooMany { what: &'static str, limit: usize },
+    #[error("`command` must be a list of arguments, not a string")]
+    CommandIsString,
+    /// The same value listed twice.
+    #[error("`{}` lists `{}` twice", short(.key), short(.value))]
+    Duplicate { key: String, value: String },
+    #[error("invalid placeholder in `{}`: {}", short(.part), brace_problem(*.problem))]
+    Braces { part: String, problem: BraceProblem },
+    #[error("unknown placeholder `{{{}}}`{}", short(.name), suggested_placeholder(.close))]
+    UnknownPlaceholder {
+        name: String,
         close: Vec<String>,
         known: Vec<String>,
     },
-    /// A config file that no word of the command names.
-    ConfigNotInCommand {
-        path: String,
-    },
+    /// A config file that no argument of the command names.
+    #[error("[config.\"{0}\"]: the command does not name `{0}`", short(.path))]
+    ConfigNotInCommand { path: String },
     /// `{checkpoint}` in the command.
+    #[error("`{{checkpoint}}` is not allowed in `command`")]
     CheckpointInCommand,
-    /// The micro-batch may change and nothing says what must be kept.
+    /// The micro-batch may change, but the effective batch size is not set.
+    #[error("`micro_batch` has several values, but [keep] does not set `effective_batch`")]
     NoEffectiveBatch,
-    /// The micro-batch may change and the command has no place for the accumulation.
-    NoPlaceForAccumulation,
-    /// No micro-batch that is listed divides the effective batch.
+    /// The micro-batch may change, but the accumulation is not passed to the script.
+    #[error(
+        "`micro_batch` has several values, but neither the command nor a config file contains `{{accumulation}}`"
+    )]
+    NoAccumulationPlaceholder,
+    /// No listed micro-batch divides the effective batch size.
+    #[error(
+        "no value of `micro_batch` ({}) divides the effective batch size of {effective_batch}",
+        listed(.found)
+    )]
     NotADivisor {
         effective_batch: u64,
         found: Vec<String>,
     },
     /// `accumulation` among the knobs.
+    #[error(
+        "`accumulation` cannot be a knob: brimful computes it from `effective_batch` and `micro_batch`"
+    )]
     AccumulationIsDerived,
     /// `"auto"` for a knob that brimful does not know.
-    AutoUnknown {
-        knob: String,
-        close: Vec<String>,
-    },
-    /// A setting of PyTorch's allocator that it would refuse.
-    Allocator {
-        text: String,
-        problem: String,
-    },
-    /// A knob of the same science among those to be given up.
-    NotASacrifice {
-        knob: String,
-    },
+    #[error(
+        "`{}` cannot be \"auto\": brimful does not know its values{}",
+        short(.knob),
+        suggestion(.close)
+    )]
+    AutoUnknown { knob: String, close: Vec<String> },
+    /// A setting that PyTorch's allocator would reject.
+    #[error("invalid `allocator` settings `{}`: {}", short(.text), clean(.problem, MAX_REASON))]
+    Allocator { text: String, problem: String },
+    /// A knob in `sacrifice` that does not change the training result.
+    #[error("`sacrifice` must not list `{}`, which does not change the training result", short(.knob))]
+    NotASacrifice { knob: String },
+    #[error("unknown mode `{}`{}", short(.found), suggestion(.close))]
     UnknownMode {
         found: String,
         close: Vec<String>,
         known: Vec<String>,
     },
-    /// Not `key=value`.
-    NotAnOverride {
-        found: String,
-    },
+    /// Not `KNOB=VALUE`.
+    #[error("invalid override `{}`: expected KNOB=VALUE, for example `workers=2`", short(.found))]
+    InvalidOverride { found: String },
 }
 
 impl JobError {
@@ -132,190 +151,112 @@ impl fmt::Display for JobError {
     }
 }
 
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mistake::TooLarge => f.write_str("expected a file of at most 1 MB, found a larger one"),
-            Mistake::NotToml { message } => write!(f, "expected TOML: {message}"),
-            Mistake::Unknown {
-                what, found, table, ..
-            } => {
-                write!(f, "expected a known {what}")?;
-                if !table.is_empty() {
-                    write!(f, " in {table}")?;
-                }
-                write!(f, ", found `{}`", short(found))
-            }
-            Mistake::Missing { key, .. } => write!(f, "expected {key}, found none"),
-            Mistake::WrongType {
-                key,
-                expected,
-                found,
-            } => write!(
-                f,
-                "`{}`: expected {expected}, found {}",
-                short(key),
-                short(found)
-            ),
-            Mistake::TooMany { what, limit } => {
-                write!(f, "expected at most {limit} {what}, found more")
-            }
-            Mistake::CommandAsText => {
-                f.write_str("`command`: expected a list of words, found one text")
-            }
-            Mistake::Twice { key, value } => write!(
-                f,
-                "`{}`: expected different values, found `{}` twice",
-                short(key),
-                short(value)
-            ),
-            Mistake::Braces { part, problem } => {
-                let found = match problem {
-                    BraceProblem::NotClosed => "a `{` that is not closed",
-                    BraceProblem::NotOpened => "a `}` without `{`",
-                    BraceProblem::NoName => "something else between the braces",
-                };
-                write!(
-                    f,
-                    "expected places such as `{{workers}}` in `{}`, found {found}",
-                    short(part)
-                )
-            }
-            Mistake::UnknownPlace { place, .. } => write!(
-                f,
-                "expected a place for a knob or a mode's value, found `{{{}}}`",
-                short(place)
-            ),
-            Mistake::ConfigNotInCommand { path } => write!(
-                f,
-                "[config.\"{0}\"]: no word of the command names `{0}`",
-                short(path)
-            ),
-            Mistake::CheckpointInCommand => {
-                f.write_str("expected `{checkpoint}` in `resume` only, found it in the command")
-            }
-            Mistake::NoEffectiveBatch => f.write_str(
-                "`micro_batch` may change: expected `effective_batch` in [keep], found none",
-            ),
-            Mistake::NoPlaceForAccumulation => f.write_str(
-                "`micro_batch` may change: expected a place for `{accumulation}` in the command or a config file, found none",
-            ),
-            Mistake::NotADivisor {
-                effective_batch,
-                found,
-            } => write!(
-                f,
-                "`micro_batch`: expected a divisor of the effective batch {effective_batch}, found {}",
-                listed(found)
-            ),
-            Mistake::AccumulationIsDerived => f.write_str(
-                "`accumulation` is no knob: it follows from `effective_batch` and `micro_batch`",
-            ),
-            Mistake::AutoUnknown { knob, .. } => write!(
-                f,
-                "`{}`: expected the values that are accepted, found \"auto\"",
-                short(knob)
-            ),
-            Mistake::Allocator { text, problem } => write!(
-                f,
-                "`allocator`: expected settings that PyTorch takes, found `{}`: {problem}",
-                short(text)
-            ),
-            Mistake::NotASacrifice { knob } => write!(
-                f,
-                "`sacrifice`: expected knobs that change the result, found `{}`",
-                short(knob)
-            ),
-            Mistake::UnknownMode { found, .. } => {
-                write!(f, "expected a mode of the job, found `{}`", short(found))
-            }
-            Mistake::NotAnOverride { found } => write!(
-                f,
-                "expected `key=value`, such as `workers=2`, found `{}`",
-                short(found)
-            ),
-        }
-    }
-}
-
 impl Mistake {
     fn hints(&self) -> Vec<String> {
         match self {
-            Mistake::Unknown {
-                what, close, known, ..
-            } => near(close, || format!("known {what}s: {}", listed(known))),
-            // Either may be the one that is misspelt.
-            Mistake::UnknownPlace { close, known, .. } => vec![match close.first() {
-                Some(name) => format!("there is `{name}`: a place is spelt as its knob or value is"),
-                None => format!(
-                    "places here: {}; a brace that is meant is written twice: {{{{",
-                    listed(known)
-                ),
-            }],
-            Mistake::UnknownMode { close, known, .. } => near(close, || match known.as_slice() {
-                [] => "the job has no modes; one is a table such as [modes.debug]".into(),
-                known => format!("modes: {}", listed(known)),
-            }),
-            Mistake::AutoUnknown { knob, close } => near(close, || {
-                format!(
-                    "list them, first what is wanted: `{} = [64, 32]`",
-                    short(knob)
-                )
-            }),
-            Mistake::Missing { example, .. } => vec![format!("write {example}")],
-            Mistake::CommandAsText => vec![
-                "write a list, one word each: command = [\"python\", \"train.py\", \"--workers\", \"{workers}\"]"
+            Mistake::Unknown { what, known, .. } => valid(what, known),
+            Mistake::UnknownPlaceholder { known, .. } => {
+                let mut hints = valid("placeholder", known);
+                hints.push("to write a literal brace, double it: {{ or }}".into());
+                hints
+            }
+            Mistake::UnknownMode { known, .. } if known.is_empty() => {
+                vec!["this job file has no modes; add a table, for example [modes.debug]".into()]
+            }
+            Mistake::UnknownMode { known, .. } => valid("mode", known),
+            Mistake::AutoUnknown { knob, .. } => vec![format!(
+                "list its values, preferred value first: `{} = [64, 32]`",
+                short(knob)
+            )],
+            Mistake::Missing { example, .. } => vec![format!("add {example}")],
+            Mistake::CommandIsString => vec![
+                "for example: command = [\"python\", \"train.py\", \"--workers\", \"{workers}\"]"
                     .into(),
             ],
-            Mistake::Twice { .. } => vec!["leave one out".into()],
-            Mistake::Braces { .. } => {
-                vec!["a brace that is meant is written twice: {{ or }}".into()]
-            }
+            Mistake::Duplicate { .. } => vec!["remove one of them".into()],
+            Mistake::Braces { .. } => vec![
+                "write a placeholder as {workers}".into(),
+                "to write a literal brace, double it: {{ or }}".into(),
+            ],
             Mistake::ConfigNotInCommand { path } => vec![format!(
-                "write the path as the command has it, as in \"--config\", \"{}\"",
+                "write the path as it is in the command, for example \"--config\", \"{}\"",
                 short(path)
             )],
-            Mistake::CheckpointInCommand => {
-                vec!["write resume = [\"--resume\", \"{checkpoint}\"]: it is added when there is one".into()]
-            }
-            Mistake::NoEffectiveBatch => {
-                vec!["write the samples of one optimizer step: [keep] effective_batch = 128".into()]
-            }
-            Mistake::NoPlaceForAccumulation => vec![
-                "name the script's own option, as in \"--accumulate\", \"{accumulation}\" (Hugging Face: \
-                 \"--gradient_accumulation_steps\", Lightning: \"--trainer.accumulate_grad_batches\")"
-                    .into(),
-                "a script that accumulates by itself takes \"{effective_batch}\"; one that cannot, no knob micro_batch"
+            Mistake::CheckpointInCommand => vec![
+                "set resume = [\"--resume\", \"{checkpoint}\"]; brimful adds it to the command when there is a checkpoint"
                     .into(),
             ],
+            Mistake::NoEffectiveBatch => vec![
+                "set the number of samples per optimizer step, for example `effective_batch = 128`"
+                    .into(),
+            ],
+            Mistake::NoAccumulationPlaceholder => vec![
+                "pass it to the option of your script, for example \"--accumulate\", \"{accumulation}\" (Hugging Face: \
+                 \"--gradient_accumulation_steps\", Lightning: \"--trainer.accumulate_grad_batches\")"
+                    .into(),
+                "if the script computes the accumulation itself, pass \"{effective_batch}\"".into(),
+                "if the script cannot accumulate gradients, remove the knob micro_batch".into(),
+            ],
             Mistake::NotADivisor { .. } => {
-                vec!["list divisors, or write micro_batch = \"auto\"".into()]
+                vec!["list divisors of it, or set micro_batch = \"auto\"".into()]
             }
             Mistake::AccumulationIsDerived => {
-                vec!["leave it out; `{accumulation}` is a place in the command".into()]
+                vec!["remove it, and use the placeholder `{accumulation}` in the command".into()]
             }
             Mistake::NotASacrifice { .. } => {
-                vec!["leave it out: it is turned freely".into()]
+                vec!["remove it; brimful may always change it".into()]
             }
-            Mistake::NotAnOverride { .. } => {
-                vec!["several values are accepted in their order: resolution=24,16".into()]
-            }
+            Mistake::InvalidOverride { .. } => vec![
+                "separate several values with commas, preferred value first: resolution=24,16".into(),
+            ],
             Mistake::WrongType { found, .. } if found == "a table" => {
-                vec!["a name with dots is written in quotes: \"data.width\" = 64".into()]
+                vec!["quote a name that contains dots: \"data.width\" = 64".into()]
             }
             Mistake::TooLarge
-            | Mistake::NotToml { .. }
+            | Mistake::InvalidToml { .. }
             | Mistake::WrongType { .. }
+            | Mistake::InvalidName { .. }
             | Mistake::TooMany { .. }
             | Mistake::Allocator { .. } => Vec::new(),
         }
     }
 }
 
-fn near(close: &[String], otherwise: impl FnOnce() -> String) -> Vec<String> {
+fn location(table: &str) -> String {
+    if table.is_empty() {
+        String::new()
+    } else {
+        format!(" in {table}")
+    }
+}
+
+fn suggestion(close: &[String]) -> String {
     match close.first() {
-        Some(name) => vec![format!("did you mean `{name}`?")],
-        None => vec![otherwise()],
+        Some(name) => format!(" (did you mean `{}`?)", short(name)),
+        None => String::new(),
+    }
+}
+
+fn suggested_placeholder(close: &[String]) -> String {
+    match close.first() {
+        Some(name) => format!(" (did you mean `{{{}}}`?)", short(name)),
+        None => String::new(),
+    }
+}
+
+fn brace_problem(problem: BraceProblem) -> &'static str {
+    match problem {
+        BraceProblem::NotClosed => "a `{` has no `}`",
+        BraceProblem::NotOpened => "a `}` has no `{`",
+        BraceProblem::NoName => "there is no name between the braces",
+    }
+}
+
+fn valid(what: &str, known: &[String]) -> Vec<String> {
+    match known {
+        [] => Vec::new(),
+        [only] => vec![format!("the only valid {what} is {}", short(only))],
+        known => vec![format!("valid {what}s are {}", listed(known))],
     }
 }
 
@@ -324,14 +265,19 @@ fn listed(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// What a message quotes of a file of anyone's making.
+/// A name or value from an untrusted file, for a message.
 fn short(text: &str) -> String {
+    clean(text, MAX_QUOTED)
+}
+
+/// Text from an untrusted file, without control characters and with at most `max_chars` characters.
+fn clean(text: &str, max_chars: usize) -> String {
     let mut kept: String = text
         .chars()
-        .take(60)
+        .take(max_chars)
         .map(|c| if is_printable(c) { c } else { ' ' })
         .collect();
-    if text.chars().count() > 60 {
+    if text.chars().count() > max_chars {
         kept.push('…');
     }
     kept

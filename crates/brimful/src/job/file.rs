@@ -167,7 +167,7 @@ impl JobFile {
                 let [value] = given.values.as_slice() else {
                     return Err(Mistake::WrongType {
                         key: key.to_owned(),
-                        expected: "one value, since it is no knob",
+                        expected: "a single value because it is not a knob",
                         found: given.typed(),
                     });
                 };

@@ -43,7 +43,7 @@ pub(super) fn parse(text: &str) -> Result<(Text, DeValue<'_>), JobError> {
             .unwrap_or_default()
             .to_owned();
         let line = error.span().map(|span| lines.line(span.start));
-        JobError::new(line, Mistake::NotToml { message })
+        JobError::new(line, Mistake::InvalidToml { message })
     })?;
     Ok((lines, DeValue::Table(table.into_inner())))
 }

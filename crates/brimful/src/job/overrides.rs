@@ -1,4 +1,4 @@
-//! `workers=2`, typed behind a command.
+//! Overrides such as `workers=2` on the command line.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ impl FromStr for Override {
 
     fn from_str(text: &str) -> Result<Override, JobError> {
         let mistake = || {
-            JobError::nowhere(Mistake::NotAnOverride {
+            JobError::nowhere(Mistake::InvalidOverride {
                 found: text.to_owned(),
             })
         };

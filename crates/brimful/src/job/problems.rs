@@ -1,16 +1,16 @@
-//! What is odd about a job and does not stand in its way.
+//! Parts of a job that are valid but probably not intended.
 
 use std::fmt;
 
 use crate::job::{Choices, Job, knobs};
 use crate::suggest::closest_owned;
 
-/// Something to tell about a job.
+/// A part of a job that is probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobProblem {
-    /// It has values that are never used: `sacrifice` does not name it.
+    /// It has values that are never used, because `sacrifice` does not list it.
     NeverGivenUp { knob: String },
-    /// `sacrifice` names it, and it has one value.
+    /// `sacrifice` lists it, but it has only one value.
     NothingToGiveUp { knob: String },
     /// A micro-batch that does not divide the effective batch.
     NotADivisor {
@@ -19,7 +19,7 @@ pub enum JobProblem {
     },
     /// A name that is nearly one that brimful knows.
     NearMiss { name: String, close: String },
-    /// There is a way to go on, and no word where checkpoints are.
+    /// `resume` is set, but `checkpoints` is not.
     NoCheckpoints,
 }
 
@@ -28,32 +28,32 @@ impl fmt::Display for JobProblem {
         match self {
             JobProblem::NeverGivenUp { knob } => write!(
                 f,
-                "`{knob}` changes the result and is not in `sacrifice`: only its first value is used"
+                "only the first value of `{knob}` is used: it changes the training result and `sacrifice` does not list it"
             ),
             JobProblem::NothingToGiveUp { knob } => write!(
                 f,
-                "`{knob}` is in `sacrifice` and has one value: there is nothing to give up"
+                "`sacrifice` lists `{knob}`, but it has only one value"
             ),
             JobProblem::NotADivisor {
                 micro_batch,
                 effective_batch,
             } => write!(
                 f,
-                "a micro-batch of {micro_batch} does not divide the effective batch {effective_batch}: it is not used"
+                "micro_batch {micro_batch} is not used: it does not divide the effective batch size of {effective_batch}"
             ),
             JobProblem::NearMiss { name, close } => write!(
                 f,
-                "`{name}` is handed to the script as an option; if `{close}` was meant, write that"
+                "`{name}` is not a known knob and is passed to the script as an option (did you mean `{close}`?)"
             ),
             JobProblem::NoCheckpoints => f.write_str(
-                "`resume` is set and `checkpoints` is not: the job starts anew after a death",
+                "`resume` is set but `checkpoints` is not: after a failure, the job restarts from the beginning",
             ),
         }
     }
 }
 
 impl Job {
-    /// What is odd about it.
+    /// Parts of it that are probably not intended.
     pub fn problems(&self) -> Vec<JobProblem> {
         let mut problems = Vec::new();
         for knob in self.other_science() {

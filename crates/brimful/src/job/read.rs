@@ -69,7 +69,7 @@ fn file(lines: &Text, root: Node<'_>, name: &str) -> Result<JobFile, JobError> {
             example: "command = [\"python\", \"train.py\", \"--workers\", \"{workers}\"] under [job]",
         }));
     }
-    // A mistake is told when the file is read, not when its mode is used for the first time.
+    // Mistakes in a mode are reported when the file is read, not when the mode is first used.
     read.job(None, &[])?;
     for mode in &read.modes {
         read.job(Some(&mode.name), &[])?;
@@ -82,7 +82,7 @@ fn job(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobErr
         match entry.key {
             "command" => {
                 if entry.node.text().is_some() {
-                    return Err(JobError::at(entry.line, Mistake::CommandAsText));
+                    return Err(JobError::at(entry.line, Mistake::CommandIsString));
                 }
                 read.command = words(lines, &entry)?;
                 if read.command.what.first().is_none_or(String::is_empty) {
@@ -91,7 +91,7 @@ fn job(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobErr
                         Mistake::WrongType {
                             key: "command".into(),
                             expected: "a program and its arguments",
-                            found: "an empty one".into(),
+                            found: "an empty list".into(),
                         },
                     ));
                 }
@@ -154,7 +154,7 @@ fn knobs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobE
 
 /// Tables such as `[config."train.yaml"]`.
 fn configs(lines: &Text, entry: &Entry<'_>, read: &mut JobFile) -> Result<(), JobError> {
-    const EXPECTED: &str = "one value, such as \"{micro_batch}\"";
+    const EXPECTED: &str = "a single value, for example \"{micro_batch}\"";
     let too_many = |line, what, limit| JobError::at(line, Mistake::TooMany { what, limit });
     for file in lines.entries("config", entry.node)? {
         if read.configs.len() == MAX_CONFIGS {
@@ -228,10 +228,11 @@ fn mode(lines: &Text, entry: &Entry<'_>, read: &JobFile) -> Result<Mode, JobErro
                         choices,
                     })
                 } else {
-                    let value = entry
-                        .node
-                        .value()
-                        .ok_or_else(|| entry.node.unlike(key, "one value, since it is no knob"))?;
+                    let value = entry.node.value().ok_or_else(|| {
+                        entry
+                            .node
+                            .unlike(key, "a single value because it is not a knob")
+                    })?;
                     Assigned::Value(key.to_owned(), value)
                 };
                 mode.assigned.push(Placed {
@@ -265,14 +266,21 @@ fn choices(lines: &Text, entry: &Entry<'_>) -> Result<Choices, JobError> {
     }
     let values: Vec<Value> = items.into_iter().map(value).collect::<Result<_, _>>()?;
     if values.is_empty() {
-        return Err(entry.node.unlike(entry.key, "at least one value"));
+        return Err(JobError::at(
+            entry.line,
+            Mistake::WrongType {
+                key: entry.key.to_owned(),
+                expected: "a list of at least one value",
+                found: "an empty list".into(),
+            },
+        ));
     }
     Ok(Choices::Listed(values))
 }
 
 /// A list of texts that can stand in a command line.
 fn words(lines: &Text, entry: &Entry<'_>) -> Result<Placed<Vec<String>>, JobError> {
-    const EXPECTED: &str = "a list of texts";
+    const EXPECTED: &str = "a list of strings";
     let items = lines
         .items(entry.node)
         .ok_or_else(|| entry.node.unlike(entry.key, EXPECTED))?;
@@ -280,7 +288,7 @@ fn words(lines: &Text, entry: &Entry<'_>) -> Result<Placed<Vec<String>>, JobErro
         return Err(JobError::at(
             entry.line,
             Mistake::TooMany {
-                what: "words",
+                what: "list items",
                 limit: MAX_ARGUMENTS,
             },
         ));
@@ -314,10 +322,8 @@ fn named(entry: &Entry<'_>) -> Result<(), JobError> {
     }
     Err(JobError::at(
         entry.line,
-        Mistake::WrongType {
-            key: entry.key.to_owned(),
-            expected: "a name of letters, digits, `_`, `-` and `.`",
-            found: "another one".into(),
+        Mistake::InvalidName {
+            name: entry.key.to_owned(),
         },
     ))
 }

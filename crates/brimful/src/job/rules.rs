@@ -9,7 +9,7 @@ use crate::job::error::Mistake;
 use crate::job::template::Template;
 use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Job, knobs};
-use crate::suggest::closest_owned;
+use crate::suggest;
 
 pub(super) const EFFECTIVE_BATCH: &str = "a whole number from 1 to 1000000000";
 
@@ -31,12 +31,12 @@ pub(super) fn knob(name: &str, choices: Choices) -> Result<Choices, Mistake> {
         }
         return Err(Mistake::AutoUnknown {
             knob: name.to_owned(),
-            close: closest_owned(name, knobs::SAME_SCIENCE),
+            close: close(name, knobs::SAME_SCIENCE),
         });
     };
     for (idx, value) in values.iter().enumerate() {
         if values[..idx].contains(value) {
-            return Err(Mistake::Twice {
+            return Err(Mistake::Duplicate {
                 key: name.to_owned(),
                 value: value.to_string(),
             });
@@ -68,7 +68,7 @@ fn check(name: &str, value: &Value) -> Result<(), Mistake> {
         ),
         knobs::ALLOCATOR => match value {
             Value::Text(text) => return allocator(text),
-            _ => (false, "a text, as in PYTORCH_CUDA_ALLOC_CONF"),
+            _ => (false, "a string in PYTORCH_CUDA_ALLOC_CONF syntax"),
         },
         _ => (true, ""),
     };
@@ -111,9 +111,9 @@ pub(super) fn places(
                 return Err(Mistake::CheckpointInCommand);
             }
             if !known.contains(place) {
-                return Err(Mistake::UnknownPlace {
-                    place: place.to_owned(),
-                    close: closest_owned(place, known.iter().copied()),
+                return Err(Mistake::UnknownPlaceholder {
+                    name: place.to_owned(),
+                    close: close(place, known.iter().copied()),
                     known: known.iter().map(|&name| name.to_owned()).collect(),
                 });
             }
@@ -177,7 +177,7 @@ pub(super) fn batches(job: &Job, placed: &BTreeSet<String>) -> Result<(), Mistak
     let never_accumulates = usable.iter().all(|&batch| batch == effective_batch);
     let placed = placed.contains(knobs::ACCUMULATION) || placed.contains(EFFECTIVE_BATCH_PLACE);
     if !placed && !never_accumulates {
-        return Err(Mistake::NoPlaceForAccumulation);
+        return Err(Mistake::NoAccumulationPlaceholder);
     }
     Ok(())
 }
@@ -194,16 +194,23 @@ pub(super) fn sacrifice(job: &Job) -> Result<(), Mistake> {
                 what: "knob",
                 found: name.clone(),
                 table: "`sacrifice`".into(),
-                close: closest_owned(name, known.iter().copied()),
+                close: close(name, known.iter().copied()),
                 known: known.into_iter().map(str::to_owned).collect(),
             });
         }
         if job.sacrifice[..idx].contains(name) {
-            return Err(Mistake::Twice {
+            return Err(Mistake::Duplicate {
                 key: "sacrifice".into(),
                 value: name.clone(),
             });
         }
     }
     Ok(())
+}
+
+pub(super) fn close<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    suggest::closest(typed, known)
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
 }

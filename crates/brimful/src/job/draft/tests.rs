@@ -79,13 +79,12 @@ fn a_plain_script() {
     );
     assert_eq!(
         drafted.text,
-        r#"# What brimful may turn so that this training fits, and how it is started.
-# Written by `brimful init`: read it once and change what is wrong.
-# `brimful plan` chooses settings by it, `brimful run` comes back by it.
+        r#"# Job file: how the training command is started, and which settings brimful may change so that it fits in memory.
+# Created by `brimful init`. Check it before you use it with `brimful plan` or `brimful run`.
 
 [job]
-# A name in braces is filled in. {name?text} is the text where the knob is true, and nothing otherwise.
-# A knob without a place here is added at the end, as --name value.
+# {name} is replaced by the value of a knob. {name?text} is replaced by the text if the knob is true, else removed.
+# A knob without a placeholder is added at the end, as --name value.
 command = [
   "python", "train.py",
   "--data", "x.h5",
@@ -98,37 +97,37 @@ command = [
   "--start-method", "{start_method}",
   "{activation_checkpointing?--checkpointing}",
 ]
-# Where checkpoints are written: a guess from --output. The newest complete one is gone on from.
+# Where the script writes checkpoints, guessed from --output. brimful resumes from the last complete one.
 checkpoints = "outputs/**/*.pt"
-# What is added to the command to go on from a checkpoint.
+# Arguments that are added to resume from a checkpoint.
 resume = ["--resume", "{checkpoint}"]
 
 [keep]
-# Samples of one optimizer step, which never change: 64 at a time x 2 accumulated.
+# Samples per optimizer step, never changed: 64 per forward pass x 2 accumulated.
 effective_batch = 128
 
 [knobs]
-# "auto" is whatever fits best; in a list the first value is wanted and the later ones are accepted.
-# --batch-size: samples that go through the model at once; fewer of them are accumulated to the same step
+# "auto" lets brimful choose. In a list, the first value is preferred and the others are allowed.
+# --batch-size: samples per forward pass; smaller values accumulate gradients over more passes
 micro_batch = "auto"
-# --eval-batch-size: samples of an evaluation batch; the result does not depend on it
+# --eval-batch-size: samples per evaluation batch; does not change the result
 eval_batch = [8, 4, 2, 1]
-# --workers: worker processes of the DataLoader; each costs host memory
+# --workers: DataLoader worker processes; each needs host memory
 workers = [4, 2, 1, 0]
-# --prefetch: batches that each worker makes ahead
+# --prefetch: batches that each worker prepares in advance
 prefetch = "auto"
-# --pin-memory: page-locked copies of batches; faster to the GPU, never swapped
+# --pin-memory: page-locked batches; faster to copy to the GPU, cannot be swapped out
 pin_memory = [true, false]
-# --start-method: how workers come to be; fork shares what is loaded, spawn copies it
+# --start-method: how workers are started; fork shares loaded data, spawn copies it
 start_method = ["forkserver", "fork", "spawn"]
-# --checkpointing: activations are computed again in the backward pass; slower, and far less GPU memory
+# --checkpointing: recompute activations in the backward pass; slower, but needs far less GPU memory
 activation_checkpointing = [false, true]
 
-# These change the result. Without the # they may be given up, in the order of `sacrifice`.
+# These knobs change the training result. Uncomment them to let brimful change them, in the order of `sacrifice`.
 # resolution = [128, 96, 64]  # --resolution: height of an image in pixels
 # sacrifice = ["resolution"]
 
-# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.
+# A mode sets other values: `brimful plan --mode debug`, `brimful run --mode debug`.
 [modes.debug]
 max_steps = 20
 
@@ -266,7 +265,11 @@ fn a_script_that_tells_nothing_gets_a_file_that_starts_it() {
         job.knob("workers").unwrap().choices,
         Choices::Listed([3, 1, 0].map(Value::Whole).to_vec())
     );
-    assert!(text.contains("--batch-size stays as it is: the script has no option to accumulate"));
+    assert!(
+        text.contains(
+            "--batch-size stays fixed: the script has no option for gradient accumulation"
+        )
+    );
 }
 
 #[test]
@@ -318,19 +321,19 @@ fn a_config_file_is_read_by_the_names_of_its_keys() {
     assert_eq!(
         tail,
         r#"
-# "auto" is whatever fits best; in a list the first value is wanted and the later ones are accepted.
-# micro_batch_size in lora.yml: samples that go through the model at once; fewer of them are accumulated to the same step
+# "auto" lets brimful choose. In a list, the first value is preferred and the others are allowed.
+# micro_batch_size in lora.yml: samples per forward pass; smaller values accumulate gradients over more passes
 micro_batch = "auto"
-# dataloader_num_workers in lora.yml: worker processes of the DataLoader; each costs host memory
+# dataloader_num_workers in lora.yml: DataLoader worker processes; each needs host memory
 workers = [8, 4, 2, 1, 0]
-# gradient_checkpointing in lora.yml: activations are computed again in the backward pass; slower, and far less GPU memory
+# gradient_checkpointing in lora.yml: recompute activations in the backward pass; slower, but needs far less GPU memory
 activation_checkpointing = [false, true]
 
-# These change the result. Without the # they may be given up, in the order of `sacrifice`.
+# These knobs change the training result. Uncomment them to let brimful change them, in the order of `sacrifice`.
 # sequence_len = [4096, 3072, 2048]  # sequence_len in lora.yml (and its line in [config])
 # sacrifice = ["sequence_len"]
 
-# Values in config files. The command gets a copy of the file with them; the file itself is never changed.
+# Values in config files. brimful passes a copy with these values to the command; your file is never changed.
 [config."lora.yml"]
 micro_batch_size = "{micro_batch}"
 gradient_accumulation_steps = "{accumulation}"
@@ -340,7 +343,7 @@ resume_from_checkpoint = "{checkpoint}"
 max_steps = "{max_steps}"
 # sequence_len = "{sequence_len}"
 
-# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.
+# A mode sets other values: `brimful plan --mode debug`, `brimful run --mode debug`.
 [modes.debug]
 max_steps = 3
 "#

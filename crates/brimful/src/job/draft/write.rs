@@ -18,9 +18,8 @@ pub struct Draft {
 use crate::printable::is_printable;
 
 const HEAD: &str = "\
-# What brimful may turn so that this training fits, and how it is started.
-# Written by `brimful init`: read it once and change what is wrong.
-# `brimful plan` chooses settings by it, `brimful run` comes back by it.
+# Job file: how the training command is started, and which settings brimful may change so that it fits in memory.
+# Created by `brimful init`. Check it before you use it with `brimful plan` or `brimful run`.
 ";
 
 pub(super) fn write(chosen: &Chosen) -> Draft {
@@ -44,8 +43,8 @@ pub(super) fn write(chosen: &Chosen) -> Draft {
 fn job(out: &mut String, chosen: &Chosen) {
     out.push_str(
         "\n[job]\n\
-         # A name in braces is filled in. {name?text} is the text where the knob is true, and nothing otherwise.\n\
-         # A knob without a place here is added at the end, as --name value.\n\
+         # {name} is replaced by the value of a knob. {name?text} is replaced by the text if the knob is true, else removed.\n\
+         # A knob without a placeholder is added at the end, as --name value.\n\
          command = [\n",
     );
     for group in &chosen.parts {
@@ -55,13 +54,13 @@ fn job(out: &mut String, chosen: &Chosen) {
     out.push_str("]\n");
     match &chosen.checkpoints {
         Checkpoints::Unknown => out.push_str(
-            "# Where checkpoints are written, below this folder. Without it a job that died starts anew.\n\
+            "# Where the script writes checkpoints. Without this, a job that failed restarts from the beginning.\n\
              # checkpoints = \"outputs/**/*.pt\"\n",
         ),
         Checkpoints::Below(pattern, flag) => {
             let _ = writeln!(
                 out,
-                "# Where checkpoints are written: a guess from {}. The newest complete one is gone on from.\n\
+                "# Where the script writes checkpoints, guessed from {}. brimful resumes from the last complete one.\n\
                  checkpoints = {}",
                 one_line(flag),
                 toml_text(pattern)
@@ -70,7 +69,7 @@ fn job(out: &mut String, chosen: &Chosen) {
         Checkpoints::Framework(pattern, whose) => {
             let _ = writeln!(
                 out,
-                "# Where checkpoints are written: {whose} usual place. The newest complete one is gone on from.\n\
+                "# Where the script writes checkpoints: {whose} default. brimful resumes from the last complete one.\n\
                  checkpoints = {}",
                 toml_text(pattern)
             );
@@ -80,14 +79,14 @@ fn job(out: &mut String, chosen: &Chosen) {
         out.push_str("# The checkpoint to resume from is written into the config file: see [config] below.\n");
     } else if chosen.resume.is_empty() {
         out.push_str(
-            "# What is added to the command to go on from a checkpoint.\n\
+            "# Arguments that are added to resume from a checkpoint.\n\
              # resume = [\"--resume\", \"{checkpoint}\"]\n",
         );
     } else {
         let words: Vec<String> = chosen.resume.iter().map(|word| toml_text(word)).collect();
         let _ = writeln!(
             out,
-            "# What is added to the command to go on from a checkpoint.\n\
+            "# Arguments that are added to resume from a checkpoint.\n\
              resume = [{}]",
             words.join(", ")
         );
@@ -104,7 +103,7 @@ fn keep(out: &mut String, batch: &Batch) {
         let _ = write!(
             out,
             "\n[keep]\n\
-             # Samples of one optimizer step, which never change: {samples} at a time x {steps} accumulated{ranks}.\n\
+             # Samples per optimizer step, never changed: {samples} per forward pass x {steps} accumulated{ranks}.\n\
              effective_batch = {product}\n"
         );
     }
@@ -113,21 +112,21 @@ fn keep(out: &mut String, batch: &Batch) {
 fn knob_table(out: &mut String, chosen: &Chosen) {
     out.push_str(
         "\n[knobs]\n\
-         # \"auto\" is whatever fits best; in a list the first value is wanted and the later ones are accepted.\n",
+         # \"auto\" lets brimful choose. In a list, the first value is preferred and the others are allowed.\n",
     );
     match &chosen.batch {
         Batch::NoAccumulation(flag) => {
             let _ = writeln!(
                 out,
-                "# {} stays as it is: the script has no option to accumulate gradients, which a smaller micro-batch needs.",
+                "# {} stays fixed: the script has no option for gradient accumulation, which a smaller micro-batch needs.",
                 one_line(flag)
             );
         }
         Batch::NotKnown(flag) => {
             let _ = writeln!(
                 out,
-                "# {0} stays as it is: how many samples one optimizer step has is not known. To turn it, put\n\
-                 # \"{{micro_batch}}\" and \"{{accumulation}}\" into the command and write\n\
+                "# {0} stays fixed: the number of samples per optimizer step is unknown. To let brimful change it,\n\
+                 # use \"{{micro_batch}}\" and \"{{accumulation}}\" in the command and set\n\
                  # micro_batch = \"auto\"\n\
                  # and above it: [keep] effective_batch = 128",
                 one_line(flag)
@@ -142,7 +141,7 @@ fn knob_table(out: &mut String, chosen: &Chosen) {
         return;
     }
     out.push_str(
-        "\n# These change the result. Without the # they may be given up, in the order of `sacrifice`.\n",
+        "\n# These knobs change the training result. Uncomment them to let brimful change them, in the order of `sacrifice`.\n",
     );
     for science in &chosen.sciences {
         other_science(out, science);
@@ -178,20 +177,20 @@ fn one_knob(out: &mut String, knob: &ChosenKnob) {
 fn purpose(knob: &str) -> &'static str {
     match knob {
         knobs::MICRO_BATCH => {
-            "samples that go through the model at once; fewer of them are accumulated to the same step"
+            "samples per forward pass; smaller values accumulate gradients over more passes"
         }
-        knobs::WORKERS => "worker processes of the DataLoader; each costs host memory",
-        knobs::PREFETCH => "batches that each worker makes ahead",
-        knobs::PIN_MEMORY => "page-locked copies of batches; faster to the GPU, never swapped",
+        knobs::WORKERS => "DataLoader worker processes; each needs host memory",
+        knobs::PREFETCH => "batches that each worker prepares in advance",
+        knobs::PIN_MEMORY => {
+            "page-locked batches; faster to copy to the GPU, cannot be swapped out"
+        }
         knobs::PERSISTENT_WORKERS => "workers that stay alive between epochs",
-        knobs::START_METHOD => {
-            "how workers come to be; fork shares what is loaded, spawn copies it"
-        }
+        knobs::START_METHOD => "how workers are started; fork shares loaded data, spawn copies it",
         knobs::ACTIVATION_CHECKPOINTING => {
-            "activations are computed again in the backward pass; slower, and far less GPU memory"
+            "recompute activations in the backward pass; slower, but needs far less GPU memory"
         }
         knobs::COMPILE => "torch.compile",
-        _ => "samples of an evaluation batch; the result does not depend on it",
+        _ => "samples per evaluation batch; does not change the result",
     }
 }
 
@@ -235,7 +234,7 @@ fn configs(out: &mut String, chosen: &Chosen) {
         }
         if !std::mem::replace(&mut has_head, true) {
             out.push_str(
-                "\n# Values in config files. The command gets a copy of the file with them; the file itself is never changed.\n",
+                "\n# Values in config files. brimful passes a copy with these values to the command; your file is never changed.\n",
             );
         }
         // A table without a line would be a file that is copied for nothing.
@@ -247,7 +246,9 @@ fn configs(out: &mut String, chosen: &Chosen) {
 }
 
 fn modes(out: &mut String, chosen: &Chosen) {
-    out.push_str("\n# A mode is a set of other values: `brimful plan --mode debug`, `brimful run --mode debug`.\n");
+    out.push_str(
+        "\n# A mode sets other values: `brimful plan --mode debug`, `brimful run --mode debug`.\n",
+    );
     let mut is_first = true;
     for (mode, values) in &chosen.modes {
         if !std::mem::take(&mut is_first) {

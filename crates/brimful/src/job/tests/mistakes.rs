@@ -1,4 +1,4 @@
-//! What is refused, and with which words.
+//! Invalid job files and overrides, with their messages and hints.
 
 use proptest::prelude::*;
 
@@ -30,15 +30,15 @@ fn check_with(more: &str, expected: &str) {
 fn config_files_that_cannot_be_used() {
     check_with(
         "[config.\"a.yaml\"]\nb = \"{workers}\"\n",
-        "line 5: [config.\"a.yaml\"]: no word of the command names `a.yaml` | write the path as the command has it, as in \"--config\", \"a.yaml\"",
+        "line 5: [config.\"a.yaml\"]: the command does not name `a.yaml` | write the path as it is in the command, for example \"--config\", \"a.yaml\"",
     );
     check_with(
         "[config.\"train.py\"]\nb = \"{wokers}\"\n",
-        "line 5: expected a place for a knob or a mode's value, found `{wokers}` | there is `workers`: a place is spelt as its knob or value is",
+        "line 5: unknown placeholder `{wokers}` (did you mean `{workers}`?) | valid placeholders are accumulation, checkpoint, effective_batch, workers",
     );
     check_with(
         "[config.\"train.py\"]\nb.c = \"{workers}\"\n",
-        "line 6: `b`: expected one value, such as \"{micro_batch}\", found a table | a name with dots is written in quotes: \"data.width\" = 64",
+        "line 6: `b` must be a single value, for example \"{micro_batch}\"; found a table | quote a name that contains dots: \"data.width\" = 64",
     );
 }
 
@@ -46,23 +46,23 @@ fn config_files_that_cannot_be_used() {
 fn tables_and_keys_that_nobody_knows() {
     check(
         "[jobs]\n",
-        "line 1: expected a known table, found `jobs` | did you mean `job`?",
+        "line 1: unknown table `jobs` (did you mean `job`?) | valid tables are job, keep, knobs, config, modes",
     );
     check(
         "\n[zzz]\n",
-        "line 2: expected a known table, found `zzz` | known tables: job, keep, knobs, config, modes",
+        "line 2: unknown table `zzz` | valid tables are job, keep, knobs, config, modes",
     );
     check(
         "[job]\ncomand = []\n",
-        "line 2: expected a known key in [job], found `comand` | did you mean `command`?",
+        "line 2: unknown key `comand` in [job] (did you mean `command`?) | valid keys are command, checkpoints, resume",
     );
     check_with(
         "[keep]\neffective_bach = 2\n",
-        "line 6: expected a known key in [keep], found `effective_bach` | did you mean `effective_batch`?",
+        "line 6: unknown key `effective_bach` in [keep] (did you mean `effective_batch`?) | the only valid key is effective_batch",
     );
     check(
         "command = [\"python\"]",
-        "line 1: expected a known table, found `command` | known tables: job, keep, knobs, config, modes",
+        "line 1: unknown table `command` | valid tables are job, keep, knobs, config, modes",
     );
 }
 
@@ -70,23 +70,23 @@ fn tables_and_keys_that_nobody_knows() {
 fn a_job_has_a_command_as_a_list() {
     check(
         "[job]\ncommand = \"python train.py\"",
-        "line 2: `command`: expected a list of words, found one text | write a list, one word each: command = \
+        "line 2: `command` must be a list of arguments, not a string | for example: command = \
          [\"python\", \"train.py\", \"--workers\", \"{workers}\"]",
     );
     check(
         "[job]\ncommand = []",
-        "line 2: `command`: expected a program and its arguments, found an empty one",
+        "line 2: `command` must be a program and its arguments; found an empty list",
     );
     check(
         "[job]\ncommand = [\"python\", 3]",
-        "line 2: `command`: expected a list of texts, found 3",
+        "line 2: `command` must be a list of strings; found 3",
     );
-    assert!(refused("").starts_with("expected `command` in [job], found none | write command = "));
+    assert!(refused("").starts_with("`command` in [job] is missing | add command = "));
     check(
         "[job]\ncommand = [",
-        "line 2: expected TOML: unclosed array, expected `]`",
+        "line 2: invalid TOML: unclosed array, expected `]`",
     );
-    check("job = 3", "line 1: `job`: expected a table, found 3");
+    check("job = 3", "line 1: `job` must be a table; found 3");
 }
 
 #[test]
@@ -94,60 +94,61 @@ fn knobs_of_the_wrong_kind() {
     let check = |line: &str, expected: &str| check_with(line, &format!("line 5: {expected}"));
     check(
         "prefetch = 0",
-        "`prefetch`: expected \"auto\" or whole numbers from 1 to 4096, found 0",
+        "`prefetch` must be \"auto\" or whole numbers from 1 to 4096; found 0",
     );
     check(
         "prefetch = [2, \"two\"]",
-        "`prefetch`: expected \"auto\" or whole numbers from 1 to 4096, found \"two\"",
+        "`prefetch` must be \"auto\" or whole numbers from 1 to 4096; found \"two\"",
     );
     check(
         "pin_memory = 1",
-        "`pin_memory`: expected \"auto\", true or false, found 1",
+        "`pin_memory` must be \"auto\", true or false; found 1",
     );
     check(
         "start_method = \"frok\"",
-        "`start_method`: expected \"auto\", \"fork\", \"forkserver\" or \"spawn\", found \"frok\"",
+        "`start_method` must be \"auto\", \"fork\", \"forkserver\" or \"spawn\"; found \"frok\"",
     );
     check(
         "allocator = \"max_split:1\"",
         &format!(
-            "`allocator`: expected settings that PyTorch takes, found `max_split:1`: {}",
+            "invalid `allocator` settings `max_split:1`: {}",
             allocator_problem()
         ),
     );
     check(
         "size = []",
-        "`size`: expected at least one value, found a list",
+        "`size` must be a list of at least one value; found an empty list",
     );
     check(
         "size = [1, 1]",
-        "`size`: expected different values, found `1` twice | leave one out",
+        "`size` lists `1` twice | remove one of them",
     );
     check(
         "size = 1979-05-27",
-        "`size`: expected \"auto\", a value or a list of values, found a date",
+        "`size` must be \"auto\", a value or a list of values; found a date",
     );
     check(
         "size = inf",
-        "`size`: expected \"auto\", a value or a list of values, found inf",
+        "`size` must be \"auto\", a value or a list of values; found inf",
     );
     check(
         "data.size = 3",
-        "`data`: expected \"auto\", a value or a list of values, found a table | \
-         a name with dots is written in quotes: \"data.width\" = 64",
+        "`data` must be \"auto\", a value or a list of values; found a table | \
+         quote a name that contains dots: \"data.width\" = 64",
     );
     check(
         "worker = \"auto\"",
-        "`worker`: expected the values that are accepted, found \"auto\" | did you mean `workers`?",
+        "`worker` cannot be \"auto\": brimful does not know its values (did you mean `workers`?) | \
+         list its values, preferred value first: `worker = [64, 32]`",
     );
     check(
         "accumulation = 2",
-        "`accumulation` is no knob: it follows from `effective_batch` and `micro_batch` | \
-         leave it out; `{accumulation}` is a place in the command",
+        "`accumulation` cannot be a knob: brimful computes it from `effective_batch` and `micro_batch` | \
+         remove it, and use the placeholder `{accumulation}` in the command",
     );
     check(
         "\"a b\" = 2",
-        "`a b`: expected a name of letters, digits, `_`, `-` and `.`, found another one",
+        "invalid name `a b`: a name starts with a letter or `_` and contains only letters, digits, `_`, `-` and `.`",
     );
 }
 
@@ -167,15 +168,15 @@ fn the_batch_must_be_kept() {
     };
     let kept = "[keep]\neffective_batch = 12";
     assert!(batch("", "\"auto\"", "\"{micro_batch}\"").starts_with(
-        "line 5: `micro_batch` may change: expected `effective_batch` in [keep], found none | write"
+        "line 5: `micro_batch` has several values, but [keep] does not set `effective_batch` | set the number"
     ));
     assert!(batch("", "[4, 2]", "\"{micro_batch}\"").contains("effective_batch"));
     assert!(batch(kept, "\"auto\"", "\"{micro_batch}\"").starts_with(
-        "line 6: `micro_batch` may change: expected a place for `{accumulation}` in the command or a config file, found none | name the"
+        "line 6: `micro_batch` has several values, but neither the command nor a config file contains `{accumulation}` | pass it"
     ));
     assert!(
         batch(kept, "[5, 7]", "\"{accumulation}\"")
-            .contains("expected a divisor of the effective batch 12")
+            .contains("no value of `micro_batch` (5, 7) divides the effective batch size of 12")
     );
     // One value needs no accumulation, and a script may find it by itself.
     for (keep, knob, place) in [
@@ -198,35 +199,34 @@ fn places_are_known() {
     };
     assert_eq!(
         command("{worker}"),
-        "line 2: expected a place for a knob or a mode's value, found `{worker}` | there is `workers`: a place is \
-         spelt as its knob or value is"
+        "line 2: unknown placeholder `{worker}` (did you mean `{workers}`?) | \
+         valid placeholders are accumulation, effective_batch, workers"
     );
     assert_eq!(
         command("{zzz}"),
-        "line 2: expected a place for a knob or a mode's value, found `{zzz}` | places here: accumulation, \
-         effective_batch, workers; a brace that is meant is written twice: {{"
+        "line 2: unknown placeholder `{zzz}` | valid placeholders are accumulation, effective_batch, workers"
     );
     assert_eq!(
         command("{\"lr\": 3}"),
-        "line 2: expected places such as `{workers}` in `{\"lr\": 3}`, found something else between the braces | \
-         a brace that is meant is written twice: {{ or }}"
+        "line 2: invalid placeholder in `{\"lr\": 3}`: there is no name between the braces | \
+         write a placeholder as {workers}"
     );
-    assert!(command("{checkpoint}").contains("in `resume` only"));
+    assert!(command("{checkpoint}").contains("`{checkpoint}` is not allowed in `command`"));
 }
 
 #[test]
 fn sacrifices_are_knobs_of_other_science() {
     check_with(
         "size = [2, 1]\nsacrifice = [\"sise\"]",
-        "line 6: expected a known knob in `sacrifice`, found `sise` | did you mean `size`?",
+        "line 6: unknown knob `sise` in `sacrifice` (did you mean `size`?) | the only valid knob is size",
     );
     check_with(
         "sacrifice = [\"workers\"]",
-        "line 5: `sacrifice`: expected knobs that change the result, found `workers` | leave it out: it is turned freely",
+        "line 5: `sacrifice` must not list `workers`, which does not change the training result | remove it; brimful may always change it",
     );
     check_with(
         "size = 2\nsacrifice = [\"size\", \"size\"]",
-        "line 6: `sacrifice`: expected different values, found `size` twice | leave one out",
+        "line 6: `sacrifice` lists `size` twice | remove one of them",
     );
 }
 
@@ -234,16 +234,16 @@ fn sacrifices_are_knobs_of_other_science() {
 fn modes_are_checked_when_the_file_is_read() {
     check_with(
         "[modes.debug]\nworkers = -1",
-        "line 6: `workers`: expected \"auto\" or whole numbers from 0 to 4096, found -1",
+        "line 6: `workers` must be \"auto\" or whole numbers from 0 to 4096; found -1",
     );
     check_with(
         "[modes.debug]\nmax_steps = [1, 2]",
-        "line 6: `max_steps`: expected one value, since it is no knob, found a list",
+        "line 6: `max_steps` must be a single value because it is not a knob; found a list",
     );
     check_with(
         "[modes.debug]\nextra = [\"{wokers}\"]",
-        "line 6: expected a place for a knob or a mode's value, found `{wokers}` | there is `workers`: a place is \
-         spelt as its knob or value is",
+        "line 6: unknown placeholder `{wokers}` (did you mean `{workers}`?) | \
+         valid placeholders are accumulation, effective_batch, workers",
     );
     let unknown = |mode: &str| {
         let error = file(SKETCH).job(Some(mode), &[]).unwrap_err();
@@ -251,11 +251,11 @@ fn modes_are_checked_when_the_file_is_read() {
     };
     assert_eq!(
         unknown("debgu"),
-        "expected a mode of the job, found `debgu` | did you mean `debug`?"
+        "unknown mode `debgu` (did you mean `debug`?) | the only valid mode is debug"
     );
     assert_eq!(
         unknown("x"),
-        "expected a mode of the job, found `x` | modes: debug"
+        "unknown mode `x` | the only valid mode is debug"
     );
 }
 
@@ -273,23 +273,24 @@ fn overrides_are_checked() {
     };
     assert_eq!(
         refused("worker=2"),
-        "expected a known knob in the job, found `worker` | did you mean `workers`?"
+        "unknown knob `worker` in the job (did you mean `workers`?) | \
+         valid knobs are accumulation, activation_checkpointing, effective_batch, max_steps, micro_batch, model, resolution, workers"
     );
     assert_eq!(
         refused("workers"),
-        "expected `key=value`, such as `workers=2`, found `workers` | \
-         several values are accepted in their order: resolution=24,16"
+        "invalid override `workers`: expected KNOB=VALUE, for example `workers=2` | \
+         separate several values with commas, preferred value first: resolution=24,16"
     );
-    assert!(refused("workers=many").contains("whole numbers from 0 to 4096, found \"many\""));
+    assert!(refused("workers=many").contains("whole numbers from 0 to 4096; found \"many\""));
     assert!(
-        refused("effective_batch=0").contains("a whole number from 1 to 1000000000, found `0`")
+        refused("effective_batch=0").contains("a whole number from 1 to 1000000000; found `0`")
     );
     assert_eq!(
         refused("micro_batch=3,7"),
-        "`micro_batch`: expected a divisor of the effective batch 128, found 3, 7 | \
-         list divisors, or write micro_batch = \"auto\""
+        "no value of `micro_batch` (3, 7) divides the effective batch size of 128 | \
+         list divisors of it, or set micro_batch = \"auto\""
     );
-    assert!(refused("max_steps=1,2").contains("one value"));
+    assert!(refused("max_steps=1,2").contains("a single value"));
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn bounds_hold() {
             .join("\n")
             + "\n"
     };
-    check_with(&many(64), "line 68: expected at most 64 knobs, found more");
+    check_with(&many(64), "line 68: too many knobs: the maximum is 64");
     file(&format!("{JOB}{}", many(63)));
     let values = |n: usize| {
         format!(
@@ -314,16 +315,13 @@ fn bounds_hold() {
     };
     check_with(
         &values(257),
-        "line 5: expected at most 256 values of a knob, found more",
+        "line 5: too many values of a knob: the maximum is 256",
     );
     file(&format!("{JOB}{}", values(256)));
-    assert!(
-        refused(&" ".repeat((1 << 20) + 1))
-            .starts_with("expected a file of at most 1 MB, found a larger one")
-    );
+    assert!(refused(&" ".repeat((1 << 20) + 1)).starts_with("the job file is larger than 1 MB"));
     // Deep nesting ends in a message.
     let deep = format!("[knobs]\nx = {}", "[".repeat(100_000));
-    assert!(refused(&deep).contains("expected TOML"));
+    assert!(refused(&deep).contains("invalid TOML"));
 }
 
 #[test]
@@ -342,7 +340,7 @@ fn a_pyproject_may_hold_the_job() {
     let error = read_pyproject("[tool.brimful.jobs]\nx = 1").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "line 1: expected a known table in [tool.brimful], found `jobs`"
+        "line 1: unknown table `jobs` in [tool.brimful] (did you mean `job`?)"
     );
 }
 
