@@ -134,7 +134,7 @@ def test_the_figures_are_those_of_the_phantom_and_called_weaker(script) -> None:
     ]
     assert ids(weak) == ["fake_tensor_fallback"]
     assert ids(exact) == []
-    assert said.count("is a build without CUDA: the prediction is less accurate") == 1
+    assert said.count("is a CPU-only build: the prediction is less accurate") == 1
     assert "hint: install the CUDA build" in said
     assert "CUDA" not in nothing
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_rehearsed_is_told(script, text: str, expected: str) -> N
     done = brimful("--gpu", "t4", "--", sys.executable, script(f"import torch\n{text}"))
     assert done.returncode == 96
     assert expected in done.stderr
-    assert "is a build without CUDA; expected a script that runs on tensors without values" in done.stderr
+    assert "is a CPU-only build, which cannot rehearse this script" in done.stderr
     assert "hint: install the CUDA build of torch" in done.stderr
 
 

@@ -51,11 +51,9 @@ pub enum SettingsError {
         expected: &'static str,
         found: String,
     },
-    #[error("allocator setting `{0}` is not known; PyTorch stops with an error on it")]
+    #[error("unknown allocator setting `{0}`, which PyTorch rejects")]
     Unknown(String),
-    #[error(
-        "allocator setting `{name}` exists from PyTorch {since} on; this is {version}, which stops with an error on it"
-    )]
+    #[error("allocator setting `{name}` requires PyTorch {since}; PyTorch {version} rejects it")]
     TooNew {
         name: String,
         since: TorchVersion,
@@ -356,7 +354,7 @@ mod tests {
             ("expandable_segments:true", "this spelling"),
             ("garbage_collection_threshold:1.5", "up to 1"),
             ("roundup_power2_divisions:3", "power of two"),
-            ("no_such:1", "not known"),
+            ("no_such:1", "unknown allocator setting `no_such`"),
             ("backend:cudaMallocAsync", "another allocator"),
         ] {
             let message = Settings::parse(text, V).expect_err(text).to_string();
@@ -365,7 +363,7 @@ mod tests {
         let error = Settings::parse("large_segment_size_mb:40", TorchVersion::new(2, 9))
             .expect_err("too new");
         assert!(
-            error.to_string().contains("from PyTorch 2.11 on"),
+            error.to_string().contains("requires PyTorch 2.11"),
             "{error}"
         );
     }

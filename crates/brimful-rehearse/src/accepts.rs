@@ -56,23 +56,25 @@ pub struct HardCoded {
 /// The script could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptsError {
-    #[error("`{program}` could not be started")]
+    #[error("failed to start `{program}`")]
     Start {
         program: String,
         #[source]
         source: io::Error,
     },
-    #[error("the temporary folder cannot be written")]
+    #[error("failed to write to the temporary directory")]
     Folder(#[source] io::Error),
-    #[error("the script was not started: nothing here can keep it from changing your files")]
+    #[error(
+        "the script was not started: no isolation is available to keep it from changing your files"
+    )]
     NotIsolated { reasons: Vec<(Isolation, String)> },
     #[error(transparent)]
     ScratchFull(#[from] ScratchFull),
-    #[error("the script did not look at its arguments within {} seconds", limit.as_secs())]
+    #[error("the script did not parse its arguments within {} seconds", limit.as_secs())]
     TimeLimit { limit: Duration, output: String },
-    #[error("the script ended with {status} before it looked at its arguments")]
+    #[error("the script ended with {status} before it parsed its arguments")]
     Died { status: String, output: String },
-    #[error("the question was interrupted")]
+    #[error("interrupted while waiting for the script to parse its arguments")]
     Interrupted,
 }
 

@@ -15,19 +15,21 @@ use crate::reports::{LastStep, quoted};
 /// The rehearsal brought no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum RehearsalError {
-    #[error("`{program}` could not be started")]
+    #[error("failed to start `{program}`")]
     Start {
         program: String,
         #[source]
         source: io::Error,
     },
-    #[error("the rehearsal could not be prepared in the temporary folder")]
+    #[error("failed to prepare the rehearsal in the temporary directory")]
     Stage(#[source] io::Error),
-    #[error("the script was not started: nothing here can keep it from changing your files")]
+    #[error(
+        "the script was not started: no isolation is available to keep it from changing your files"
+    )]
     NotIsolated { reasons: Vec<(Isolation, String)> },
     #[error(transparent)]
     ScratchFull(#[from] ScratchFull),
-    #[error("the job's checkpoints cannot be copied aside, so the script was not started")]
+    #[error("failed to back up the job's checkpoints; the script was not started")]
     Guard(#[source] io::Error),
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
@@ -70,13 +72,13 @@ pub enum RehearsalError {
         quoted(prompt)
     )]
     Input { prompt: String, output: String },
-    #[error("the script's output cannot be written to `{}`", path.display())]
+    #[error("failed to write the script's output to `{}`", path.display())]
     Output {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("the phantom GPU cannot be read from `{}`", path.display())]
+    #[error("failed to read the phantom GPU library `{}`", path.display())]
     Phantom {
         path: PathBuf,
         #[source]
@@ -94,9 +96,7 @@ pub enum RehearsalError {
     },
     #[error("the script exited before brimful saw it import torch")]
     NoTorch { output: String },
-    #[error(
-        "torch {torch} is a build without CUDA; expected a script that runs on tensors without values, found {found}"
-    )]
+    #[error("torch {torch} is a CPU-only build, which cannot rehearse this script: {found}")]
     NoCuda {
         torch: String,
         found: String,
@@ -104,9 +104,9 @@ pub enum RehearsalError {
     },
     #[error("the script ended without using the GPU")]
     GpuUnused { output: String },
-    #[error("what the script's process wrote cannot be read: {what}")]
+    #[error("failed to read the measurements of the script's process: {what}")]
     Result { what: String },
-    #[error("the allocator's snapshot cannot be read")]
+    #[error("failed to read the allocator snapshot")]
     Snapshot(#[from] SnapshotError),
 }
 

@@ -65,7 +65,7 @@ impl Guard {
 
 /// A checkpoint that was changed could not be put back. Its copy is kept.
 #[derive(Debug, thiserror::Error)]
-#[error("the checkpoint `{}` was changed and cannot be put back; its copy is `{}`", original.display(), copy.display())]
+#[error("failed to restore the checkpoint `{}`, which the script changed; a copy is at `{}`", original.display(), copy.display())]
 pub struct NotRestored {
     pub original: PathBuf,
     pub copy: PathBuf,

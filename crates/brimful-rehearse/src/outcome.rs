@@ -260,7 +260,7 @@ mod tests {
         let error = reason(&[NO_CUDA, TORCH, UNSUPPORTED], Some(1));
         assert_eq!(
             error.to_string(),
-            "torch 2.14.1+cpu is a build without CUDA; expected a script that runs on tensors without values, found aten.eig"
+            "torch 2.14.1+cpu is a CPU-only build, which cannot rehearse this script: aten.eig"
         );
         assert!(format!("{:?}", error.hints()).contains("install the CUDA build of torch"));
         assert_eq!(error.script_output(), Some("its last words"));

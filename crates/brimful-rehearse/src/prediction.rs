@@ -86,7 +86,7 @@ pub enum PredictionError {
     BesideDriver,
     #[error(transparent)]
     Rehearsal(#[from] RehearsalError),
-    #[error("the rehearsal measured nothing")]
+    #[error("the rehearsal produced no measurements")]
     NoFigures,
     #[error("{count} GPUs are too many; the phantom emulates at most {MOST_CARDS} in one machine")]
     TooMany { count: usize },

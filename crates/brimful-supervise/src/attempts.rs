@@ -68,7 +68,7 @@ pub(crate) fn open(run: &mut RunContext<'_>, place: &str, gaps: &mut Vec<String>
     });
     if let Err(error) = told {
         gaps.push(format!(
-            "whether the last run here was cut off is not known: {error}"
+            "failed to check whether the previous run was interrupted: {error}"
         ));
     }
 }

@@ -230,7 +230,7 @@ fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredR
         Ok(run) => Some(run),
         Err(error) => {
             gaps.push(format!(
-                "no run record: the state directory {} cannot be used: {error} (choose another one with --state-dir \
+                "no run record: cannot use the state directory {}: {error} (choose another one with --state-dir \
                  or BRIMFUL_STATE_DIR)",
                 state.directory.display()
             ));

@@ -47,9 +47,9 @@ pub enum RunNotFound {
     None { directory: PathBuf },
     #[error("no run `{found}` in `{}`", directory.display())]
     Unknown { directory: PathBuf, found: String },
-    #[error("`{found}` fits several runs: {candidates}")]
+    #[error("run ID `{found}` is ambiguous: {candidates}")]
     Several { found: String, candidates: String },
-    #[error("the state directory `{}` cannot be used: {source}", directory.display())]
+    #[error("cannot use the state directory `{}`", directory.display())]
     Unusable {
         directory: PathBuf,
         source: io::Error,

@@ -66,7 +66,7 @@ impl PickleError {
             | PickleError::ContainsItself { .. }
             | PickleError::TooDeep { .. }
             | PickleError::MemoTooLarge { .. } => {
-                "give a file written by `torch.cuda.memory._dump_snapshot` or `pickle.dump`"
+                "pass a file written by `torch.cuda.memory._dump_snapshot` or `pickle.dump`"
             }
         }
     }

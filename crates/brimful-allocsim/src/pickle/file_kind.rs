@@ -57,7 +57,7 @@ impl FileKind {
             FileKind::Bzip2 => "unpack it first, as in `bunzip2 -k FILE`",
             FileKind::Xz => "unpack it first, as in `unxz -k FILE`",
             FileKind::Json | FileKind::Html | FileKind::Unknown => {
-                "give a file written by `torch.cuda.memory._dump_snapshot(path)`"
+                "pass a file written by `torch.cuda.memory._dump_snapshot(path)`"
             }
         }
     }

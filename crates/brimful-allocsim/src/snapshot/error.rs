@@ -27,13 +27,13 @@ impl SnapshotError {
         match self {
             SnapshotError::Pickle(error) => error.hint(),
             SnapshotError::NotASnapshot { .. } => {
-                "give a file written by `torch.cuda.memory._dump_snapshot(path)`"
+                "pass a file written by `torch.cuda.memory._dump_snapshot(path)`"
             }
             SnapshotError::Field { .. } => {
                 "if torch wrote this file as it is, report its version with this message"
             }
             SnapshotError::TooMany { .. } => {
-                "the same list stands in it again and again, which torch does not write"
+                "torch does not write such files: the same list occurs many times"
             }
         }
     }
