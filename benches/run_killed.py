@@ -76,7 +76,7 @@ def one(brimful, folder, delay):
         # A brimful that was killed before it had started the training has nothing to go on.
         "went_on": mark.exists(),
         "attempt": any(b'"line":"attempt"' in record.read_bytes() for record in records),
-        "told": "cut off" in told,
+        "told": "was interrupted" in told,
     }
 
 

@@ -1,4 +1,4 @@
-//! What a command reports when it fails.
+//! Errors of commands.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use brimful_workflow::{ExplainError, ReplayError, WorkflowError};
 
 use crate::exit::ExitStatus;
 
-/// A command could not do what was asked.
+/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
@@ -96,7 +96,7 @@ impl UserError for CommandError {
                 "this is a bug; please report it with the command and its `--help` output",
             )],
             CommandError::NotStarted { program, source } => not_started(program, source),
-            CommandError::Output(_) => vec![Hint::text("check whether its disk is full")],
+            CommandError::Output(_) => vec![Hint::text("check whether the disk is full")],
             CommandError::Json(_) | CommandError::Write { .. } => Vec::new(),
             other => other.inner().map_or_else(Vec::new, UserError::hints),
         }
@@ -117,8 +117,10 @@ fn not_started(program: &str, source: &io::Error) -> Vec<Hint> {
             [installed].into_iter().chain(spaces).collect()
         }
         io::ErrorKind::PermissionDenied => vec![Hint::text(
-            "it is not executable; name the interpreter of a script: `brimful run -- python train.py`",
+            "make the file executable, or name its interpreter, for example `brimful run -- python train.py`",
         )],
-        _ => vec![Hint::text("try the command without brimful")],
+        _ => vec![Hint::text(
+            "run the command without brimful to see whether it starts",
+        )],
     }
 }

@@ -1,15 +1,15 @@
-//! Hints in the words of the command line.
+//! Hints for the command line.
 
 use brimful::user_error::Hint;
 
-/// A hint as a person at a terminal reads it.
+/// The text of a hint at a terminal.
 pub(crate) fn text(hint: &Hint) -> String {
     let words = match hint {
         Hint::Text(words) => return words.to_string(),
         Hint::ListMachines => "run `brimful probe --list` to list all machines",
         Hint::ListGpus => "run `brimful probe --list` to list all GPU models",
         Hint::DescribeRecordedMachine => {
-            "run `brimful probe --as NAME` to describe a recorded machine; `brimful probe --list` lists them"
+            "run `brimful probe --as NAME` to describe a known machine; `brimful probe --list` lists them"
         }
         Hint::AddUnit => "add a unit, for example `--memory 16GiB`",
         Hint::WriteCommand => {

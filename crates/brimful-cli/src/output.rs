@@ -131,7 +131,7 @@ pub(crate) fn complain(error: &CommandError) {
         .map(str::trim_end)
         .filter(|text| !text.is_empty())
     {
-        eprintln!("the end of the script's own output:");
+        eprintln!("last lines of the script's output:");
         let lines: Vec<&str> = text.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
             eprintln!("  | {}", harmless(line));
@@ -194,7 +194,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it stopped without a message".into())
+        .unwrap_or_else(|| "panic without a message".into())
 }
 
 /// Pipes get block characters too: what reads them is a file or a program that shows UTF-8.

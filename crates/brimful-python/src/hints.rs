@@ -1,15 +1,15 @@
-//! Hints in the words of Python.
+//! Hints for Python.
 
 use brimful::user_error::Hint;
 
-/// A hint as somebody who called a function of `brimful` reads it.
+/// The text of a hint in a Python exception.
 pub(crate) fn text(hint: &Hint) -> String {
     let words = match hint {
         Hint::Text(words) => return words.to_string(),
         Hint::ListMachines => "call `brimful.machine_names()` to list all machines",
         Hint::ListGpus => "call `brimful.card_names()` to list all GPU models",
         Hint::DescribeRecordedMachine => {
-            "call `brimful.probe(as_machine=NAME)` to describe a recorded machine; `brimful.machine_names()` lists them"
+            "call `brimful.probe(as_machine=NAME)` to describe a known machine; `brimful.machine_names()` lists them"
         }
         Hint::AddUnit => "add a unit, for example \"16GiB\"",
         Hint::WriteCommand => {

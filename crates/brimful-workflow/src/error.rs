@@ -26,8 +26,8 @@ pub enum WorkflowError {
     ImplausibleLimit(#[from] ImplausibleLimit),
     #[error(transparent)]
     PlatformUnsupported(#[from] PlatformUnsupported),
-    #[error("the phantom GPU (libbrimful_phantom.so) was not found; looked at {looked}")]
-    NoPhantom { looked: String },
+    #[error("the phantom GPU library (libbrimful_phantom.so) was not found; searched {searched}")]
+    NoPhantom { searched: String },
     #[error("failed to create a directory for files that a rehearsed script writes")]
     NoScratch(#[source] io::Error),
     #[error(
@@ -46,7 +46,7 @@ pub enum WorkflowError {
     Plan(PlanError),
     #[error("no settings of this job fit in memory; the job was not started")]
     NothingFits,
-    #[error("none of the job's checkpoints can be resumed from{}", listed(.refused))]
+    #[error("no checkpoint of this job is usable{}", listed(.refused))]
     NoUsableCheckpoint { refused: Vec<(PathBuf, Refusal)> },
 }
 

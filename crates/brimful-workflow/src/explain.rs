@@ -60,7 +60,7 @@ pub enum ExplainError {
     },
     #[error("file `{}` does not exist", path.display())]
     NoSuchFile { path: PathBuf },
-    #[error("invalid memory snapshot `{}`: {problem}", path.display())]
+    #[error("cannot explain `{}`: {problem}", path.display())]
     Snapshot {
         path: PathBuf,
         problem: String,
@@ -90,7 +90,7 @@ impl UserError for ExplainError {
             ExplainError::Read { .. } => Vec::new(),
             ExplainError::NoSuchFile { .. } => vec![
                 Hint::text(
-                    "pass a log, a snapshot or the id of a run; without an argument the last run is explained",
+                    "pass a log, a snapshot or a run ID, or no argument to explain the last run",
                 ),
                 Hint::ListRuns,
             ],

@@ -110,10 +110,10 @@ impl JobLadder {
         if found.chosen.is_some() || !(self.has_resumed || any_lifted) {
             return None;
         }
-        let mut why = vec!["it would start from the beginning".to_owned()];
+        let mut why = vec!["the next attempt would start from the beginning".to_owned()];
         why.extend(sentences(&found.refused));
         if any_lifted {
-            why.push("`brimful run --resume --force` accepts it".into());
+            why.push("run `brimful run --resume --force` to accept it".into());
         }
         Some(why.join("; "))
     }
@@ -196,7 +196,7 @@ impl Ladder for JobLadder {
         }
         if self.tried.len() >= self.max_attempts {
             self.gave_up = Some(format!(
-                "{} attempts were made, and no more are allowed (--attempts)",
+                "the maximum of {} attempts is reached (--attempts)",
                 self.tried.len()
             ));
             return None;

@@ -12,7 +12,7 @@ const REDIRECT: &str = "libbrimful_redirect.so";
 pub struct Libraries {
     /// The `brimful` program, which starts itself inside the isolation.
     pub program: PathBuf,
-    /// The phantom GPU, or the paths where it was looked for.
+    /// The phantom GPU, or the paths that were searched.
     pub phantom: Result<PathBuf, String>,
     /// The library of the redirect isolation. Without it there is one isolation less; which one is used is reported.
     pub redirect: PathBuf,
@@ -34,11 +34,11 @@ impl Libraries {
     pub(crate) fn phantom(&self) -> Result<PathBuf, WorkflowError> {
         self.phantom
             .clone()
-            .map_err(|looked| WorkflowError::NoPhantom { looked })
+            .map_err(|searched| WorkflowError::NoPhantom { searched })
     }
 }
 
-/// A library beside the program, or where the wheel puts it; or the paths where it was looked for.
+/// A library beside the program, or where the wheel puts it; or the paths that were searched.
 fn installed(name: &str) -> Result<PathBuf, String> {
     let program = std::env::current_exe()
         .ok()

@@ -180,12 +180,16 @@ fn read(request: &ReplayRequest) -> Result<(Trace, u32, TorchVersion), ReplayErr
         let trace = Trace::from_bytes(&bytes).map_err(|error| {
             unreadable(
                 &error,
-                "write it again with `brimful predict --save-trace FILE`",
+                "save it again with `brimful predict --save-trace FILE`",
             )
         })?;
         (trace, 0)
     } else {
-        let snapshot = snapshot::read(&bytes).map_err(|error| unreadable(&error, error.hint()))?;
+        let snapshot = snapshot::read(&bytes).map_err(|error| ReplayError::Unreadable {
+            path: request.file.clone(),
+            problem: format!("neither a trace nor a CUDA memory snapshot: {error}"),
+            hint: error.hint(),
+        })?;
         let device = request.device.unwrap_or_else(|| busiest(&snapshot));
         let mut trace = Trace::from_snapshot(&snapshot, device, EmptyCacheCalls::Infer);
         snapshot
@@ -226,7 +230,7 @@ fn bounded(path: &Path) -> Result<Vec<u8>, ReplayError> {
         .metadata()
         .is_ok_and(|facts| facts.is_file() && facts.len() < MAX_FILE_BYTES)
     {
-        let problem = "expected a file of less than 8 GiB";
+        let problem = "not a regular file of less than 8 GiB";
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, problem)));
     }
     let mut bytes = Vec::new();

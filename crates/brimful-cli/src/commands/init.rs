@@ -30,7 +30,7 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
             path: path.to_owned(),
         });
     }
-    // One that cannot be read is no reason not to write a better one.
+    // An unreadable job file does not prevent writing a new one.
     let earlier = job_file::find(None).ok().flatten().map(|(path, _)| path);
     let command: Vec<String> = arguments
         .command
@@ -47,7 +47,7 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
         let why = error.source().map(|why| format!(": {why}"));
         output.notice(
             &format!("{error}{}", why.unwrap_or_default()),
-            "no knob is looked for in it",
+            "fix the file, or add its knobs to the job file by hand",
         );
     }
     if mask_command(&command) != command {
@@ -65,24 +65,24 @@ pub(crate) fn init(arguments: &InitArguments, output: &Output) -> Result<ExitSta
     }
     write(path, &drafted.text, arguments.force)?;
     let turns = match drafted.knobs.as_slice() {
-        [] => "no knob was found".to_owned(),
-        knobs => format!("it turns {}", knobs.join(", ")),
+        [] => "no knobs were found".to_owned(),
+        knobs => format!("the knobs are {}", knobs.join(", ")),
     };
     output.notice(
         &format!("wrote {}: {turns}", path.display()),
-        "read it and change what is wrong; then `brimful plan` chooses settings by it",
+        "check the file, then run `brimful plan` to choose settings",
     );
     report_missing(&drafted.missing, output);
     if let Some(other) = earlier.filter(|other| other != path) {
         output.notice(
-            &format!("{} holds a job too", other.display()),
-            "a brimful.toml goes before a pyproject.toml; name the one that is meant with --job",
+            &format!("{} also contains a job", other.display()),
+            "brimful.toml takes precedence over pyproject.toml; pass `--job FILE` to choose one",
         );
     }
     Ok(ExitStatus::Success)
 }
 
-/// What the script accepts; nothing of it where its arguments cannot be seen.
+/// The options that the script accepts; none if it does not parse arguments.
 fn ask(
     arguments: &InitArguments,
     has_config: bool,
@@ -93,7 +93,7 @@ fn ask(
         .protection(&libraries, job_file::checkpoints_here())?;
     let interruption = Interruption::watch();
     let limit = Duration::from_secs(arguments.time_limit);
-    // A program without the library can read arguments all the same.
+    // Reading arguments works without the library too.
     let phantom = libraries.phantom.ok();
     let told = accepts(
         &arguments.command,
@@ -102,7 +102,7 @@ fn ask(
         phantom.as_deref(),
         |elapsed| {
             output.status(&format!(
-                "waiting for the script to look at its arguments: {} of {} s",
+                "waiting for the script to parse its arguments: {} of {} s",
                 elapsed.as_secs(),
                 limit.as_secs()
             ));
@@ -110,15 +110,15 @@ fn ask(
         },
     );
     output.clear_status();
-    // Everything that was started has ended by now, and what it wrote goes.
+    // All started processes have ended by now; this deletes the files that they wrote.
     drop(protection);
     interruption.obey();
-    // A script without a parser may fail on a machine without a GPU; its config files are known all the same.
+    // A script without a parser may fail on a machine without a GPU, but its config files are known.
     let told = match told {
         Err(error @ AcceptsError::Died { .. }) if has_config => {
             output.notice(
                 &error.to_string(),
-                "the job file has what was typed and what the config files hold; start the script without brimful to see why it ended",
+                "the job file is based on the command and its config files only; run the script without brimful to see why it exited",
             );
             return Ok(Accepts::default());
         }
@@ -130,22 +130,19 @@ fn ask(
             status, hard_coded, ..
         } => {
             let how = match status {
-                Some(status) => format!("it ended with {status}"),
-                None => "it was ended when it made an optimizer".to_owned(),
+                Some(status) => format!("it exited with {status}"),
+                None => "it was stopped when it created an optimizer".to_owned(),
             };
             let known = if has_config {
-                "the job file has what was typed and what the config files hold"
+                "the job file is based on the command and its config files only"
             } else {
-                "the job file has only what was typed; add places such as {workers} to its command by hand"
+                "add placeholders such as {workers} to the command in the job file"
             };
-            output.notice(
-                &format!("the script was not seen to read its arguments: {how}"),
-                known,
-            );
+            output.notice(&format!("the script did not parse arguments: {how}"), known);
             for call in hard_coded.iter().take(MAX_CALLS) {
                 output.notice(
                     &written(call),
-                    "make each an option of the script or a key of a config file, so that brimful can change it",
+                    "turn these values into options of the script or keys of a config file, so that brimful can change them",
                 );
             }
             Ok(Accepts::default())
@@ -157,12 +154,12 @@ fn report_missing(missing: &[&str], output: &Output) {
     if !missing.is_empty() {
         output.notice(
             &format!("found no setting for {}", listed(missing)),
-            "if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)",
+            "if the script has one under another name, add a placeholder for it to the job file, for example {workers} (see docs/reference/job-file.md)",
         );
     }
 }
 
-/// Values that stand in a call of the script.
+/// Hard-coded values of a call in the script.
 fn written(call: &HardCoded) -> String {
     let values = call.values.iter();
     let values: Vec<String> = values
@@ -197,7 +194,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandError> {
         brimful_private::write_new_named(path, text.as_bytes())
     };
     written.map_err(|source| match source.kind() {
-        // Somebody was faster.
+        // Another process created it in the meantime.
         io::ErrorKind::AlreadyExists => CommandError::FileExists {
             path: path.to_owned(),
         },

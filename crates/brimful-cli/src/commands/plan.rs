@@ -60,11 +60,11 @@ fn print_settings(
         for file in &planned.context.config {
             output.notice(
                 &format!(
-                    "the command does not apply the values of `{}`: {}",
+                    "the printed command does not include the values for `{}`: {}",
                     file.path,
                     assigned(file)
                 ),
-                "write them to a copy of the file, or use `brimful run`, which does so",
+                "write them to a copy of the file, or use `brimful run`, which does this for you",
             );
         }
     }

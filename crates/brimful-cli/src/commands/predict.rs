@@ -32,7 +32,7 @@ pub(crate) fn predict(
     let predicted = brimful_workflow::predict(request, |progress| {
         match progress {
             Progress::WithoutCuda { torch } => output.notice(
-                &format!("torch {torch} is a build without CUDA: the prediction is less accurate"),
+                &format!("torch {torch} is a CPU-only build: the prediction is less accurate"),
                 "install the CUDA build of torch for an exact prediction; it needs no GPU and no driver",
             ),
             Progress::Line(line) => output.status(&format!("rehearsing: {line}")),

@@ -47,11 +47,11 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
             return Ok(status);
         }
     };
-    // The training has ended: whatever fails from here on, its exit code is passed on.
+    // The command has ended: whatever fails from here on, its exit code is passed on.
     let said = catch_unwind(AssertUnwindSafe(|| {
         last_word(&end, arguments.quiet, output);
         if let Some(why) = gave_up {
-            output.talk(&format!("brimful: it does not come back: {why}\n"));
+            output.talk(&format!("brimful: not restarting: {why}\n"));
         }
         prune_records(settings.state.as_ref());
     }));
@@ -123,7 +123,7 @@ fn ladder(
             Progress::PlanFailed { error } => {
                 output.clear_status();
                 output.talk(&format!(
-                    "brimful: planning failed: {error}; starting with the settings as wanted\n"
+                    "brimful: planning failed: {error}; starting with the preferred value of every knob\n"
                 ));
             }
             Progress::Resuming(found) if !arguments.quiet => {
@@ -185,7 +185,7 @@ fn last_word(end: &RunEnd, quiet: bool, output: &Output) {
     }
     termination::write(&end.verdict, end.run.as_ref().map(|run| run.id.as_str()));
     let mut words = format!(
-        "\nbrimful: the training {}\n\n",
+        "\nbrimful: the run {}\n\n",
         text::run::outcome(&end.outcome)
     );
     words.push_str(&text::explain(&end.verdict, &page));
@@ -218,22 +218,22 @@ impl Audience for Speaker {
                     outcome: Outcome::NotStarted { error },
                     ..
                 }) => format!(
-                    "brimful: the last run here was cut off: {error} (brimful explain {})",
+                    "brimful: the previous run in this directory was interrupted: {error} (run `brimful explain {}`)",
                     run.id
                 ),
                 // The keeper saw the end.
                 Some(end) => format!(
-                    "brimful: the last run here was cut off: brimful was killed; the training continued and {} (brimful explain {})",
+                    "brimful: the previous run in this directory was interrupted: brimful was killed; the command continued and {} (run `brimful explain {}`)",
                     text::run::outcome(&end.outcome),
                     run.id
                 ),
                 None => format!(
-                    "brimful: the last run here was cut off: {} (brimful explain {})",
+                    "brimful: the previous run in this directory was interrupted: {} (run `brimful explain {}`)",
                     verdict.summary, run.id
                 ),
             },
             Notice::StillRunning { run, pid } => format!(
-                "brimful: the training of the last run here still runs, as process {pid}; brimful was killed (run {})",
+                "brimful: the command of run {} is still running as process {pid}, but brimful was killed",
                 run.id
             ),
             Notice::Unsupervised(reason) => format!("brimful: running unsupervised: {reason}"),

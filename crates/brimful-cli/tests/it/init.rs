@@ -57,8 +57,8 @@ fn a_job_file_is_written_and_nothing_of_the_training_is_run() {
     let done = init(folder.path(), &command);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     insta::assert_snapshot!(said(&done), @r"
-    note: wrote brimful.toml: it turns micro_batch, workers, pin_memory, activation_checkpointing
-    hint: read it and change what is wrong; then `brimful plan` chooses settings by it
+    note: wrote brimful.toml: the knobs are micro_batch, workers, pin_memory, activation_checkpointing
+    hint: check the file, then run `brimful plan` to choose settings
     ");
     let text = std::fs::read_to_string(folder.path().join("brimful.toml")).unwrap();
     let job = brimful::job::read(&text)
@@ -116,12 +116,12 @@ fn a_script_without_a_parser_gets_a_minimal_file() {
     let done = init(folder.path(), &["--", "python3", "train.py", "8"]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     insta::assert_snapshot!(said(&done), @r"
-    note: the script was not seen to read its arguments: it ended with exit status: 0
-    hint: the job file has only what was typed; add places such as {workers} to its command by hand
-    note: wrote brimful.toml: no knob was found
-    hint: read it and change what is wrong; then `brimful plan` chooses settings by it
+    note: the script did not parse arguments: it exited with exit status: 0
+    hint: add placeholders such as {workers} to the command in the job file
+    note: wrote brimful.toml: no knobs were found
+    hint: check the file, then run `brimful plan` to choose settings
     note: found no setting for the batch size, gradient accumulation, DataLoader workers and activation checkpointing
-    hint: if the script has one under another name, add a place for it, such as {workers}, to the job file (docs/reference/job-file.md)
+    hint: if the script has one under another name, add a placeholder for it to the job file, for example {workers} (see docs/reference/job-file.md)
     ");
 }
 
@@ -133,10 +133,10 @@ fn a_script_that_dies_or_hangs_is_told() {
     let done = init(folder.path(), &["--", "python3", "train.py", "x"]);
     assert_eq!(done.status.code(), Some(96));
     insta::assert_snapshot!(said(&done), @r"
-    the end of the script's own output:
+    last lines of the script's output:
       | some words
 
-    error: the script ended with exit status: 3 before it looked at its arguments
+    error: the script ended with exit status: 3 before it parsed its arguments
 
     hint: see the end of its output for the reason
     ");
@@ -181,7 +181,7 @@ fn a_job_in_a_pyproject_is_named() {
     .unwrap();
     let done = init(folder.path(), &["--", "python3", "train.py"]);
     assert!(
-        said(&done).contains("pyproject.toml holds a job too"),
+        said(&done).contains("pyproject.toml also contains a job"),
         "{}",
         said(&done)
     );

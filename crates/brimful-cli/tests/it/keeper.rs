@@ -102,11 +102,11 @@ fn parent_of(pid: u32) -> u32 {
 #[test]
 fn after_a_kill_of_brimful_the_next_start_tells_the_real_end() {
     for (end, told) in [
-        ("exit 0", "the training continued and finished"),
-        ("exit 3", "the training continued and exited with code 3"),
+        ("exit 0", "the command continued and finished"),
+        ("exit 3", "the command continued and exited with code 3"),
         (
             "kill -TERM $$",
-            "the training continued and was killed by SIGTERM",
+            "the command continued and was killed by SIGTERM",
         ),
     ] {
         let place = Place::new();
@@ -117,7 +117,7 @@ fn after_a_kill_of_brimful_the_next_start_tells_the_real_end() {
         assert_eq!(rest(&mut child), "more\n");
         let give_up = Instant::now() + Duration::from_secs(10);
         let mut said = place.next();
-        while said.contains("still runs") && Instant::now() < give_up {
+        while said.contains("is still running") && Instant::now() < give_up {
             said = place.next();
         }
         assert!(said.contains(told), "{said}");
@@ -132,7 +132,7 @@ fn after_a_kill_of_brimful_the_next_start_tells_the_real_end() {
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_ne!(document["verdict"]["detail"], "everything_killed");
         assert!(!run.join("exit-status.json").exists());
-        assert!(!place.next().contains("cut off"), "told twice");
+        assert!(!place.next().contains("was interrupted"), "reported twice");
     }
 }
 
@@ -144,7 +144,7 @@ fn a_training_that_still_runs_is_told_as_such() {
     kill(child.id(), "KILL");
     child.wait().unwrap();
     let said = place.next();
-    let still = format!("still runs, as process {training}");
+    let still = format!("is still running as process {training}");
     assert!(said.contains(&still), "{said}");
     assert!(place.states().contains(&"running".to_owned()));
     std::fs::write(place.0.path().join("stop"), "").unwrap();
@@ -339,7 +339,10 @@ fn a_plan_that_fails_for_brimfuls_own_reasons_does_not_stop_the_job() {
         if started {
             assert_eq!(output.status.code(), Some(3), "{fault}: {said}");
             assert_eq!(output.stdout, b"output\n");
-            assert!(said.contains("settings as wanted"), "{said}");
+            assert!(
+                said.contains("starting with the preferred value of every knob"),
+                "{said}"
+            );
         } else {
             assert_eq!(output.status.code(), None);
             assert_eq!(output.stdout, b"");
