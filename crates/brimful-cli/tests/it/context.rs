@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
+use regex::Regex;
+use tempfile::TempDir;
 
 /// The program that was built with this test.
 pub(crate) fn program() -> PathBuf {
@@ -39,6 +41,73 @@ pub(crate) fn brimful(arguments: &[&str]) -> Output {
         .env("NO_COLOR", "1")
         .output()
         .unwrap()
+}
+
+/// A directory for one test, in which the program is started. Its run records are below it too.
+pub(crate) struct Sandbox(TempDir);
+
+impl Sandbox {
+    pub(crate) fn new() -> Sandbox {
+        Sandbox(tempfile::tempdir().unwrap())
+    }
+
+    /// A sandbox with one file in it.
+    pub(crate) fn with(name: &str, content: impl AsRef<[u8]>) -> Sandbox {
+        let sandbox = Sandbox::new();
+        sandbox.write(name, content);
+        sandbox
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path().join(name), content).unwrap();
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env("NO_COLOR", "1")
+            .env("BRIMFUL_STATE_DIR", self.path().join("state"));
+        command
+    }
+
+    /// Runs `brimful` here; exit code, stdout and stderr as one text for a snapshot.
+    pub(crate) fn told(&self, arguments: &[&str]) -> String {
+        let directory = regex::escape(self.path().to_str().unwrap());
+        let text = told(&self.command(arguments).output().unwrap());
+        filtered(&text, &[(directory.as_str(), "[DIR]"), (RUN_ID, "[RUN]")])
+    }
+
+    /// The same without what differs from run to run.
+    pub(crate) fn told_without_measurements(&self, arguments: &[&str]) -> String {
+        filtered(
+            &self.told(arguments),
+            &[
+                (r"\d+(\.\d+)? (ms|s)\b", "[TIME]"),
+                (r"\d+(\.\d+)? [KMGT]iB\b", "[SIZE]"),
+                // A short run may end before its memory is measured.
+                (r"(brimful: the \w+ finished).*", "$1"),
+                // Columns are as wide as what is in them.
+                (r"(\S)  +(\S)", "$1  $2"),
+            ],
+        )
+    }
+}
+
+const RUN_ID: &str = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-[0-9a-f]{4}";
+
+fn filtered(text: &str, filters: &[(&str, &str)]) -> String {
+    let mut text = text.to_owned();
+    for (pattern, name) in filters {
+        let pattern = Regex::new(pattern).unwrap();
+        text = pattern.replace_all(&text, *name).into_owned();
+    }
+    text
 }
 
 /// Exit code, stdout and stderr as one text for a snapshot.

@@ -9,6 +9,8 @@
 
 mod config;
 mod context;
+mod errors;
+mod explain;
 mod init;
 mod isolation;
 mod keeper;

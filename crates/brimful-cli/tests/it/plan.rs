@@ -1,65 +1,44 @@
-//! `brimful plan`, as far as it goes without torch.
+//! `brimful plan` without torch. With torch it is tested in `python/torch_tests`.
 
-use std::fs;
+use crate::context::Sandbox;
 
-use assert_cmd::Command;
-use brimful_cli::exit::ExitStatus;
-
-use crate::context::program;
-
-fn plan(folder: &tempfile::TempDir, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(program())
-        .arg("plan")
-        .args(arguments)
-        .current_dir(folder.path())
-        .env("NO_COLOR", "1")
-        .env("BRIMFUL_STATE_DIR", folder.path().join("state"))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), said)
-}
-
-const BAD_INPUT: i32 = ExitStatus::BadInput.code() as i32;
+const JOB: &str = "[job]\ncommand = [\"python3\", \"train.py\", \"--workers\", \"{workers}\"]\n[knobs]\nworkers = [2, 0]\n";
 
 #[test]
-fn a_folder_without_a_job_is_told_how_to_get_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let (code, said) = plan(&folder, &[]);
-    assert_eq!(code, Some(BAD_INPUT));
-    assert!(said.contains("brimful init -- python train.py"), "{said}");
+fn a_script_that_exits_at_once_is_shown_with_its_output() {
+    let sandbox = Sandbox::with("brimful.toml", JOB);
+    sandbox.write("train.py", "raise SystemExit('no data here')\n");
+    insta::assert_snapshot!(sandbox.told(&["plan", "--gpu", "none"]), @r"
+    exit code: 96
+    ----- stdout -----
+    ----- stderr -----
+    last lines of the script's output:
+      | no data here
+
+    error: the script ended with exit status: 1 before its first optimizer step
+
+    hint: see the end of its output for the reason; a rehearsal needs the script to reach its first steps
+    ");
 }
 
 #[test]
-fn a_mistyped_knob_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(
-        folder.path().join("brimful.toml"),
-        "[job]\ncommand = [\"python3\", \"train.py\", \"--workers\", \"{wokers}\"]\n[knobs]\nworkers = [2, 0]\n",
-    )
-    .unwrap();
-    let (code, said) = plan(&folder, &[]);
-    assert_eq!(code, Some(BAD_INPUT));
-    assert!(
-        said.contains("wokers") && said.contains("workers"),
-        "{said}"
-    );
-}
+fn a_probable_mistake_in_the_job_file_is_reported() {
+    let job = format!("{JOB}resolution = [64, 32]\nworkerss = 3\n");
+    let sandbox = Sandbox::with("brimful.toml", job);
+    sandbox.write("train.py", "raise SystemExit('no data here')\n");
+    insta::assert_snapshot!(sandbox.told(&["plan", "--gpu", "none"]), @r"
+    exit code: 96
+    ----- stdout -----
+    ----- stderr -----
+    note: only the first value of `resolution` is used: it changes the training result and `sacrifice` does not list it
+    hint: see docs/reference/job-file.md
+    note: `workerss` is not a known knob and is passed to the script as an option (did you mean `workers`?)
+    hint: see docs/reference/job-file.md
+    last lines of the script's output:
+      | no data here
 
-#[test]
-fn a_script_that_ends_at_once_is_shown_with_its_own_words() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(
-        folder.path().join("train.py"),
-        "raise SystemExit('no data here')\n",
-    )
-    .unwrap();
-    fs::write(
-        folder.path().join("brimful.toml"),
-        "[job]\ncommand = [\"python3\", \"train.py\", \"--workers\", \"{workers}\"]\n[knobs]\nworkers = [2, 0]\n",
-    )
-    .unwrap();
-    let (code, said) = plan(&folder, &["--gpu", "none"]);
-    assert_eq!(code, Some(BAD_INPUT));
-    assert!(said.contains("no data here"), "{said}");
+    error: the script ended with exit status: 1 before its first optimizer step
+
+    hint: see the end of its output for the reason; a rehearsal needs the script to reach its first steps
+    ");
 }
