@@ -165,7 +165,7 @@ def show(rows):
     print()
     print(
         f"{len(errors)} cells: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}; "
-        f"safe below the truth in {below} ({below / len(errors):.1%})"
+        f"safe below the measured value in {below} ({below / len(errors):.1%})"
     )
 
 

@@ -313,7 +313,7 @@ fn scored(
         }
         // Such a figure cannot come from the program that the source describes.
         if row.role == Role::Scored && row.measured < answer.least_bytes as f64 {
-            leave_out("below what weights and optimizer states hold".to_owned());
+            leave_out("below the size of the weights and optimizer states".to_owned());
             continue;
         }
         let margin = match (answer.kernels_over_one > 0, row.benchmark) {

@@ -405,7 +405,7 @@ fn litgpt(cells: &Cells) -> Result<Row, Reason> {
     }
     // A table says of its rows with four cards that they used one; the others are sharded.
     if counted(cells, "gpu_count")? != 1 {
-        return Err("more than one card".to_owned());
+        return Err("more than one GPU".to_owned());
     }
     let role = match text(cells, "outcome") {
         "ok" => Role::Scored,
@@ -518,7 +518,7 @@ mod tests {
              resource_tables,Llama 2 70B,inference,none,bf16-true,,,A100-SXM4-40GB,1,,error\n",
             2,
             &[
-                ("more than one card", 1),
+                ("more than one GPU", 1),
                 ("no card Abacus", 1),
                 ("outcome error", 1),
                 ("quantized by bitsandbytes", 1),
