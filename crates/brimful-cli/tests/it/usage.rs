@@ -137,10 +137,10 @@ fn completions_know_every_option() {
 
 #[test]
 fn help_names_every_command_and_exit_code() {
-    insta::assert_snapshot!(told(&brimful(&["--help"])), @r"
+    insta::assert_snapshot!(told(&brimful(&["-h"])), @r"
     exit code: 0
     ----- stdout -----
-    Predicts, monitors and explains the memory use of PyTorch training runs.
+    Predicts, monitors and explains the memory use of PyTorch training runs
 
     Usage: brimful [OPTIONS] <COMMAND>
 
@@ -157,17 +157,10 @@ fn help_names_every_command_and_exit_code() {
       completions  Generate a shell completion script
 
     Options:
-          --color <WHEN>
-              Control colors in output
-
-              [default: auto]
-              [possible values: auto, always, never]
-
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
+          --color <WHEN>  Control colors in output [default: auto] [possible values:
+                          auto, always, never]
+      -h, --help          Print help (see more with '--help')
+      -V, --version       Print version
 
     Exit codes: 0 success, 70 internal error, 96 invalid input, 97 environment
     error, 98 problem found (--fail-on), 99 nothing fits.
