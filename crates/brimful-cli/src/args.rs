@@ -24,7 +24,13 @@ pub struct Arguments {
     pub command: Command,
 
     /// Control colors in output
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        display_order = 900
+    )]
     pub color: ColorChoice,
 }
 

@@ -1,8 +1,8 @@
 //! The `brimful` command as a library: arguments in, exit code out. The binary is ten lines around [`main`].
 //!
-//! Only this crate prints. Data goes to standard output, talk to standard error.
+//! Only this crate prints. Results go to standard output, messages to standard error.
 //!
-//! Read first: [`args::Arguments`], what may be typed, and [`exit`], what a script can tell from the exit code.
+//! Read first: [`args::Arguments`], the command line, and [`exit`], the exit codes.
 
 #![cfg_attr(
     test,
@@ -34,7 +34,7 @@ use output::Output;
 /// Runs one command line, from the program's name on.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // Not for people: brimful starts itself this way, beside a run.
+    // Internal: brimful starts itself this way, next to a run.
     if arguments
         .get(1)
         .is_some_and(|first| first == keeper::ARGUMENT)
@@ -49,7 +49,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return refuse(&error),
+        Err(error) => return print_usage_error(&error),
     };
     let output = Output::new(arguments.color);
     output::silence_panics();
@@ -57,11 +57,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     match outcome {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
-            output::complain(&error);
+            output::print_error(&error);
             error.status()
         }
         Err(payload) => {
-            output::confess(&output::panic_message(payload.as_ref()));
+            output::print_internal_error(&output::panic_message(payload.as_ref()));
             ExitStatus::InternalError
         }
     }
@@ -83,9 +83,9 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
     }
 }
 
-/// Help and version are answers; everything else that clap stops at is the user's turn.
-fn refuse(error: &clap::Error) -> ExitStatus {
-    // A closed pipe is the reader's choice, not a failure.
+/// Help and version are successes; everything else that clap stops at is invalid input.
+fn print_usage_error(error: &clap::Error) -> ExitStatus {
+    // A closed pipe is not a failure.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitStatus::Success,

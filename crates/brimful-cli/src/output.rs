@@ -1,4 +1,4 @@
-//! The only place that prints.
+//! The only module that prints.
 
 #![expect(
     clippy::print_stderr,
@@ -19,10 +19,10 @@ use crate::error::CommandError;
 use crate::hints;
 
 /// Lines longer than this are hard to read, however wide the terminal.
-const WIDEST: usize = 80;
+const MAX_WIDTH: usize = 80;
 
 /// Lines of a script's output that a message shows.
-const SHOWN_LINES: usize = 15;
+const MAX_SCRIPT_LINES: usize = 15;
 
 /// Standard output and error of one command.
 #[derive(Debug)]
@@ -38,16 +38,16 @@ impl Output {
     /// How a page for standard output may look.
     pub(crate) fn page() -> Page {
         let columns =
-            terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
+            terminal_size::terminal_size().map_or(MAX_WIDTH, |(width, _)| usize::from(width.0));
         Page {
-            width: columns.clamp(40, WIDEST),
+            width: columns.clamp(40, MAX_WIDTH),
             // `AutoStream` takes the color out again where it is not wanted.
             color: true,
-            unicode: speaks_utf8(),
+            unicode: supports_utf8(),
         }
     }
 
-    /// One line about what is going on, in place of the last one; only where somebody watches.
+    /// Shows one line about the progress in place of the last one, if standard error is a terminal.
     #[expect(
         clippy::unused_self,
         reason = "a channel of the output, like the others"
@@ -57,17 +57,17 @@ impl Output {
             let line: String = text
                 .chars()
                 .filter(|c| is_printable(*c))
-                .take(WIDEST - 1)
+                .take(MAX_WIDTH - 1)
                 .collect();
             eprint!("\r\x1b[K{line}");
         }
     }
 
-    /// Something to know about what follows, on standard error.
+    /// Prints a note and a hint to standard error.
     pub(crate) fn notice(&self, text: &str, hint: &str) {
         self.clear_status();
-        eprintln!("note: {}", harmless(text));
-        eprintln!("hint: {}", harmless(hint));
+        eprintln!("note: {}", without_control_characters(text));
+        eprintln!("hint: {}", without_control_characters(hint));
     }
 
     #[expect(
@@ -83,16 +83,16 @@ impl Output {
     /// A page as wide as the terminal.
     pub(crate) fn full_width() -> Page {
         let columns =
-            terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
+            terminal_size::terminal_size().map_or(MAX_WIDTH, |(width, _)| usize::from(width.0));
         Page {
             width: columns.max(20) - 1,
             color: false,
-            unicode: speaks_utf8(),
+            unicode: supports_utf8(),
         }
     }
 
-    /// Writes talk to standard error.
-    pub(crate) fn talk(&self, text: &str) {
+    /// Writes messages to standard error.
+    pub(crate) fn print_to_stderr(&self, text: &str) {
         let choice = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stderr()),
             ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
@@ -104,7 +104,7 @@ impl Output {
             .and_then(|()| stream.flush());
     }
 
-    /// Writes data to standard output. A reader that has gone away is not an error.
+    /// Writes results to standard output. A closed pipe is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<(), CommandError> {
         let choice = match self.color {
             ColorChoice::Auto => AutoStream::choice(&io::stdout()),
@@ -124,8 +124,8 @@ impl Output {
     }
 }
 
-/// Tells what went wrong and what to do next, on standard error.
-pub(crate) fn complain(error: &CommandError) {
+/// Prints an error, its causes and its hints to standard error.
+pub(crate) fn print_error(error: &CommandError) {
     if let Some(text) = error
         .script_output()
         .map(str::trim_end)
@@ -133,15 +133,21 @@ pub(crate) fn complain(error: &CommandError) {
     {
         eprintln!("last lines of the script's output:");
         let lines: Vec<&str> = text.lines().collect();
-        for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
-            eprintln!("  | {}", harmless(line));
+        for line in lines
+            .iter()
+            .skip(lines.len().saturating_sub(MAX_SCRIPT_LINES))
+        {
+            eprintln!("  | {}", without_control_characters(line));
         }
         eprintln!();
     }
-    eprintln!("error: {}", harmless(&error.to_string()));
+    eprintln!("error: {}", without_control_characters(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  caused by: {}", harmless(&error.to_string()));
+        eprintln!(
+            "  caused by: {}",
+            without_control_characters(&error.to_string())
+        );
         cause = error.source();
     }
     let hints = error.hints();
@@ -149,31 +155,31 @@ pub(crate) fn complain(error: &CommandError) {
         eprintln!();
     }
     for hint in hints {
-        eprintln!("hint: {}", harmless(&hints::text(&hint)));
+        eprintln!("hint: {}", without_control_characters(&hints::text(&hint)));
     }
 }
 
-/// What a message quotes may come from a hostile file: nothing in it may steer the terminal.
-fn harmless(text: &str) -> String {
+/// A message may quote an untrusted file, so control characters, which could steer the terminal, are removed.
+fn without_control_characters(text: &str) -> String {
     text.chars()
         .filter(|c| is_printable(*c) || matches!(c, '\t' | '\n'))
         .collect()
 }
 
-/// One line of talk on standard error.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", harmless(line));
+/// Prints one line to standard error.
+pub(crate) fn print_line(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", without_control_characters(line));
 }
 
-/// Whether a line at the bottom of the terminal would be shown and not printed.
-pub(crate) fn status_line_makes_sense() -> bool {
+/// Whether standard error is a terminal that can keep a line at its bottom.
+pub(crate) fn can_show_status_line() -> bool {
     let dumb = std::env::var_os(brimful::env_vars::TERM)
         .is_none_or(|term| term == "dumb" || term.is_empty());
     io::stderr().is_terminal() && !dumb
 }
 
-/// Owns up to a bug.
-pub(crate) fn confess(what: &str) {
+/// Reports a bug in brimful.
+pub(crate) fn print_internal_error(what: &str) {
     eprintln!(
         "error: internal error in brimful {}: {what}",
         env!("CARGO_PKG_VERSION")
@@ -198,7 +204,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Pipes get block characters too: what reads them is a file or a program that shows UTF-8.
-fn speaks_utf8() -> bool {
+fn supports_utf8() -> bool {
     if !io::stdout().is_terminal() {
         return true;
     }

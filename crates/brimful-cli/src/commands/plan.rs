@@ -40,7 +40,7 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
     match arguments.format {
         Some(format) if planned.fits() => print_settings(format, &planned, output)?,
         // Whoever asks for settings alone reads them with a program, so the reason goes to standard error.
-        Some(_) => output.talk(&page(&planned)),
+        Some(_) => output.print_to_stderr(&page(&planned)),
         None if arguments.json => output.print(&json::to_text(&planned.document())?)?,
         None => output.print(&page(&planned))?,
     }
@@ -115,7 +115,7 @@ impl<'a> PlanningDisplay<'a> {
                 output.status(label);
             }
             Progress::Line(line) => output.status(&format!("{}: {line}", self.label)),
-            Progress::Forgotten { n_runs } => output.talk(&format!(
+            Progress::Forgotten { n_runs } => output.print_to_stderr(&format!(
                 "brimful: ignoring {n_runs} earlier runs of this job\n"
             )),
             Progress::JobProblem(problem) => {
@@ -129,7 +129,7 @@ impl<'a> PlanningDisplay<'a> {
         self.output.clear_status();
         if let Some(progress) = interrupted {
             self.output
-                .talk(&format!("interrupted in {} {progress}\n", self.label));
+                .print_to_stderr(&format!("interrupted in {} {progress}\n", self.label));
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn predict(
         .err()
         .and_then(WorkflowError::interrupted)
     {
-        output.talk(&format!("interrupted {progress}\n"));
+        output.print_to_stderr(&format!("interrupted {progress}\n"));
     }
     interruption.obey();
     let predicted = predicted?;

@@ -26,37 +26,37 @@ use crate::requests;
 
 pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatus, CommandError> {
     let mut settings = settings(arguments);
-    let mut speaker = Speaker {
+    let mut printer = NoticePrinter {
         quiet: arguments.quiet,
     };
     let mut gave_up = None;
     let ended = if arguments.command.is_empty() {
         let mut ladder = ladder(arguments, settings.state.clone(), output)?;
         settings.command = ladder.prepare()?;
-        let ended = brimful_supervise::run_attempts(&settings, &mut speaker, &mut ladder);
+        let ended = brimful_supervise::run_attempts(&settings, &mut printer, &mut ladder);
         gave_up = ladder.gave_up().map(str::to_owned);
         ended
     } else {
-        brimful_supervise::run(&settings, &mut speaker)
+        brimful_supervise::run(&settings, &mut printer)
     };
     let end = match ended {
         Ok(end) => end,
         Err(RunError::NotStarted { program, source }) => {
             let status = not_started(&source);
-            output::complain(&CommandError::NotStarted { program, source });
+            output::print_error(&CommandError::NotStarted { program, source });
             return Ok(status);
         }
     };
     // The command has ended: whatever fails from here on, its exit code is passed on.
     let said = catch_unwind(AssertUnwindSafe(|| {
-        last_word(&end, arguments.quiet, output);
+        print_summary(&end, arguments.quiet, output);
         if let Some(why) = gave_up {
-            output.talk(&format!("brimful: not restarting: {why}\n"));
+            output.print_to_stderr(&format!("brimful: not restarting: {why}\n"));
         }
         prune_records(settings.state.as_ref());
     }));
     if let Err(payload) = said {
-        output::confess(&output::panic_message(payload.as_ref()));
+        output::print_internal_error(&output::panic_message(payload.as_ref()));
     }
     Ok(ExitStatus::Passed(end.exit_code))
 }
@@ -80,7 +80,7 @@ fn settings(arguments: &RunArguments) -> RunSettings {
         hook: !arguments.no_hook,
         trace_allocations: arguments.trace_allocations,
         metrics_file: arguments.metrics_file.clone(),
-        status_line: !arguments.no_status && output::status_line_makes_sense(),
+        status_line: !arguments.no_status && output::can_show_status_line(),
         keeper: Some(PathBuf::from("/proc/self/exe")),
     }
 }
@@ -114,22 +114,22 @@ fn ladder(
             Progress::Planned(planned) => {
                 output.clear_status();
                 if !arguments.quiet || !planned.fits() {
-                    output.talk(&page(planned));
+                    output.print_to_stderr(&page(planned));
                 }
                 if !arguments.quiet && planned.fits() {
-                    output.talk("\n");
+                    output.print_to_stderr("\n");
                 }
             }
             Progress::PlanFailed { error } => {
                 output.clear_status();
-                output.talk(&format!(
+                output.print_to_stderr(&format!(
                     "brimful: planning failed: {error}; starting with the preferred value of every knob\n"
                 ));
             }
             Progress::Resuming(found) if !arguments.quiet => {
                 output.clear_status();
                 if let Some(resumption) = resumption(found) {
-                    output.talk(&text::ladder::resuming(&resumption, &plain_page()));
+                    output.print_to_stderr(&text::ladder::resuming(&resumption, &plain_page()));
                 }
             }
             Progress::Forgotten { .. } | Progress::JobProblem(_) => {}
@@ -163,7 +163,7 @@ fn not_started(error: &io::Error) -> ExitStatus {
     }
 }
 
-fn last_word(end: &RunEnd, quiet: bool, output: &Output) {
+fn print_summary(end: &RunEnd, quiet: bool, output: &Output) {
     let died = match end.outcome {
         Outcome::Finished | Outcome::StoppedByUser { .. } => end.verdict.cause.is_memory(),
         _ => true,
@@ -176,7 +176,7 @@ fn last_word(end: &RunEnd, quiet: bool, output: &Output) {
                 .as_ref()
                 .and_then(|sample| Some(sample.host?.limit));
             let n_false_alarms = end.attempts.iter().map(|end| end.n_false_alarms).sum();
-            output.talk(&format!(
+            output.print_to_stderr(&format!(
                 "{}\n",
                 text::run::last_word(&end.outcome, &end.peaks, limit, n_false_alarms, &page)
             ));
@@ -194,17 +194,17 @@ fn last_word(end: &RunEnd, quiet: bool, output: &Output) {
         words.push_str(&run.id);
         words.push_str("` to see this report again\n");
     }
-    output.talk(&words);
+    output.print_to_stderr(&words);
 }
 
-/// Makes lines of what the supervisor notices.
-struct Speaker {
+/// Prints the supervisor's notices as lines.
+struct NoticePrinter {
     quiet: bool,
 }
 
-impl Audience for Speaker {
+impl Audience for NoticePrinter {
     fn line(&mut self, notice: &Notice<'_>) -> Option<String> {
-        // That nothing is watched must not go unnoticed.
+        // A run without supervision is reported even if quiet.
         if self.quiet && !matches!(notice, Notice::Unsupervised(_)) {
             return None;
         }
@@ -243,7 +243,7 @@ impl Audience for Speaker {
             Notice::ComingBack {
                 ended, next, of, ..
             } => text::ladder::coming_back(&comeback(ended, next, *of), &plain_page()),
-            // The last word says why.
+            // The summary says why.
             Notice::LadderAtItsEnd { .. } => return None,
         })
     }
@@ -258,11 +258,11 @@ impl Audience for Speaker {
     }
 
     fn print(&mut self, line: &str) {
-        output::say(line);
+        output::print_line(line);
     }
 }
 
-/// `say` takes out color.
+/// `print_line` removes color.
 fn plain_page() -> text::Page {
     text::Page {
         color: false,
