@@ -122,7 +122,7 @@ impl EndOfScript {
             },
             (Some(torch), Some(status)) if !status.success() => RehearsalError::NoCuda {
                 torch,
-                found: format!("one that ended with {status} before its first optimizer step"),
+                found: format!("it ended with {status} before its first optimizer step"),
                 output,
             },
             (None, Some(status)) if !status.success() => RehearsalError::Died {
@@ -256,7 +256,7 @@ mod tests {
         r#"{"event":"unsupported","torch":"2.14.1+cpu","what":"aten.eig","pid":1}"#;
 
     #[test]
-    fn without_cuda_the_message_says_what_was_expected_and_found() {
+    fn without_cuda_the_message_says_why_the_script_cannot_be_rehearsed() {
         let error = reason(&[NO_CUDA, TORCH, UNSUPPORTED], Some(1));
         assert_eq!(
             error.to_string(),
@@ -266,9 +266,9 @@ mod tests {
         assert_eq!(error.script_output(), Some("its last words"));
         let error = reason(&[NO_CUDA, TORCH], Some(1));
         assert!(
-            error.to_string().ends_with(
-                "found one that ended with exit status: 1 before its first optimizer step"
-            )
+            error
+                .to_string()
+                .ends_with(": it ended with exit status: 1 before its first optimizer step")
         );
     }
 
