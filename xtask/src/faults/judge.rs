@@ -184,7 +184,7 @@ mod tests {
             ended: Ended {
                 code: 137,
                 output: "step 1\nsaving\n".into(),
-                errors: "Nothing here says\n    why it ended\n".into(),
+                errors: "No evidence of a cause\n    was found\n".into(),
                 ..Ended::default()
             },
             verdict: Ok(Verdict {
