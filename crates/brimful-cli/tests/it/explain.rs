@@ -13,24 +13,24 @@ fn a_log_is_explained() {
     insta::assert_snapshot!(sandbox.told(&["explain", "train.log"]), @r"
     exit code: 0
     ----- stdout -----
-    Card 0 is full: 2 GiB more did not fit into 14.56 GiB, of which this process
-    holds 13.1 GiB
+    GPU 0 ran out of memory: an allocation of 2 GiB failed; this process holds
+    13.1 GiB of 14.56 GiB
     cuda_oom_exhausted (figures) · proved
 
-    What says so
-      it printed    `torch.OutOfMemoryError: CUDA out of memory. Tried to allocate
+    Evidence
+      output        `torch.OutOfMemoryError: CUDA out of memory. Tried to allocate
                     2.00 GiB. GPU 0 has a total capacity of 14.56 GiB of which
                     1.00 GiB is free. Process 1 has 13.50 GiB memory in use. Of the
                     allocated memory 13.00 GiB is allocated by PyTorch, and…`
-      it printed    2 GiB asked for, 1 GiB free, 13 GiB allocated by PyTorch,
-                    100 MiB reserved and unused, 14.56 GiB on the card, 473.44 MiB
-                    held by neither
+      output        2 GiB requested, 1 GiB free, 13 GiB allocated by PyTorch,
+                    100 MiB reserved but unused, 14.56 GiB total, 473.44 MiB used
+                    outside this process
 
     What to do, cheapest first
-      1. Use a smaller micro-batch, and accumulate to keep the effective batch
-      2. Turn on activation checkpointing, or a precision of 16 bits where the card
-         computes in it
-      3. Ask `brimful predict` what fits on which card before the next run
+      1. Use a smaller micro-batch, and accumulate gradients to keep the effective
+         batch size
+      2. Enable activation checkpointing, or 16-bit precision if the GPU supports it
+      3. Run `brimful predict` to see which GPUs the run fits on
     ----- stderr -----
     ");
 }
@@ -47,26 +47,26 @@ fn standard_input_is_explained() {
     exit code: 0
     ----- stdout -----
     A DataLoader worker was killed by SIGKILL, likely because host memory ran out;
-    nothing here counted it
+    no kernel counter is available
     dataloader_worker_killed_oom (worker_killed) · likely
 
-    What says so
-      it printed    `RuntimeError: DataLoader worker (pid 99) is killed by signal:
+    Evidence
+      output        `RuntimeError: DataLoader worker (pid 99) is killed by signal:
                     Killed.`
 
     What to do, cheapest first
       1. Use fewer DataLoader workers: each may hold a copy of the dataset
-      2. Ask for more memory: `--mem` (Slurm), `resources.limits.memory`
+      2. Request more memory: `--mem` (Slurm), `resources.limits.memory`
          (Kubernetes), `--memory` (Docker)
 
-    What would settle it
+    What would confirm it
       - `dmesg -T | grep -i -E 'killed process|out of memory'` or `journalctl -k`,
-        at the time of its end
-      - `oom_kill` in the group's `memory.events` (cgroup v2) or
-        `memory.oom_control` (v1), before and after
-      - on Slurm `sacct -j JOB --format=State,ExitCode,MaxRSS`, on Kubernetes
+        at the time of the kill
+      - `oom_kill` in `memory.events` (cgroup v2) or `memory.oom_control` (cgroup
+        v1) of the job, before and after
+      - on Slurm, `sacct -j JOB --format=State,ExitCode,MaxRSS`, on Kubernetes,
         `kubectl describe pod`
-      - running it again under `brimful run`, which counts kills and samples memory
+      - another run with `brimful run`, which counts OOM kills and samples memory
     ----- stderr -----
     ");
 }
@@ -77,7 +77,7 @@ fn a_recorded_run_is_listed_and_explained() {
     insta::assert_snapshot!(sandbox.told_without_measurements(&["runs"]), @r"
     exit code: 0
     ----- stdout -----
-    no run has been recorded in [DIR]/state
+    no runs recorded in [DIR]/state
     ----- stderr -----
     ");
     sandbox.write("fail.sh", "sleep 0.5; echo \"KeyError: 'x'\" >&2; exit 3");
@@ -85,7 +85,7 @@ fn a_recorded_run_is_listed_and_explained() {
     insta::assert_snapshot!(sandbox.told_without_measurements(&["runs"]), @r"
     exit code: 0
     ----- stdout -----
-      run  ended  ran  host peak
+      run  outcome  duration  host peak
       [RUN]  exit code 3  [TIME]  [SIZE]  sh fail.sh
     ----- stderr -----
     ");
@@ -95,9 +95,9 @@ fn a_recorded_run_is_listed_and_explained() {
     An error that is not about memory: KeyError: 'x'
     not_memory (exception) · likely
 
-    What says so
-      its end  exit code 3
-      it printed  `KeyError: 'x'`
+    Evidence
+      exit status  exit code 3
+      output  `KeyError: 'x'`
     ----- stderr -----
     ");
 }

@@ -113,7 +113,7 @@ fn the_output_of_a_run_that_finishes_and_of_runs_that_fail() {
     ----- stdout -----
     trained
     ----- stderr -----
-    brimful: the training finished
+    brimful: the run finished
     ");
     insta::assert_snapshot!(run("echo \"KeyError: 'x'\" >&2; exit 3"), @r"
     exit code: 3
@@ -121,14 +121,14 @@ fn the_output_of_a_run_that_finishes_and_of_runs_that_fail() {
     ----- stderr -----
     KeyError: 'x'
 
-    brimful: the run ended with exit code 3
+    brimful: the run exited with code 3
 
     An error that is not about memory: KeyError: 'x'
     not_memory (exception) · likely
 
-    What says so
-      its end  exit code 3
-      it printed  `KeyError: 'x'`
+    Evidence
+      exit status  exit code 3
+      output  `KeyError: 'x'`
 
     Run `brimful explain [RUN]` to see this report again
     ");
@@ -137,16 +137,16 @@ fn the_output_of_a_run_that_finishes_and_of_runs_that_fail() {
     ----- stdout -----
     ----- stderr -----
 
-    brimful: the run was ended by SIGSEGV
+    brimful: the run was killed by SIGSEGV
 
-    It crashed: segmentation fault
+    The process crashed: segmentation fault
     not_memory (segfault) · proved
 
-    What says so
-      its end  ended by signal 11
+    Evidence
+      exit status  killed by signal 11
 
     What to do, cheapest first
-      1. Run with `python -X faulthandler`: it prints where each thread was
+      1. Run with `python -X faulthandler` to print the stack of each thread
 
     Run `brimful explain [RUN]` to see this report again
     ");

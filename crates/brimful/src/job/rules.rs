@@ -9,7 +9,7 @@ use crate::job::error::Mistake;
 use crate::job::template::Template;
 use crate::job::value::Value;
 use crate::job::{Choices, ConfigOverrides, Job, knobs};
-use crate::suggest;
+use crate::suggest::closest_owned;
 
 pub(super) const EFFECTIVE_BATCH: &str = "a whole number from 1 to 1000000000";
 
@@ -31,7 +31,7 @@ pub(super) fn knob(name: &str, choices: Choices) -> Result<Choices, Mistake> {
         }
         return Err(Mistake::AutoUnknown {
             knob: name.to_owned(),
-            close: close(name, knobs::SAME_SCIENCE),
+            close: closest_owned(name, knobs::SAME_SCIENCE),
         });
     };
     for (idx, value) in values.iter().enumerate() {
@@ -113,7 +113,7 @@ pub(super) fn places(
             if !known.contains(place) {
                 return Err(Mistake::UnknownPlaceholder {
                     name: place.to_owned(),
-                    close: close(place, known.iter().copied()),
+                    close: closest_owned(place, known.iter().copied()),
                     known: known.iter().map(|&name| name.to_owned()).collect(),
                 });
             }
@@ -194,7 +194,7 @@ pub(super) fn sacrifice(job: &Job) -> Result<(), Mistake> {
                 what: "knob",
                 found: name.clone(),
                 table: "`sacrifice`".into(),
-                close: close(name, known.iter().copied()),
+                close: closest_owned(name, known.iter().copied()),
                 known: known.into_iter().map(str::to_owned).collect(),
             });
         }
@@ -206,11 +206,4 @@ pub(super) fn sacrifice(job: &Job) -> Result<(), Mistake> {
         }
     }
     Ok(())
-}
-
-pub(super) fn close<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    suggest::closest(typed, known)
-        .into_iter()
-        .map(str::to_owned)
-        .collect()
 }
