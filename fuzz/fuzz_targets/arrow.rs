@@ -6,7 +6,7 @@ mod input;
 use brimful_load::sources::ArrowFile;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let path = input::file_of(data);
     let paths = [path];
     let some = ["id".to_owned(), "image".to_owned()];

@@ -13,7 +13,7 @@ const KEY: SampleKey = SampleKey {
     index: 0,
 };
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let op = DecodeImage {
         max_pixels: 1 << 18,
         ..DecodeImage::default()

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 /// More datasets only repeat what these do.
 const MOST: usize = 12;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let path = input::file_of(data);
     let Ok(listed) = Hdf5::datasets(&path) else {
         return;

@@ -59,7 +59,7 @@ static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
     ]
 });
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let mut input = Unstructured::new(data);
     let _ = run(&mut input);
 });

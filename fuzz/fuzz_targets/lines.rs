@@ -6,7 +6,7 @@ mod input;
 use brimful_load::sources::Lines;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let paths = [input::file_of(data)];
     for headroom in input::HEADROOMS {
         for field in [None, Some("text".to_owned())] {

@@ -7,7 +7,7 @@ use brimful_load::DType;
 use brimful_load::sources::{Npy, TokenForm, Tokens};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let path = input::file_of(data);
     for headroom in input::HEADROOMS {
         input::read(|| {

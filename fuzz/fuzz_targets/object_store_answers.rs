@@ -61,7 +61,7 @@ struct Script {
     n_answers: usize,
 }
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let mut input = Unstructured::new(data);
     let _ = run(&mut input);
 });

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 const SIDE: usize = 12;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let mut file = Value::default();
     file.set_encoded(data.len())
         .own(data.len())

@@ -6,7 +6,7 @@ mod input;
 use brimful_load::sources::{TarField, Tars};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let paths = [input::file_of(data)];
     let image = TarField {
         name: "image".to_owned(),

@@ -80,7 +80,7 @@ static POST_PROCESSORS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     ]
 });
 
-fuzz_target!(|data: &[u8]| {
+fuzz_target!(init: input::quiet_panics(), |data: &[u8]| {
     let mut input = Unstructured::new(data);
     let _ = run(&mut input);
 });

@@ -132,3 +132,9 @@ fn read_some(source: &dyn Source) {
         }
     }
 }
+
+/// Panics of other libraries are errors of the file, as in the Python package, which installs the same hook; only those
+/// that nobody catches end the fuzzer.
+pub fn quiet_panics() {
+    std::panic::set_hook(brimful_load::quiet_hook(std::panic::take_hook()));
+}
