@@ -14,7 +14,7 @@ use brimful::job::draft::draft;
 use brimful::predict::host::{HostFacts, Pipeline, StartMethod, host_need};
 use brimful::predict::{Target, footprint};
 use brimful::user_error::UserError as _;
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::fuzzing;
 use brimful_rehearse::{Rehearsed, host_facts, pace, workload};
@@ -118,7 +118,7 @@ fn predict(process: &Rehearsed) {
     }
     let card = cards::find_all("t4").expect("a card")[0];
     let version = (process.facts.torch.parse()).unwrap_or(TorchVersion::NEWEST_CHECKED);
-    let Ok(settings) = Settings::parse(&process.trace.settings, version) else {
+    let Ok(settings) = AllocatorSettings::parse(&process.trace.settings, version) else {
         return;
     };
     let target = Target {

@@ -12,7 +12,7 @@ use brimful_allocsim::agreement::agreement;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::pickle;
 use brimful_allocsim::replay::{Setup, replay};
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::snapshot::{self, Action, Snapshot};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
@@ -136,7 +136,7 @@ fn replays(trace: &Trace) {
         ),
         ("large_segment_size_mb:11", 1 << 40),
     ] {
-        let settings = Settings::parse(conf, version).expect("valid settings");
+        let settings = AllocatorSettings::parse(conf, version).expect("valid settings");
         let outcome = replay(
             trace,
             &Setup {
@@ -157,7 +157,7 @@ fn replays(trace: &Trace) {
         );
         assert!(peaks.reserved.peak <= capacity, "no more than the card has");
     }
-    let _ = agreement(trace, &Settings::default(), version);
+    let _ = agreement(trace, &AllocatorSettings::default(), version);
 }
 
 fn shown(message: &str, hint: &str) {

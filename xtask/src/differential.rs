@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use brimful_allocsim::allocator::{Allocator, Handle, PoolId};
-use brimful_allocsim::device::Card;
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::device::ModelledGpu;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::version::TorchVersion;
 use serde::{Deserialize, Serialize};
 
@@ -244,7 +244,7 @@ fn compare(
 ) -> Result<Result<Compared, String>> {
     let torch = torch_version(python)?;
     let version: TorchVersion = torch.parse()?;
-    let settings = match Settings::parse(scenario.conf, version) {
+    let settings = match AllocatorSettings::parse(scenario.conf, version) {
         Ok(settings) => settings,
         Err(error) => return Ok(Err(error.to_string())),
     };
@@ -279,7 +279,7 @@ fn compare(
     let output = child.stdout.take().context("no output of the recorder")?;
     let mut lines = BufReader::new(output).lines();
     lines.next().context("the recorder printed nothing")??;
-    let mut allocator = Allocator::new(Card::new(scenario.capacity, 0), settings, version);
+    let mut allocator = Allocator::new(ModelledGpu::new(scenario.capacity, 0), settings, version);
     if let Some(part) = scenario.fraction {
         allocator.set_memory_fraction(part);
     }
@@ -299,7 +299,7 @@ fn compare(
                 compared.difference = compared.difference.or(Some(told));
                 // The next trace begins where the real allocator does, as far as that is possible.
                 allocator = Allocator::new(
-                    Card::new(scenario.capacity, 0),
+                    ModelledGpu::new(scenario.capacity, 0),
                     allocator.settings().clone(),
                     version,
                 );
@@ -325,7 +325,7 @@ fn torch_version(python: &Path) -> Result<String> {
 fn replay(
     recorded: &Recorded,
     scenario: &Scenario,
-    allocator: &mut Allocator<Card>,
+    allocator: &mut Allocator<ModelledGpu>,
     generation: u32,
 ) -> Result<()> {
     allocator.empty_cache();
@@ -383,7 +383,7 @@ fn replay(
 /// A trace on the model, event by event.
 struct Player<'a> {
     recorded: &'a Recorded,
-    allocator: &'a mut Allocator<Card>,
+    allocator: &'a mut Allocator<ModelledGpu>,
     generation: u32,
     is_graph: bool,
     live: BTreeMap<u64, Handle>,
@@ -476,7 +476,7 @@ impl Player<'_> {
 fn compare_layouts(
     step: usize,
     expected: &[(u64, Vec<(u64, bool)>)],
-    allocator: &Allocator<Card>,
+    allocator: &Allocator<ModelledGpu>,
     expandable: bool,
 ) -> Result<()> {
     let mut expected: Layout = expected.to_vec();

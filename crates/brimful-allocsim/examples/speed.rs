@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use brimful_allocsim::replay::{Setup, replay};
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::{Event, Trace};
 use brimful_allocsim::version::TorchVersion;
 
@@ -50,7 +50,7 @@ fn main() {
         let setup = Setup {
             capacity: 1 << 40,
             held: 0,
-            settings: Settings::default(),
+            settings: AllocatorSettings::default(),
             version: TorchVersion::NEWEST_CHECKED,
         };
         let counted = trace

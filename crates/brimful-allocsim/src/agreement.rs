@@ -4,7 +4,7 @@
 use crate::allocator::{Allocator, SegmentView};
 use crate::device::Recorded;
 use crate::replay::Player;
-use crate::settings::Settings;
+use crate::settings::AllocatorSettings;
 use crate::trace::{Event, Trace};
 use crate::version::TorchVersion;
 
@@ -39,7 +39,7 @@ impl Agreement {
 }
 
 /// Replays a checked trace on the recorded segments and counts what agrees.
-pub fn agreement(trace: &Trace, settings: &Settings, version: TorchVersion) -> Agreement {
+pub fn agreement(trace: &Trace, settings: &AllocatorSettings, version: TorchVersion) -> Agreement {
     let segments = trace.events.iter().filter_map(|event| match event {
         Event::SegmentAlloc(number) => trace.segments.get(*number as usize),
         _ => None,

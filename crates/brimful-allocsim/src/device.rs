@@ -29,7 +29,7 @@ pub trait Device {
 
 /// A card with so many bytes: segments at the lowest address that fits, in granules of 2 MiB.
 #[derive(Debug, Clone)]
-pub struct Card {
+pub struct ModelledGpu {
     total: u64,
     used: u64,
     memory: Addresses,
@@ -98,10 +98,10 @@ impl Addresses {
 const BASE: u64 = 0x3000_0000_0000;
 const RESERVED_BASE: u64 = 0x4000_0000_0000;
 
-impl Card {
+impl ModelledGpu {
     /// A card of `total` bytes of which `held` are taken already (context, other processes).
     pub fn new(total: u64, held: u64) -> Self {
-        Card {
+        ModelledGpu {
             total,
             used: held,
             memory: Addresses::from(BASE),
@@ -124,7 +124,7 @@ fn granules(size: u64) -> u64 {
     size.div_ceil(GRANULE).saturating_mul(GRANULE)
 }
 
-impl Device for Card {
+impl Device for ModelledGpu {
     fn total(&self) -> u64 {
         self.total
     }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_card_gives_the_lowest_address_that_fits() {
-        let mut card = Card::new(64 * MIB, 0);
+        let mut card = ModelledGpu::new(64 * MIB, 0);
         let a = card.malloc(10 * MIB).expect("fits");
         let b = card.malloc(20 * MIB).expect("fits");
         card.free(a, 10 * MIB);
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn neighbouring_holes_become_one() {
-        let mut card = Card::new(64 * MIB, 0);
+        let mut card = ModelledGpu::new(64 * MIB, 0);
         let parts: Vec<u64> = (0..4)
             .map(|_| card.malloc(2 * MIB).expect("fits"))
             .collect();
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_full_card_says_no_and_stays_as_it_was() {
-        let mut card = Card::new(8 * MIB, 2 * MIB);
+        let mut card = ModelledGpu::new(8 * MIB, 2 * MIB);
         assert_eq!(card.malloc(8 * MIB), None);
         assert_eq!(card.unused(), 6 * MIB);
         assert_eq!(card.malloc(u64::MAX), None, "no overflow");

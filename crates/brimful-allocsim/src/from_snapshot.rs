@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::allocator::{FoundSegment, LARGEST_SMALL, PoolId, SMALL_SEGMENT, SMALLEST_BLOCK};
-use crate::snapshot::{Action, BlockState, PoolKind, Snapshot, TraceEntry};
+use crate::snapshot::{BlockState, PoolKind, Snapshot, TraceAction, TraceEntry};
 use crate::trace::{Allocation, Event, InitialSegment, RecordedSegment, Trace};
 
 /// Bursts of segments given back are taken for `empty_cache`, or left to the marks of somebody who knows better.
@@ -90,18 +90,18 @@ impl Builder {
     fn entry(&mut self, entry: &TraceEntry, following: &[TraceEntry]) {
         let burst = self.in_burst;
         self.in_burst = match entry.action {
-            Action::SegmentFree => true,
+            TraceAction::SegmentFree => true,
             // Looked past below too, or each of a long burst would be looked at from each.
-            Action::SegmentUnmap => burst,
+            TraceAction::SegmentUnmap => burst,
             _ => false,
         };
         match entry.action {
-            Action::Alloc => {
+            TraceAction::Alloc => {
                 let number = self.allocation(entry, 0);
                 self.live.insert(entry.address, number);
                 self.trace.events.push(Event::Alloc(number));
             }
-            Action::OutOfMemory => {
+            TraceAction::OutOfMemory => {
                 let number = self.allocation(
                     &TraceEntry {
                         address: 0,
@@ -111,13 +111,13 @@ impl Builder {
                 );
                 self.trace.events.push(Event::AllocFailed(number));
             }
-            Action::FreeRequested => {
+            TraceAction::FreeRequested => {
                 let number = match self.live.remove(&entry.address) {
                     Some(number) => number,
                     None => self.found_earlier(entry),
                 };
                 let completed = following.first().is_some_and(|next| {
-                    next.action == Action::FreeCompleted && next.address == entry.address
+                    next.action == TraceAction::FreeCompleted && next.address == entry.address
                 });
                 if completed {
                     self.trace.events.push(Event::Free(number));
@@ -126,24 +126,27 @@ impl Builder {
                     self.trace.events.push(Event::FreeRequested(number));
                 }
             }
-            Action::FreeCompleted => {
+            TraceAction::FreeCompleted => {
                 // Without an entry it was told together with the request.
                 if let Some(number) = self.waiting.remove(&entry.address) {
                     self.trace.events.push(Event::FreeCompleted(number));
                 }
             }
-            Action::SegmentAlloc => {
+            TraceAction::SegmentAlloc => {
                 let number = self.segment(entry);
                 self.trace.events.push(Event::SegmentAlloc(number));
             }
-            Action::SegmentFree => {
+            TraceAction::SegmentFree => {
                 if !burst && self.calls == EmptyCacheCalls::Infer && !makes_room(following) {
                     self.trace.events.push(Event::EmptyCache);
                 }
                 let number = self.segment(entry);
                 self.trace.events.push(Event::SegmentFree(number));
             }
-            Action::SegmentMap | Action::SegmentUnmap | Action::Snapshot | Action::Other(_) => {}
+            TraceAction::SegmentMap
+            | TraceAction::SegmentUnmap
+            | TraceAction::Snapshot
+            | TraceAction::Other(_) => {}
         }
     }
 
@@ -226,10 +229,10 @@ impl Builder {
         }
         for entry in entries.iter().rev() {
             match entry.action {
-                Action::SegmentAlloc => {
+                TraceAction::SegmentAlloc => {
                     segments.remove(&entry.address);
                 }
-                Action::SegmentFree => {
+                TraceAction::SegmentFree => {
                     let found = FoundSegment {
                         address: entry.address,
                         size: entry.size,
@@ -311,13 +314,16 @@ impl Builder {
 
 /// Whether a burst of segments given back ends with a new one or in vain: the allocator made room by itself.
 fn makes_room(following: &[TraceEntry]) -> bool {
-    let next = following
-        .iter()
-        .find(|entry| !matches!(entry.action, Action::SegmentFree | Action::SegmentUnmap));
+    let next = following.iter().find(|entry| {
+        !matches!(
+            entry.action,
+            TraceAction::SegmentFree | TraceAction::SegmentUnmap
+        )
+    });
     next.is_some_and(|entry| {
         matches!(
             entry.action,
-            Action::SegmentAlloc | Action::SegmentMap | Action::OutOfMemory
+            TraceAction::SegmentAlloc | TraceAction::SegmentMap | TraceAction::OutOfMemory
         )
     })
 }

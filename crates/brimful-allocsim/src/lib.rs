@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use brimful_allocsim::replay::{Setup, replay};
-//! use brimful_allocsim::settings::Settings;
+//! use brimful_allocsim::settings::AllocatorSettings;
 //! use brimful_allocsim::trace::Trace;
 //! use brimful_allocsim::version::TorchVersion;
 //!
@@ -25,7 +25,7 @@
 //! trace.alloc(40 * MIB, 0);
 //!
 //! let on = |capacity, settings: &str| {
-//!     let settings = Settings::parse(settings, version).unwrap();
+//!     let settings = AllocatorSettings::parse(settings, version).unwrap();
 //!     replay(&trace, &Setup { capacity, held: 0, settings, version })
 //! };
 //! let outcome = on(1 << 30, "");

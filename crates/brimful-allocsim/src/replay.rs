@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::allocator::{Allocator, Handle, OutOfMemory, Statistics};
-use crate::device::{Card, Device};
-use crate::settings::Settings;
+use crate::device::{Device, ModelledGpu};
+use crate::settings::AllocatorSettings;
 use crate::trace::{Event, Trace};
 use crate::version::TorchVersion;
 
@@ -15,7 +15,7 @@ pub struct Setup {
     pub capacity: u64,
     /// Bytes of the card that are taken before the allocator gets any: context, other processes.
     pub held: u64,
-    pub settings: Settings,
+    pub settings: AllocatorSettings,
     pub version: TorchVersion,
 }
 
@@ -52,7 +52,7 @@ pub fn replay(trace: &Trace, setup: &Setup) -> Outcome {
 
 /// As [`replay`], showing the state after each event.
 pub fn replay_observed(trace: &Trace, setup: &Setup, observe: impl FnMut(Moment<'_>)) -> Outcome {
-    let card = Card::new(setup.capacity, setup.held);
+    let card = ModelledGpu::new(setup.capacity, setup.held);
     let mut player = Player::new(
         trace,
         Allocator::new(card, setup.settings.clone(), setup.version),
@@ -234,7 +234,7 @@ mod tests {
         let mut setup = Setup {
             capacity: 1 << 40,
             held: 0,
-            settings: Settings::default(),
+            settings: AllocatorSettings::default(),
             version: TorchVersion::NEWEST_CHECKED,
         };
         assert_eq!(replay(&trace, &setup).statistics.active.current, SIZE);

@@ -10,7 +10,7 @@ const SIZE_CLASSES: usize = 16;
 
 /// What the user may set. [`Settings::default`] is PyTorch's default.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct AllocatorSettings {
     /// Blocks from this size on are never split.
     pub max_split_size: Option<u64>,
     /// An unsplittable block may serve a request this much smaller.
@@ -26,9 +26,9 @@ pub struct Settings {
     pub per_process_memory_fraction: Option<f64>,
 }
 
-impl Default for Settings {
+impl Default for AllocatorSettings {
     fn default() -> Self {
-        Settings {
+        AllocatorSettings {
             max_split_size: None,
             max_non_split_rounding: 20 * MIB,
             roundup_power2_divisions: [0; SIZE_CLASSES],
@@ -87,10 +87,10 @@ const OPTIONS: &[(&str, TorchVersion)] = &[
     ("pinned_max_cached_size_mb", TorchVersion::new(2, 13)),
 ];
 
-impl Settings {
+impl AllocatorSettings {
     /// Reads what would stand in `PYTORCH_CUDA_ALLOC_CONF` for that release.
     pub fn parse(text: &str, version: TorchVersion) -> Result<Self, SettingsError> {
-        let mut settings = Settings::default();
+        let mut settings = AllocatorSettings::default();
         for part in split_outside_brackets(text) {
             let part = part.trim();
             if part.is_empty() {
@@ -165,9 +165,9 @@ impl Settings {
 }
 
 /// In the order and form that PyTorch accepts; nothing for the default.
-impl fmt::Display for Settings {
+impl fmt::Display for AllocatorSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let default = Settings::default();
+        let default = AllocatorSettings::default();
         let mut parts = Vec::new();
         if self.expandable_segments {
             parts.push("expandable_segments:True".to_owned());
@@ -325,16 +325,21 @@ mod tests {
             "max_split_size_mb:64,garbage_collection_threshold:0.6,per_process_memory_fraction:0.5",
             "large_segment_size_mb:40,roundup_power2_divisions:4",
         ] {
-            let settings = Settings::parse(text, V).expect(text);
+            let settings = AllocatorSettings::parse(text, V).expect(text);
             let printed = settings.to_string();
-            assert_eq!(Settings::parse(&printed, V), Ok(settings), "{text}");
+            assert_eq!(
+                AllocatorSettings::parse(&printed, V),
+                Ok(settings),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn the_list_form_fills_as_torch_does() {
         let settings =
-            Settings::parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", V).expect("valid");
+            AllocatorSettings::parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", V)
+                .expect("valid");
         let mut expected = [1; SIZE_CLASSES];
         expected[9] = 2;
         expected[10] = 4;
@@ -357,10 +362,12 @@ mod tests {
             ("no_such:1", "unknown allocator setting `no_such`"),
             ("backend:cudaMallocAsync", "another allocator"),
         ] {
-            let message = Settings::parse(text, V).expect_err(text).to_string();
+            let message = AllocatorSettings::parse(text, V)
+                .expect_err(text)
+                .to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
-        let error = Settings::parse("large_segment_size_mb:40", TorchVersion::new(2, 9))
+        let error = AllocatorSettings::parse("large_segment_size_mb:40", TorchVersion::new(2, 9))
             .expect_err("too new");
         assert!(
             error.to_string().contains("requires PyTorch 2.11"),

@@ -4,9 +4,9 @@ use brimful_allocsim::agreement::agreement;
 use brimful_allocsim::allocator::{FoundSegment, PoolId};
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Outcome, Setup, replay};
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::snapshot::{
-    Action, Block, BlockState, PoolKind, Segment, Snapshot, TraceEntry,
+    Block, BlockState, PoolKind, Segment, Snapshot, TraceAction, TraceEntry,
 };
 use brimful_allocsim::trace::{Allocation, Event, InitialSegment, RecordedSegment, Trace};
 use brimful_allocsim::version::TorchVersion;
@@ -25,7 +25,7 @@ const CONFS: [&str; 6] = [
 ];
 
 fn play(trace: &Trace, conf: &str, capacity: u64) -> Outcome {
-    let settings = Settings::parse(conf, VERSION).expect("valid settings");
+    let settings = AllocatorSettings::parse(conf, VERSION).expect("valid settings");
     let setup = Setup {
         capacity,
         held: 0,
@@ -45,7 +45,7 @@ fn play_everywhere(trace: &Trace) {
             assert!(peaks.requested.peak <= peaks.active.peak, "{conf}");
             assert!(peaks.reserved.peak <= capacity, "{conf}");
         }
-        let settings = Settings::parse(conf, VERSION).expect("valid settings");
+        let settings = AllocatorSettings::parse(conf, VERSION).expect("valid settings");
         let _ = agreement(trace, &settings, VERSION);
     }
 }
@@ -73,16 +73,16 @@ fn address() -> impl Strategy<Value = u64> {
 
 fn entry() -> impl Strategy<Value = TraceEntry> {
     let actions = vec![
-        Action::Alloc,
-        Action::Alloc,
-        Action::FreeRequested,
-        Action::FreeRequested,
-        Action::FreeCompleted,
-        Action::SegmentAlloc,
-        Action::SegmentFree,
-        Action::SegmentUnmap,
-        Action::OutOfMemory,
-        Action::Snapshot,
+        TraceAction::Alloc,
+        TraceAction::Alloc,
+        TraceAction::FreeRequested,
+        TraceAction::FreeRequested,
+        TraceAction::FreeCompleted,
+        TraceAction::SegmentAlloc,
+        TraceAction::SegmentFree,
+        TraceAction::SegmentUnmap,
+        TraceAction::OutOfMemory,
+        TraceAction::Snapshot,
     ];
     (
         prop::sample::select(actions),
@@ -278,7 +278,7 @@ fn a_recorded_segment_beyond_all_addresses_is_not_used() {
     });
     trace.events.push(Event::SegmentAlloc(0));
     trace.alloc(1000, 0);
-    let result = agreement(&trace, &Settings::default(), VERSION);
+    let result = agreement(&trace, &AllocatorSettings::default(), VERSION);
     assert_eq!((result.same_segments, result.additional_segments), (0, 1));
 }
 
@@ -294,7 +294,10 @@ fn a_long_burst_is_looked_at_once() {
         private_pool: None,
         frames: None,
     };
-    let pair = [entry(Action::SegmentFree), entry(Action::SegmentUnmap)];
+    let pair = [
+        entry(TraceAction::SegmentFree),
+        entry(TraceAction::SegmentUnmap),
+    ];
     let snapshot = Snapshot {
         traces: vec![pair.repeat(200_000)],
         ..Snapshot::default()

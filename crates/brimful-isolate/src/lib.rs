@@ -45,9 +45,9 @@ pub use program::{ARGUMENT, program};
 pub use request::{Isolation, Network, SharedDirectory};
 pub use scratch::{LargestFile, Scratch, ScratchFull};
 #[cfg(target_os = "linux")]
-pub use start::{Isolated, Settings, StartError, start};
+pub use start::{Isolated, IsolationSettings, StartError, start};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{ARGUMENT, Isolated, Settings, StartError, program, start};
+pub use unsupported::{ARGUMENT, Isolated, IsolationSettings, StartError, program, start};
 
 /// Where the part inside the command finds what is mounted, to branch off (one process per GPU model).
 pub const ISOLATION_VARIABLE: &str = brimful::env_vars::BRIMFUL_ISOLATION;

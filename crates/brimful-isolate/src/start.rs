@@ -22,7 +22,7 @@ const PRELOAD: &str = env_vars::LD_PRELOAD;
 
 /// How a command is to be isolated.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct IsolationSettings {
     /// The program that is started as the keeper: brimful itself.
     pub program: PathBuf,
     /// Only this; otherwise the strongest that can be had.
@@ -67,7 +67,7 @@ pub fn start(
     command: &Command,
     output: &File,
     scratch: &Scratch,
-    settings: &Settings,
+    settings: &IsolationSettings,
 ) -> Result<Isolated, StartError> {
     let mut reasons = Vec::new();
     let levels: &[(Isolation, bool)] = match settings.isolation {
@@ -106,7 +106,7 @@ pub fn start(
 fn request(
     command: &Command,
     scratch: &Scratch,
-    settings: &Settings,
+    settings: &IsolationSettings,
     isolation: Isolation,
     pid_namespace: bool,
 ) -> io::Result<Request> {
@@ -142,7 +142,7 @@ fn request(
     })
 }
 
-fn launch(request: &Request, output: &File, settings: &Settings) -> io::Result<Isolated> {
+fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io::Result<Isolated> {
     let path = request.scratch.join("request.json");
     brimful_private::write_new(&path, &serde_json::to_vec(request)?)?;
     let (ours, theirs) = UnixStream::pair()?;

@@ -15,7 +15,7 @@ pub fn program(_arguments: &[OsString]) -> u8 {
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct IsolationSettings {
     pub program: PathBuf,
     pub isolation: Option<Isolation>,
     pub network: Network,
@@ -63,7 +63,7 @@ pub fn start(
     _command: &Command,
     _output: &File,
     _scratch: &Scratch,
-    _settings: &Settings,
+    _settings: &IsolationSettings,
 ) -> Result<Isolated, StartError> {
     Err(StartError::NoIsolation {
         reasons: Vec::new(),

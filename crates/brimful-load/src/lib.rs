@@ -44,7 +44,7 @@ pub use buffer::Buffer;
 pub use catch_panics::{PanicHook, quiet_hook};
 pub use error::{OpError, ReadError, SourceError};
 pub use indexes::Indexes;
-pub use loader::{Batch, Epoch, Loader, Next, Settings};
+pub use loader::{Batch, Epoch, Loader, LoaderSettings, Next};
 pub use opening::{Opening, Progress, ProgressSnapshot};
 pub use ops::{Op, Out, SampleKey, Scratch};
 pub use pipeline::Pipeline;

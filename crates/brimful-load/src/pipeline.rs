@@ -568,7 +568,7 @@ mod tests {
     use super::*;
     use crate::array::DType;
     use crate::kernels::filter::Filter;
-    use crate::loader::{Loader, OnError, Settings};
+    use crate::loader::{Loader, LoaderSettings, OnError};
     use crate::ops::{Cast, DecodeImage, Resize};
     use crate::sources::{Folder, FolderOptions, Npy};
 
@@ -600,7 +600,7 @@ mod tests {
 
     #[test]
     fn a_loader_of_images_fits_its_usual_memory() {
-        let settings = Settings {
+        let settings = LoaderSettings {
             batch_size: 64,
             shuffle_seed: None,
             seed: 0,

@@ -21,7 +21,8 @@ use brimful_load::ops::Cast;
 use brimful_load::pipeline::SampleCause;
 use brimful_load::sources::Npy;
 use brimful_load::{
-    Access, Batch, DType, Loader, Next, Piece, Pipeline, ReadError, Reader, Settings, Source, Value,
+    Access, Batch, DType, Loader, LoaderSettings, Next, Piece, Pipeline, ReadError, Reader, Source,
+    Value,
 };
 
 /// What a process of its own does, and in which directory: one that is killed removes nothing.
@@ -60,7 +61,7 @@ fn pipeline(path: &Path, with_op: bool) -> Pipeline {
 }
 
 fn loader(pipeline: Pipeline, on_error: OnError) -> Loader {
-    let settings = Settings {
+    let settings = LoaderSettings {
         batch_size: 16,
         shuffle_seed: Some(1),
         seed: 1,

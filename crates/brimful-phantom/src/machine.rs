@@ -35,13 +35,13 @@ impl Device {
 
 /// All devices, and those the program may see.
 #[derive(Debug, Default)]
-pub(crate) struct Machine {
+pub(crate) struct PhantomDevices {
     pub(crate) devices: Vec<Device>,
     pub(crate) visible: Vec<usize>,
 }
 
 static CONFIGURED: Mutex<Option<String>> = Mutex::new(None);
-static MACHINE: OnceLock<Machine> = OnceLock::new();
+static MACHINE: OnceLock<PhantomDevices> = OnceLock::new();
 
 thread_local! {
     static CURRENT: Cell<c_int> = const { Cell::new(0) };
@@ -67,14 +67,14 @@ exports! {
     }
 }
 
-pub(crate) fn machine() -> &'static Machine {
+pub(crate) fn machine() -> &'static PhantomDevices {
     MACHINE.get_or_init(|| {
         if let Some(evidence) = real_driver() {
             abi::say(&format!(
                 "a real NVIDIA driver is present (`{evidence}`), so there are no phantom devices.\n  \
                  hint: set BRIMFUL_PHANTOM_BESIDE_DRIVER=1 to have them all the same"
             ));
-            return Machine::default();
+            return PhantomDevices::default();
         }
         let text = lock(&CONFIGURED)
             .take()
@@ -84,13 +84,13 @@ pub(crate) fn machine() -> &'static Machine {
             Ok(specs) => build(specs, environment(crate::env_vars::CUDA_VISIBLE_DEVICES).as_deref()),
             Err(reason) => {
                 abi::say(&format!("BRIMFUL_PHANTOM_DEVICES: {reason}"));
-                Machine::default()
+                PhantomDevices::default()
             }
         }
     })
 }
 
-fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> Machine {
+fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
     let devices: Vec<Device> = specs
         .into_iter()
         .enumerate()
@@ -106,7 +106,7 @@ fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> Machine {
         })
         .collect();
     let visible = config::visible(visible, devices.len());
-    Machine { devices, visible }
+    PhantomDevices { devices, visible }
 }
 
 /// A variable's text, asked of the C library and not of a copy made at start.

@@ -10,7 +10,7 @@ use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 use brimful::predict::{Footprint, Target, context, footprint};
 use brimful::user_error::{ErrorKind, Hint, UserError};
-use brimful_allocsim::settings::{Settings, SettingsError};
+use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 
@@ -162,7 +162,7 @@ pub fn predict(
     let wanted = wanted(&question.gpu)?;
     if let Some(conf) = &question.alloc_conf {
         // Which release will read it is known later; what no release accepts is told now.
-        Settings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
+        AllocatorSettings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
     }
     if has_driver() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
@@ -339,7 +339,7 @@ fn fullest<'a>(
             name: card.name.to_owned(),
             total: card.torch_visible.value,
             multiprocessors: card.multiprocessors.value,
-            settings: Settings::parse(conf, version)?,
+            settings: AllocatorSettings::parse(conf, version)?,
         };
         let found = footprint(&workload(process, question.steps), &target);
         if fullest

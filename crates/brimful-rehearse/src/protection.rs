@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use brimful_isolate::{
-    Isolated, Isolation, Network, Scratch, Settings, SharedDirectory, StartError, start,
+    Isolated, Isolation, IsolationSettings, Network, Scratch, SharedDirectory, StartError, start,
 };
 
 use crate::guard::Guard;
@@ -123,7 +123,7 @@ impl Protection {
         } else {
             isolation.or(self.request.isolation)
         };
-        let settings = Settings {
+        let settings = IsolationSettings {
             program: self.request.program.clone(),
             isolation,
             network: self.request.network,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use brimful::predict::{Footprint, Verdict};
+use brimful::predict::{FitVerdict, Footprint};
 use brimful::secrets::mask_command;
 use brimful_allocsim::trace::Trace;
 use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS, job_file};
@@ -46,7 +46,7 @@ impl PredictedRun {
             || self
                 .footprints
                 .iter()
-                .any(|footprint| footprint.verdict == Verdict::Fits)
+                .any(|footprint| footprint.verdict == FitVerdict::Fits)
     }
 
     pub fn document(&self) -> json::PredictDocument {

@@ -10,7 +10,7 @@ use brimful_allocsim::agreement::agreement;
 use brimful_allocsim::format::MAGIC;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Outcome, Setup, replay as play};
-use brimful_allocsim::settings::{Settings, SettingsError};
+use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
 use brimful_allocsim::snapshot;
 use brimful_allocsim::trace::{Event, Trace};
 use brimful_allocsim::version::{TorchVersion, VersionError};
@@ -49,7 +49,7 @@ pub enum ReplayError {
     #[error(transparent)]
     UnknownCard(#[from] UnknownCard),
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    AllocatorSettings(#[from] SettingsError),
     #[error(transparent)]
     Version(#[from] VersionError),
     #[error("failed to read `{}`", path.display())]
@@ -76,9 +76,9 @@ impl UserError for ReplayError {
     fn hints(&self) -> Vec<Hint> {
         match self {
             ReplayError::UnknownCard(error) => error.hints(),
-            ReplayError::Settings(_) | ReplayError::Version(_) | ReplayError::Read { .. } => {
-                Vec::new()
-            }
+            ReplayError::AllocatorSettings(_)
+            | ReplayError::Version(_)
+            | ReplayError::Read { .. } => Vec::new(),
             ReplayError::Unreadable { hint, .. } => vec![Hint::text(*hint)],
             ReplayError::EmptyRecord { .. } => vec![Hint::text(
                 "call `torch.cuda.memory._record_memory_history()` before training",
@@ -99,7 +99,7 @@ pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayErr
     let mut results = Vec::new();
     for target in &targets {
         for conf in &confs {
-            let settings = Settings::parse(conf, version)?;
+            let settings = AllocatorSettings::parse(conf, version)?;
             let setup = Setup {
                 capacity: target.capacity,
                 held: target.held,
@@ -273,7 +273,7 @@ fn compared(trace: &Trace, version: TorchVersion) -> Option<json::ReplayAgreemen
     {
         return None;
     }
-    let settings = Settings::parse(&trace.settings, version).ok()?;
+    let settings = AllocatorSettings::parse(&trace.settings, version).ok()?;
     let found = agreement(trace, &settings, version);
     (found.allocations > 0).then_some(json::ReplayAgreement {
         allocations: found.allocations as u64,

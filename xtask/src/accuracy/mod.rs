@@ -21,7 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use brimful::predict::{Target, Workload, context, footprint};
 use brimful::units::Bytes;
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::Trace;
 use brimful_rehearse::stage::Stage;
 
@@ -237,7 +237,7 @@ fn margin(cudnn: bool, benchmark: bool) -> f64 {
         name: "any".to_owned(),
         total: Bytes(1 << 40),
         multiprocessors: 108,
-        settings: Settings::default(),
+        settings: AllocatorSettings::default(),
     };
     let found = footprint(&workload, &target);
     let outside = context(108, cudnn).safe;

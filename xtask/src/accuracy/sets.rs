@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::table::{self, Cells};
 use super::text::hash;
-use super::workers::{Job, Place};
+use super::workers::{Place, WorkerJob};
 
 /// Why a row is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) struct Row {
     /// What orders rows by size before anything was measured or predicted.
     pub size: u64,
     pub benchmark: bool,
-    pub job: Job,
+    pub job: WorkerJob,
     /// Other people's estimates of the row.
     pub others: Vec<(&'static str, f64)>,
 }
@@ -247,7 +247,7 @@ fn timm(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
         // Autotuning picks by time. A 1x1 convolution is a matrix product and needs no workspace; for the others
         // the heuristics are as good a guess as any. On 200 rows of the calibration half this had a median error of
         // 1.3 % on convolutional networks (heuristics throughout 2.3 %, no workspaces 2.2 %, their middle 2.3 %).
-        job: Job {
+        job: WorkerJob {
             place: place.clone(),
             program: "timm",
             settings: json!({ "model": model, "batch": batch, "steps": STEPS, "autotuned": true }),
@@ -272,7 +272,7 @@ fn perceptron(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
         card,
         size: parameters,
         benchmark: false,
-        job: Job {
+        job: WorkerJob {
             place: place.clone(),
             program: "mlp",
             settings: json!({
@@ -348,7 +348,7 @@ fn xmem(cells: &Cells) -> Result<Row, Reason> {
         size: batch,
         benchmark: false,
         others: XMEM_ESTIMATES.into_iter().filter_map(estimate).collect(),
-        job: Job {
+        job: WorkerJob {
             place,
             program,
             settings,
@@ -374,7 +374,7 @@ fn attention(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
         card,
         size: length.saturating_mul(width),
         benchmark: false,
-        job: Job {
+        job: WorkerJob {
             place: place.clone(),
             program: "attention",
             settings: json!({
@@ -448,7 +448,7 @@ fn litgpt(cells: &Cells) -> Result<Row, Reason> {
         card,
         size: 0,
         benchmark: false,
-        job: Job {
+        job: WorkerJob {
             place,
             program: "litgpt",
             settings,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use brimful_allocsim::agreement::agreement;
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::stage::Stage;
@@ -129,7 +129,7 @@ fn replays(truth: &Path, python: &Path, left_out: &mut LeftOut) -> Result<Replay
         let trace = Trace::from_bytes(&std::fs::read(&path)?)
             .with_context(|| path.display().to_string())?;
         let version = trace.torch.parse().unwrap_or(TorchVersion::NEWEST_CHECKED);
-        let found = agreement(&trace, &Settings::default(), version);
+        let found = agreement(&trace, &AllocatorSettings::default(), version);
         let expected: Expected =
             serde_json::from_slice(&std::fs::read(path.with_extension("json"))?)?;
         let layout: Vec<_> = found

@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 /// Something to train.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
+pub(super) struct WorkerJob {
     pub place: Place,
     pub program: &'static str,
     pub settings: serde_json::Value,
@@ -124,7 +124,7 @@ impl<'a> Workers<'a> {
         })
     }
 
-    fn key(&self, job: &Job) -> String {
+    fn key(&self, job: &WorkerJob) -> String {
         let text = self.texts.get(job.program).copied().unwrap_or_default();
         format!(
             "{}|{}|{}|{text:016x}|{}",
@@ -133,9 +133,9 @@ impl<'a> Workers<'a> {
     }
 
     /// An answer for each job, in order.
-    pub(super) fn answers(&mut self, jobs: &[Job]) -> Result<Vec<Answer>> {
+    pub(super) fn answers(&mut self, jobs: &[WorkerJob]) -> Result<Vec<Answer>> {
         let keys: Vec<String> = jobs.iter().map(|job| self.key(job)).collect();
-        let mut by_place: BTreeMap<&Place, Vec<(&Job, &str)>> = BTreeMap::new();
+        let mut by_place: BTreeMap<&Place, Vec<(&WorkerJob, &str)>> = BTreeMap::new();
         for (job, key) in jobs
             .iter()
             .zip(&keys)
@@ -199,7 +199,7 @@ fn serve<'j>(
     python: &Path,
     stage: &Stage,
     place: &Place,
-    queue: &Mutex<impl Iterator<Item = (&'j Job, &'j str)>>,
+    queue: &Mutex<impl Iterator<Item = (&'j WorkerJob, &'j str)>>,
     sender: &mpsc::Sender<Result<Line>>,
 ) {
     let next = || queue.lock().ok().and_then(|mut queue| queue.next());
@@ -292,7 +292,7 @@ impl Worker {
         }
     }
 
-    fn ask(&mut self, job: &Job) -> Result<Answer> {
+    fn ask(&mut self, job: &WorkerJob) -> Result<Answer> {
         let request =
             serde_json::json!({ "id": 0, "program": job.program, "settings": job.settings });
         let input = self

@@ -163,7 +163,7 @@ fn weaknesses(fault: &Fault, verdict: &Verdict) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use brimful::explain::{Cause, Confidence, Detail, Proof, Remedy, Source};
+    use brimful::explain::{Cause, Confidence, Detail, Proof, Remedy, EvidenceSource};
 
     use super::*;
 
@@ -192,7 +192,7 @@ mod tests {
                 confidence: Confidence::Proved,
                 detail: Detail::Leak,
                 evidence: vec![Proof {
-                    source: Source::Kernel,
+                    source: EvidenceSource::Kernel,
                     text: "killed at 200 MiB".into(),
                 }],
                 remedies: vec![Remedy {

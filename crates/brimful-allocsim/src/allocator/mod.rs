@@ -8,13 +8,13 @@ mod expandable;
 mod restore;
 mod values;
 
-pub use values::{FoundSegment, Gauge, OutOfMemory, PoolId, RestoreError, SegmentView, Statistics};
+pub use values::{FoundSegment, OutOfMemory, PoolId, RestoreError, SegmentView, Stat, Statistics};
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::blocks::{Arena, Block, Index, NONE, Pool};
 use crate::device::Device;
-use crate::settings::Settings;
+use crate::settings::AllocatorSettings;
 use crate::version::{Tie, TorchVersion};
 
 const MIB: u64 = 1 << 20;
@@ -60,7 +60,7 @@ struct PrivatePool {
 #[derive(Debug, Clone)]
 pub struct Allocator<D> {
     device: D,
-    settings: Settings,
+    settings: AllocatorSettings,
     tie: Tie,
     allowed: Option<u64>,
     arena: Arena,
@@ -84,7 +84,7 @@ const SMALL: u32 = 0;
 const LARGE: u32 = 1;
 
 impl<D: Device> Allocator<D> {
-    pub fn new(device: D, settings: Settings, version: TorchVersion) -> Self {
+    pub fn new(device: D, settings: AllocatorSettings, version: TorchVersion) -> Self {
         let mut allocator = Allocator {
             device,
             settings,
@@ -110,7 +110,7 @@ impl<D: Device> Allocator<D> {
         allocator
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &AllocatorSettings {
         &self.settings
     }
 
@@ -122,7 +122,7 @@ impl<D: Device> Allocator<D> {
     /// `reset_accumulated_memory_stats`).
     pub fn reset_statistics(&mut self) {
         let now = self.statistics;
-        let anew = |gauge: Gauge| Gauge {
+        let anew = |gauge: Stat| Stat {
             current: gauge.current,
             peak: gauge.current,
         };

@@ -25,12 +25,12 @@ pub struct OutOfMemory {
 
 /// A figure now and at its highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Gauge {
+pub struct Stat {
     pub current: u64,
     pub peak: u64,
 }
 
-impl Gauge {
+impl Stat {
     pub(super) fn add(&mut self, amount: u64) {
         self.current += amount;
         self.peak = self.peak.max(self.current);
@@ -45,13 +45,13 @@ impl Gauge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// Bytes of blocks that are handed out.
-    pub allocated: Gauge,
+    pub allocated: Stat,
     /// The same, plus blocks given back that another stream may still use.
-    pub active: Gauge,
+    pub active: Stat,
     /// What was asked for, before rounding, in active blocks.
-    pub requested: Gauge,
+    pub requested: Stat,
     /// Bytes of segments.
-    pub reserved: Gauge,
+    pub reserved: Stat,
     /// Requests that succeeded only after cached segments were given back (or failed even then).
     pub retries: u64,
     pub ooms: u64,

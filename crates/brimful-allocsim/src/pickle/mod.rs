@@ -30,14 +30,14 @@ pub use error::PickleError;
 pub use file_kind::FileKind;
 pub use limits::{Limits, limits_for};
 
-use machine::{Machine, Objects};
+use machine::{Objects, PickleMachine};
 
 /// Reads one pickle of protocol 0 to 5; bytes after its end are not looked at.
 pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, PickleError> {
     if let Some(found) = FileKind::of(bytes) {
         return Err(PickleError::NotAPickle { found });
     }
-    Machine::new(bytes, *limits, Objects::Refused).run()
+    PickleMachine::new(bytes, *limits, Objects::Refused).run()
 }
 
 /// The same for a pickle that also holds objects: nothing is imported, called or built for them.
@@ -53,5 +53,5 @@ pub fn read_around_objects<'a>(
     if let Some(found) = FileKind::of(bytes) {
         return Err(PickleError::NotAPickle { found });
     }
-    Machine::new(bytes, *limits, Objects::Opaque).run()
+    PickleMachine::new(bytes, *limits, Objects::Opaque).run()
 }

@@ -1,7 +1,7 @@
 //! Pickles that Python wrote, pickles that it would not write, and pickles that want to do harm.
 
 use super::file_kind::is_instruction;
-use super::machine::{Machine, Objects};
+use super::machine::{Objects, PickleMachine};
 use super::*;
 
 /// `[None, True, False, 0, 255, 256, -1, 65536, -2**31, 2**31, 2**63-1, -2**63, 2**64-1, 1.5, -0.25,
@@ -450,7 +450,7 @@ fn other_files_are_named() {
 fn every_instruction_known_may_come_first() {
     for byte in 0..=u8::MAX {
         let unknown = matches!(
-            Machine::new(&[byte, b'.'], limits_for(2), Objects::Refused).run(),
+            PickleMachine::new(&[byte, b'.'], limits_for(2), Objects::Refused).run(),
             Err(PickleError::UnknownInstruction { at: 0, .. })
         );
         assert_eq!(unknown, !is_instruction(byte), "{byte:#x}");

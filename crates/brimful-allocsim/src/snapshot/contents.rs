@@ -77,7 +77,7 @@ pub enum BlockState {
 /// One thing the allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    pub action: Action,
+    pub action: TraceAction,
     /// 0 for [`Action::OutOfMemory`], which has none.
     pub address: u64,
     /// For [`Action::OutOfMemory`] the bytes that could not be had.
@@ -94,7 +94,7 @@ pub struct TraceEntry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub enum TraceAction {
     Alloc,
     FreeRequested,
     FreeCompleted,

@@ -13,7 +13,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use contents::{Action, Block, BlockState, Frame, PoolKind, Segment, Snapshot, TraceEntry};
+pub use contents::{
+    Block, BlockState, Frame, PoolKind, Segment, Snapshot, TraceAction, TraceEntry,
+};
 pub use error::SnapshotError;
 
 use crate::pickle;

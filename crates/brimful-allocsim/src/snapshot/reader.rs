@@ -10,7 +10,7 @@ use super::fields::{
     ACTION, ADDRESS, SIZE, STATE, first_of, pool_id, segment_of, size_of, state_of, word,
 };
 use super::settings::settings_of;
-use super::{Action, Block, Frame, Segment, Snapshot, SnapshotError, TraceEntry};
+use super::{Block, Frame, Segment, Snapshot, SnapshotError, TraceAction, TraceEntry};
 use crate::pickle::{Dict, Document, Sequence, Value};
 
 /// A dict of four fields with every key and value one memo reference of two bytes takes 19.
@@ -249,7 +249,7 @@ impl<'d> Reader<'d> {
         let action = action.ok_or_else(|| WrongField::missing("action", ACTION))?;
         let address = match (address, action) {
             (Some(address), _) => address,
-            (None, Action::OutOfMemory) => 0,
+            (None, TraceAction::OutOfMemory) => 0,
             (None, _) => return Err(WrongField::missing("addr", ADDRESS)),
         };
         Ok(TraceEntry {
@@ -264,27 +264,27 @@ impl<'d> Reader<'d> {
         })
     }
 
-    fn action(&mut self, value: Value<'d>) -> Result<Action, WrongField> {
+    fn action(&mut self, value: Value<'d>) -> Result<TraceAction, WrongField> {
         let Value::Str(name) = value else {
             return Err(wrong("action", ACTION, value));
         };
         Ok(match name {
-            "alloc" => Action::Alloc,
-            "free_requested" => Action::FreeRequested,
-            "free_completed" => Action::FreeCompleted,
-            "segment_alloc" => Action::SegmentAlloc,
-            "segment_free" => Action::SegmentFree,
-            "segment_map" => Action::SegmentMap,
-            "segment_unmap" => Action::SegmentUnmap,
-            "snapshot" => Action::Snapshot,
-            "oom" => Action::OutOfMemory,
+            "alloc" => TraceAction::Alloc,
+            "free_requested" => TraceAction::FreeRequested,
+            "free_completed" => TraceAction::FreeCompleted,
+            "segment_alloc" => TraceAction::SegmentAlloc,
+            "segment_free" => TraceAction::SegmentFree,
+            "segment_map" => TraceAction::SegmentMap,
+            "segment_unmap" => TraceAction::SegmentUnmap,
+            "snapshot" => TraceAction::Snapshot,
+            "oom" => TraceAction::OutOfMemory,
             other => {
                 let names = &mut self.snapshot.other_actions;
                 let idx = *self.other_actions.entry(other).or_insert_with(|| {
                     names.push(other.to_owned());
                     index(names.len() - 1)
                 });
-                Action::Other(idx)
+                TraceAction::Other(idx)
             }
         })
     }

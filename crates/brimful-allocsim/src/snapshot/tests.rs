@@ -140,7 +140,7 @@ fn segments_blocks_and_events() {
         }]
     );
     let alloc = TraceEntry {
-        action: Action::Alloc,
+        action: TraceAction::Alloc,
         address: 4096,
         size: 512,
         stream: 0,
@@ -150,7 +150,7 @@ fn segments_blocks_and_events() {
         frames: None,
     };
     let annotate = TraceEntry {
-        action: Action::Other(0),
+        action: TraceAction::Other(0),
         private_pool: None,
         ..alloc
     };
@@ -162,15 +162,15 @@ fn segments_blocks_and_events() {
 #[test]
 fn every_action_torch_writes() {
     let actions = [
-        ("alloc", Action::Alloc),
-        ("free_requested", Action::FreeRequested),
-        ("free_completed", Action::FreeCompleted),
-        ("segment_alloc", Action::SegmentAlloc),
-        ("segment_free", Action::SegmentFree),
-        ("segment_map", Action::SegmentMap),
-        ("segment_unmap", Action::SegmentUnmap),
-        ("snapshot", Action::Snapshot),
-        ("oom", Action::OutOfMemory),
+        ("alloc", TraceAction::Alloc),
+        ("free_requested", TraceAction::FreeRequested),
+        ("free_completed", TraceAction::FreeCompleted),
+        ("segment_alloc", TraceAction::SegmentAlloc),
+        ("segment_free", TraceAction::SegmentFree),
+        ("segment_map", TraceAction::SegmentMap),
+        ("segment_unmap", TraceAction::SegmentUnmap),
+        ("snapshot", TraceAction::Snapshot),
+        ("oom", TraceAction::OutOfMemory),
     ];
     for (name, action) in actions {
         let program = snapshot(&[], &[event(&[("action", text(name))])]);
@@ -188,7 +188,7 @@ fn an_oom_has_free_bytes_and_no_address() {
     ]);
     let snapshot = read_program(&snapshot(&[], &[oom])).unwrap();
     let entry = snapshot.traces[0][0];
-    assert_eq!(entry.action, Action::OutOfMemory);
+    assert_eq!(entry.action, TraceAction::OutOfMemory);
     assert_eq!((entry.address, entry.size), (0, 1 << 40));
     assert_eq!(entry.device_free, Some(12_345));
     assert_eq!(entry.time_us, 0);

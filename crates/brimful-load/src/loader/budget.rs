@@ -4,7 +4,7 @@ use brimful::units::Bytes;
 
 use crate::array::TensorSpec;
 use crate::buffer::PAGE;
-use crate::loader::{LoaderError, Settings};
+use crate::loader::{LoaderError, LoaderSettings};
 use crate::reading::Access;
 
 /// Requests to an object store that are under way at once, where memory allows.
@@ -41,7 +41,7 @@ impl Budget {
     pub(super) fn new(
         forms: &[TensorSpec],
         needs: Needs,
-        settings: &Settings,
+        settings: &LoaderSettings,
         access: Access,
         processors: usize,
     ) -> Result<Budget, LoaderError> {
@@ -133,7 +133,7 @@ mod tests {
         threads: Option<usize>,
         expected: (usize, usize, u64),
     ) {
-        let settings = Settings {
+        let settings = LoaderSettings {
             batch_size: 8,
             shuffle_seed: None,
             seed: 0,

@@ -35,7 +35,7 @@ pub use batch::{Batch, BatchField, Lent};
 pub use budget::Budget;
 pub use epoch::{Epoch, Next};
 pub use error::LoaderError;
-pub use settings::{OnError, Settings};
+pub use settings::{LoaderSettings, OnError};
 pub use statistics::Statistics;
 
 use batch::Pool;
@@ -50,7 +50,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    pub fn new(pipeline: Pipeline, settings: Settings) -> Result<Loader, LoaderError> {
+    pub fn new(pipeline: Pipeline, settings: LoaderSettings) -> Result<Loader, LoaderError> {
         settings.check()?;
         let forms = pipeline.forms()?;
         let needs = Needs {
@@ -82,7 +82,7 @@ impl Loader {
         &self.shared.pipeline
     }
 
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LoaderSettings {
         &self.shared.settings
     }
 

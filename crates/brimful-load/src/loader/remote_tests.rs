@@ -11,7 +11,7 @@ use brimful::units::Bytes;
 use crate::array::DType;
 use crate::error::SourceError;
 use crate::indexes::Indexes;
-use crate::loader::{Loader, Next, OnError, Settings};
+use crate::loader::{Loader, LoaderSettings, Next, OnError};
 use crate::opening::Opening;
 use crate::pipeline::Pipeline;
 use crate::reading::Access;
@@ -239,7 +239,7 @@ fn a_folder_of_objects_is_refused_with_a_way_out() {
 fn loader(server: &Server, memory: u64, on_error: OnError) -> Loader {
     let path = server.path("raw.bin");
     let source = Npy::raw("x", &path, DType::U8, &[100_000], None).unwrap();
-    let settings = Settings {
+    let settings = LoaderSettings {
         batch_size: 4,
         shuffle_seed: Some(1),
         seed: 1,

@@ -16,7 +16,7 @@ pub enum OnError {
 
 /// How batches are made.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LoaderSettings {
     pub batch_size: u64,
     /// Nothing for the order of the source.
     pub shuffle_seed: Option<u64>,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub on_error: OnError,
 }
 
-impl Settings {
+impl LoaderSettings {
     pub(super) fn check(&self) -> Result<(), LoaderError> {
         let wrong = |name, expected: &str, found: u64| {
             Err(LoaderError::Setting {

@@ -8,7 +8,7 @@ use brimful::units::Bytes;
 use crate::array::TensorSpec;
 use crate::loader::batch::Pool;
 use crate::loader::budget::Budget;
-use crate::loader::settings::Settings;
+use crate::loader::settings::LoaderSettings;
 use crate::loader::statistics::Counters;
 use crate::order::{Order, Split};
 use crate::pipeline::Pipeline;
@@ -17,7 +17,7 @@ use crate::pipeline::Pipeline;
 pub(super) struct Shared {
     pub(super) pipeline: Pipeline,
     pub(super) forms: Vec<TensorSpec>,
-    pub(super) settings: Settings,
+    pub(super) settings: LoaderSettings,
     pub(super) budget: Budget,
     pub(super) pool: Arc<Pool>,
     pub(super) counters: Counters,

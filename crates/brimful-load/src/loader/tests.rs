@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::array::{DType, Field, FieldSpec, TensorSpec};
 use crate::error::{OpError, ReadError};
-use crate::loader::{Batch, Loader, LoaderError, Next, OnError, Settings};
+use crate::loader::{Batch, Loader, LoaderError, LoaderSettings, Next, OnError};
 use crate::ops::{Op, Out, SampleKey, Scratch};
 use crate::pipeline::Pipeline;
 use crate::reading::{Access, Choice};
@@ -123,8 +123,8 @@ impl Op for Drawing {
     }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> LoaderSettings {
+    LoaderSettings {
         batch_size: 8,
         shuffle_seed: Some(3),
         seed: 3,
@@ -138,7 +138,7 @@ fn settings() -> Settings {
     }
 }
 
-fn loader(source: Counting, settings: Settings) -> Loader {
+fn loader(source: Counting, settings: LoaderSettings) -> Loader {
     Loader::new(Pipeline::new(Arc::new(source)), settings).unwrap()
 }
 
@@ -176,7 +176,7 @@ fn every_sample_comes_once_and_in_the_same_order_with_any_number_of_threads() {
     for threads in [1, 2, 5] {
         let loader = loader(
             Counting::new(1003),
-            Settings {
+            LoaderSettings {
                 threads: Some(threads),
                 ..settings()
             },
@@ -205,7 +205,7 @@ fn what_is_drawn_depends_on_the_key_alone() {
             .unwrap();
         let loader = Loader::new(
             pipeline,
-            Settings {
+            LoaderSettings {
                 threads: Some(threads),
                 batch_size: if threads == 1 { 8 } else { 13 },
                 ..settings()
@@ -242,7 +242,7 @@ proptest! {
             for rank in 0..world_size {
                 let loader = loader(
                     Counting::new(len),
-                    Settings { batch_size, threads: Some(threads), rank, world_size, ..settings() },
+                    LoaderSettings { batch_size, threads: Some(threads), rank, world_size, ..settings() },
                 );
                 let mut all = batches(&loader, 1, position);
                 if !is_last {
@@ -279,7 +279,7 @@ fn a_broken_sample_ends_the_epoch_with_its_place() {
     source.broken = vec![17, 60];
     let loader = loader(
         source,
-        Settings {
+        LoaderSettings {
             shuffle_seed: None,
             ..settings()
         },
@@ -306,7 +306,7 @@ fn a_broken_sample_may_be_left_out() {
     source.broken = vec![0, 17, 18, 96, 97, 98, 99];
     let loader = loader(
         source,
-        Settings {
+        LoaderSettings {
             shuffle_seed: None,
             on_error: OnError::Skip,
             ..settings()
@@ -341,7 +341,7 @@ fn nothing_more_than_the_budget_is_held() {
     let memory = Bytes(3 * 4096 * 2 + 4000);
     let loader = loader(
         Counting::new(10_000),
-        Settings {
+        LoaderSettings {
             batch_size: 200,
             memory,
             prefetch: 100,
@@ -400,7 +400,7 @@ fn a_batch_outlives_its_loader() {
 #[test]
 fn what_cannot_be_is_said_before_the_first_step() {
     let make = |settings| Loader::new(Pipeline::new(Arc::new(Counting::new(10))), settings);
-    let error = make(Settings {
+    let error = make(LoaderSettings {
         batch_size: 1 << 20,
         ..settings()
     })
@@ -410,7 +410,7 @@ fn what_cannot_be_is_said_before_the_first_step() {
         error.to_string(),
         "memory budget of 1 MiB is too small: one batch needs 32 MiB and one thread needs 32 B of scratch memory"
     );
-    let error = make(Settings {
+    let error = make(LoaderSettings {
         rank: 2,
         world_size: 2,
         ..settings()
@@ -421,19 +421,19 @@ fn what_cannot_be_is_said_before_the_first_step() {
         "rank must be below the world size 2, found 2"
     );
     for settings in [
-        Settings {
+        LoaderSettings {
             batch_size: 0,
             ..settings()
         },
-        Settings {
+        LoaderSettings {
             threads: Some(0),
             ..settings()
         },
-        Settings {
+        LoaderSettings {
             world_size: 0,
             ..settings()
         },
-        Settings {
+        LoaderSettings {
             batch_size: u64::MAX,
             ..settings()
         },
@@ -513,7 +513,7 @@ fn few_scratch_buffers_serve_many_threads() {
     let pipeline = Pipeline::new(Arc::new(source))
         .with("index", |_, _| Ok(Arc::clone(&heavy) as Arc<dyn Op>))
         .unwrap();
-    let settings = Settings {
+    let settings = LoaderSettings {
         threads: Some(12),
         shuffle_seed: None,
         on_error: OnError::Skip,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use error::PackError;
 pub use output::Packed;
-pub use settings::Settings;
+pub use settings::PackSettings;
 
 use crate::pack::output::Output;
 use crate::pack::work::Shared;
@@ -43,7 +43,7 @@ impl Packing {
         pipeline: &Pipeline,
         tokenizer: Arc<Tokenizer>,
         path: &Path,
-        settings: &Settings,
+        settings: &PackSettings,
     ) -> Result<Packing, PackError> {
         let field = pipeline.text_field(&settings.field, "pack")?;
         let stored = settings.stored_type(&tokenizer)?;

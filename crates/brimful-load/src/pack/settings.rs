@@ -10,7 +10,7 @@ use crate::text::Tokenizer;
 
 /// How documents are packed.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct PackSettings {
     /// The field that is the text.
     pub field: String,
     /// [`DType::U16`] or [`DType::U32`]; without it the smaller one that all tokens fit into.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub memory: Bytes,
 }
 
-impl Settings {
+impl PackSettings {
     pub(super) fn stored_type(&self, tokenizer: &Tokenizer) -> Result<DType, PackError> {
         let largest = tokenizer.largest_id().max(self.end_id.unwrap_or(0));
         let fits = u16::try_from(largest).is_ok();

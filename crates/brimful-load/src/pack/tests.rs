@@ -75,8 +75,8 @@ fn tokenizer(name: &str) -> Arc<Tokenizer> {
     Arc::new(Tokenizer::open(&path).unwrap())
 }
 
-fn settings(threads: usize) -> Settings {
-    Settings {
+fn settings(threads: usize) -> PackSettings {
+    PackSettings {
         field: "text".to_owned(),
         stored: None,
         end_id: Some(0),
@@ -90,7 +90,7 @@ fn packed(
     pipeline: &Pipeline,
     tokenizer: &Arc<Tokenizer>,
     path: &Path,
-    settings: &Settings,
+    settings: &PackSettings,
 ) -> Result<Packed, PackError> {
     let mut packing = Packing::start(pipeline, Arc::clone(tokenizer), path, settings)?;
     loop {
@@ -111,7 +111,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Packs with one, two and five threads, and reads back tokens, documents and positions.
-fn check(texts: &[String], settings_of: &Settings, tokenizer: &Arc<Tokenizer>, block: usize) {
+fn check(texts: &[String], settings_of: &PackSettings, tokenizer: &Arc<Tokenizer>, block: usize) {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = folder.path().join("tokens.bin");
     let pipeline = Texts::pipeline(texts.iter().map(String::as_str));
@@ -134,7 +134,7 @@ fn check(texts: &[String], settings_of: &Settings, tokenizer: &Arc<Tokenizer>, b
         .collect();
     let mut files = Vec::new();
     for threads in [1, 2, 5] {
-        let settings = Settings {
+        let settings = PackSettings {
             threads: Some(threads),
             ..settings_of.clone()
         };
@@ -191,7 +191,7 @@ proptest! {
         special_tokens in any::<bool>(),
         is_wide in any::<bool>(),
     ) {
-        let settings = Settings {
+        let settings = PackSettings {
             end_id: has_end.then_some(0),
             stored: is_wide.then_some(DType::U32),
             special_tokens,
@@ -211,7 +211,7 @@ fn documents_longer_than_what_may_wait_are_written_in_their_turn() {
             _ => format!("short {at}"),
         })
         .collect();
-    let settings = Settings {
+    let settings = PackSettings {
         stored: Some(DType::U32),
         ..settings(1)
     };
@@ -229,7 +229,7 @@ fn blocks_with_more_documents_than_a_page_of_starts_are_right() {
     let texts: Vec<String> = (0..3000)
         .map(|at| if at % 7 == 0 { "a" } else { "" }.to_owned())
         .collect();
-    let settings = Settings {
+    let settings = PackSettings {
         end_id: None,
         ..settings(1)
     };
@@ -296,17 +296,17 @@ fn settings_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.bin");
     let pipeline = Texts::pipeline(["a"]);
-    let refused = |settings: Settings| {
+    let refused = |settings: PackSettings| {
         packed(&pipeline, &tokenizer("byte_level"), &path, &settings)
             .unwrap_err()
             .to_string()
     };
-    let found = refused(Settings {
+    let found = refused(PackSettings {
         threads: Some(0),
         ..settings(1)
     });
     assert_eq!(found, "threads must be at least 1, found 0");
-    let found = refused(Settings {
+    let found = refused(PackSettings {
         stored: Some(DType::U16),
         end_id: Some(70_000),
         ..settings(1)
@@ -315,22 +315,22 @@ fn settings_that_cannot_be_are_refused() {
         found,
         "dtype must be uint32 for tokens up to 70000, found uint16"
     );
-    let found = refused(Settings {
+    let found = refused(PackSettings {
         stored: Some(DType::I64),
         ..settings(1)
     });
     assert_eq!(found, "dtype must be uint16 or uint32, found int64");
-    let found = refused(Settings {
+    let found = refused(PackSettings {
         memory: Bytes::from_mib(1),
         ..settings(1)
     });
     assert!(found.starts_with("memory budget of"), "{found}");
-    let found = refused(Settings {
+    let found = refused(PackSettings {
         field: "words".to_owned(),
         ..settings(1)
     });
     assert!(found.contains("no field \"words\""), "{found}");
-    let wide = Settings {
+    let wide = PackSettings {
         end_id: Some(70_000),
         ..settings(1)
     };

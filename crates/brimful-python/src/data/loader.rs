@@ -6,7 +6,7 @@ use std::time::Duration;
 use brimful::units::Bytes;
 use brimful_load::loader::{LoaderError, OnError, Statistics};
 use brimful_load::pipeline::{SampleCause, SampleError};
-use brimful_load::{Epoch, Loader, Next, ReadError, Settings, Truncated};
+use brimful_load::{Epoch, Loader, LoaderSettings, Next, ReadError, Truncated};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -45,7 +45,7 @@ impl NativeLoader {
         drop_last: bool,
         skip_errors: bool,
     ) -> PyResult<NativeLoader> {
-        let settings = Settings {
+        let settings = LoaderSettings {
             batch_size,
             shuffle_seed: shuffle.then_some(seed),
             seed,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use brimful::units::Bytes;
-use brimful_load::pack::{PackError, Packing, Settings};
+use brimful_load::pack::{PackError, PackSettings, Packing};
 use brimful_load::text::Tokenizer;
 use pyo3::prelude::*;
 
@@ -47,7 +47,7 @@ impl NativePacking {
     ) -> PyResult<NativePacking> {
         let pipeline = dataset.pipeline().clone();
         let packing = call(py, || {
-            let settings = Settings {
+            let settings = PackSettings {
                 field,
                 stored: dtype.map(dtype_of).transpose()?,
                 end_id,

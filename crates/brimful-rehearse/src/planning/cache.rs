@@ -69,7 +69,7 @@ struct Entry {
     /// For people: without secrets.
     key: Key,
     key_hash: u64,
-    sources: Vec<Source>,
+    sources: Vec<CachedFile>,
     host: HostFacts,
     pace: Pace,
     world_size: u32,
@@ -81,7 +81,7 @@ struct Entry {
 
 /// A file that was part of it.
 #[derive(Serialize, Deserialize, PartialEq)]
-struct Source {
+struct CachedFile {
     path: PathBuf,
     bytes: u64,
     hash: u64,
@@ -99,7 +99,7 @@ impl Cache {
         if entry.form != FORM
             || entry.key_hash != key.hashed(1)
             || entry.key != key.masked()
-            || !entry.sources.iter().all(Source::is_current)
+            || !entry.sources.iter().all(CachedFile::is_current)
         {
             return None;
         }
@@ -149,7 +149,10 @@ impl Cache {
             form: FORM,
             key: key.masked(),
             key_hash: key.hashed(1),
-            sources: sources.iter().filter_map(|path| Source::of(path)).collect(),
+            sources: sources
+                .iter()
+                .filter_map(|path| CachedFile::of(path))
+                .collect(),
             host: kept.host.clone(),
             pace: kept.pace,
             world_size: kept.world_size,
@@ -204,14 +207,14 @@ impl Key {
     }
 }
 
-impl Source {
-    fn of(path: &Path) -> Option<Source> {
+impl CachedFile {
+    fn of(path: &Path) -> Option<CachedFile> {
         let mut content = Vec::new();
         let file = brimful_private::open_named(path).ok()?;
         file.take(LARGEST_SOURCE).read_to_end(&mut content).ok()?;
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
-        Some(Source {
+        Some(CachedFile {
             path: path.to_owned(),
             bytes: content.len() as u64,
             hash: hasher.finish(),
@@ -219,7 +222,7 @@ impl Source {
     }
 
     fn is_current(&self) -> bool {
-        Source::of(&self.path).is_some_and(|found| found == *self)
+        CachedFile::of(&self.path).is_some_and(|found| found == *self)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use brimful::job::{Choices, Job, Settings, knobs};
 use brimful::plan::{GpuNeed, Shape};
-use brimful::predict::{Phase, Target, Verdict, footprint};
+use brimful::predict::{FitVerdict, Phase, Target, footprint};
 use brimful::units::Bytes;
-use brimful_allocsim::settings::Settings as AllocatorSettings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::version::TorchVersion;
 
 use super::PlanQuestion;
@@ -89,7 +89,7 @@ fn need(question: &PlanQuestion, allocator: &str, processes: &[Rehearsed]) -> Op
                     .get()
                     .saturating_add_signed(found.headroom.saturating_neg()),
             ),
-            fits: found.verdict == Verdict::Fits,
+            fits: found.verdict == FitVerdict::Fits,
             evaluation,
         };
         let fits = most.as_ref().is_none_or(|most| most.fits) && one.fits;

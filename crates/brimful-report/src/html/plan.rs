@@ -21,7 +21,7 @@ pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Er
     } else {
         format!("nothing fits: {} on {}", document.job, document.machine)
     };
-    let card = Card {
+    let card = PlanCard {
         title,
         brims: document.brims.iter().map(brim).collect(),
         settings: document
@@ -43,7 +43,7 @@ pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Er
 }
 
 #[derive(Debug, Serialize)]
-struct Card {
+struct PlanCard {
     title: String,
     brims: Vec<Bar>,
     settings: Vec<(String, String)>,

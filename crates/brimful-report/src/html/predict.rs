@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brimful::predict::{Footprint, Phase, Verdict};
+use brimful::predict::{FitVerdict, Footprint, Phase};
 use brimful::units::Bytes;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
@@ -47,7 +47,7 @@ pub fn predict(
         .collect();
     let mut heading = vec![format!("on {}", first.gpu), "at the peak".to_owned()];
     heading.extend(phases.iter().map(|phase| phase.name().to_owned()));
-    let card = Card {
+    let card = PredictCard {
         title: format!(
             "{}: {} likely, {} safe",
             rehearsed.command.join(" "),
@@ -75,7 +75,7 @@ pub fn predict(
 }
 
 #[derive(Debug, Serialize)]
-struct Card {
+struct PredictCard {
     title: String,
     gpus: Vec<Gpu>,
     highest: String,
@@ -103,9 +103,9 @@ fn gpu(footprint: &Footprint) -> Gpu {
         |bytes: Bytes| ((bytes.share_of(footprint.total) * BAR).min(BAR) * 10.0).round() / 10.0;
     let (verdict, words) = verdict_words(footprint);
     let color = match footprint.verdict {
-        Verdict::Fits => "#2a8",
-        Verdict::Tight => "#b70",
-        Verdict::DoesNotFit => "#d33",
+        FitVerdict::Fits => "#2a8",
+        FitVerdict::Tight => "#b70",
+        FitVerdict::DoesNotFit => "#d33",
     };
     Gpu {
         name: footprint.gpu.clone(),

@@ -8,7 +8,7 @@ use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
 use serde::Serialize;
 
 use crate::html::harmless;
-use crate::json::{Finding, ProbeDocument};
+use crate::json::{FindingDocument, ProbeDocument};
 use crate::text::Page;
 
 const TEMPLATE: &str = include_str!("probe.html");
@@ -19,7 +19,7 @@ pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("code", code);
     environment.add_template("probe.html", TEMPLATE)?;
-    let card = Card {
+    let card = ProbeCard {
         title: title(machine),
         bars: bars(machine),
         rows: rows(machine),
@@ -51,11 +51,11 @@ fn code(text: &str) -> Value {
 }
 
 #[derive(Debug, Serialize)]
-struct Card {
+struct ProbeCard {
     title: String,
     bars: Vec<Bar>,
     rows: Vec<(String, String)>,
-    findings: Vec<Finding>,
+    findings: Vec<FindingDocument>,
     text: String,
 }
 

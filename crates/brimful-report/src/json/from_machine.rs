@@ -10,10 +10,10 @@ use brimful::units::Bytes;
 
 use crate::json::gaps::Gaps;
 use crate::json::probe::{
-    AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Isolation, Killer,
-    Limit, MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument,
-    ProcessLimits, ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch,
-    Unlimited, WholeLimit,
+    AllocatorVariable, BrimDocument, Cgroup, Cpus, FindingDocument, Gpu, GpuProcess, Host,
+    Isolation, Killer, LimitDocument, MigInstance, Overcommit, Platform, PlatformLayer,
+    PressureDocument, ProbeDocument, ProcessLimits, ProcessorLimit, Python, SCHEMA_VERSION,
+    SharedMemory, SlurmJob, Subject, Torch, Unlimited, WholeLimit,
 };
 
 impl ProbeDocument {
@@ -81,7 +81,7 @@ impl ProbeDocument {
                 .collect(),
             findings: findings::of(machine)
                 .into_iter()
-                .map(|finding| Finding {
+                .map(|finding| FindingDocument {
                     id: finding.id.into(),
                     severity: finding.severity.name().into(),
                     summary: finding.summary,
@@ -121,7 +121,7 @@ fn host(machine: &Machine, gaps: &mut Gaps) -> Host {
         available_bytes: gaps.take("host.available_bytes", &host.available, bytes),
         swap_total_bytes: gaps.take("host.swap_total_bytes", &host.swap, |swap| swap.total.get()),
         swap_free_bytes: gaps.take("host.swap_free_bytes", &host.swap, |swap| swap.free.get()),
-        brim: Brim {
+        brim: BrimDocument {
             limit_bytes: gaps.take("host.brim.limit_bytes", &brim, |brim| brim.limit.get()),
             set_by: gaps.take("host.brim.set_by", &brim, |brim| brim.set_by.to_string()),
             kind: gaps.take("host.brim.kind", &brim, |brim| brim.set_by.kind().into()),
@@ -136,7 +136,7 @@ fn host(machine: &Machine, gaps: &mut Gaps) -> Host {
             .limits()
             .iter()
             .enumerate()
-            .map(|(idx, limit)| Limit {
+            .map(|(idx, limit)| LimitDocument {
                 limit_bytes: limit.bytes.get(),
                 set_by: limit.set_by.to_string(),
                 kind: limit.set_by.kind().into(),
@@ -184,11 +184,13 @@ fn host(machine: &Machine, gaps: &mut Gaps) -> Host {
                 committed_bytes: overcommit.committed.map(Bytes::get),
             }
         }),
-        pressure: gaps.take("host.pressure", &host.pressure, |pressure| Pressure {
-            some_avg10_percent: pressure.some_avg10,
-            some_avg60_percent: pressure.some_avg60,
-            full_avg10_percent: pressure.full_avg10,
-            full_avg60_percent: pressure.full_avg60,
+        pressure: gaps.take("host.pressure", &host.pressure, |pressure| {
+            PressureDocument {
+                some_avg10_percent: pressure.some_avg10,
+                some_avg60_percent: pressure.some_avg60,
+                full_avg10_percent: pressure.full_avg10,
+                full_avg60_percent: pressure.full_avg60,
+            }
         }),
         oom_score_adj: gaps.take("host.oom_score_adj", &host.oom_score_adj, |score| *score),
         killers: gaps.take("host.killers", &host.killers, |killers| {

@@ -29,9 +29,10 @@ pub use predict::{
 };
 pub use predict_host::{HostBudgetTerm, HostByWorkers, PredictedHost};
 pub use probe::{
-    AllocatorVariable, Brim, Cgroup, Cpus, Finding, Gpu, GpuProcess, Host, Killer, Limit,
-    MigInstance, Overcommit, Platform, PlatformLayer, Pressure, ProbeDocument, ProcessLimits,
-    ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob, Subject, Torch, WholeLimit,
+    AllocatorVariable, BrimDocument, Cgroup, Cpus, FindingDocument, Gpu, GpuProcess, Host, Killer,
+    LimitDocument, MigInstance, Overcommit, Platform, PlatformLayer, PressureDocument,
+    ProbeDocument, ProcessLimits, ProcessorLimit, Python, SCHEMA_VERSION, SharedMemory, SlurmJob,
+    Subject, Torch, WholeLimit,
 };
 
 pub use range::LikelyAndSafe;

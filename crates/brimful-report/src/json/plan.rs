@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brimful::job::{ConfigOverrides, Settings, Value};
 use brimful::plan::{
-    Answer, Change, Impossible, Need, Plan, PlanBrim, Reason, RehearsalUsed, Rung, Source,
+    Answer, Change, Impossible, Need, Plan, PlanBrim, RateSource, Reason, RehearsalUsed, Rung,
     Throughput,
 };
 use schemars::JsonSchema;
@@ -372,8 +372,8 @@ fn throughput(found: Option<Throughput>) -> Option<PlannedThroughput> {
     Some(PlannedThroughput {
         samples_per_second: rounded(found.samples_per_second),
         source: match found.from {
-            Source::Measured => "measured".into(),
-            Source::Estimated => "estimated".into(),
+            RateSource::Measured => "measured".into(),
+            RateSource::Estimated => "estimated".into(),
         },
     })
 }

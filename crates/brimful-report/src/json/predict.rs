@@ -1,7 +1,7 @@
 //! The outward form of a prediction: what `brimful predict --json` prints and `brimful.predict()` returns.
 
 use brimful::predict::host::HostFacts;
-use brimful::predict::{Footprint, Verdict};
+use brimful::predict::{FitVerdict, Footprint};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -308,7 +308,7 @@ fn fit(footprint: &Footprint) -> GpuFit {
     GpuFit {
         name: footprint.gpu.clone(),
         total_bytes: footprint.total.get(),
-        fits: footprint.verdict == Verdict::Fits,
+        fits: footprint.verdict == FitVerdict::Fits,
         verdict: footprint.verdict.id().into(),
         headroom_bytes: footprint.headroom,
         device_bytes: footprint.device.into(),

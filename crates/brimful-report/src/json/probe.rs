@@ -46,7 +46,7 @@ pub struct ProbeDocument {
     /// Variables that configure torch's allocator, if they are set.
     pub allocator_variables: Vec<AllocatorVariable>,
     /// Problems, most severe first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingDocument>,
     /// Why facts are missing.
     pub gaps: Vec<Gap>,
 }
@@ -76,13 +76,13 @@ pub struct Host {
     /// Unused swap.
     pub swap_free_bytes: Option<u64>,
     /// The nearest limit that kills.
-    pub brim: Brim,
+    pub brim: BrimDocument,
     /// Bytes left before the kernel kills, without swap.
     pub headroom_bytes: Option<u64>,
     /// Swap available in addition to the headroom.
     pub swap_headroom_bytes: Option<u64>,
     /// Every limit, from the cgroup of the process to physical memory.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<LimitDocument>,
     /// The memory cgroups, that of the process first.
     pub cgroups: Option<Vec<Cgroup>>,
     /// Parents of the visible cgroups: `none`, `own_group` (not even the cgroup of the process is visible),
@@ -92,7 +92,7 @@ pub struct Host {
     /// Memory overcommit.
     pub overcommit: Option<Overcommit>,
     /// How long tasks were stalled on memory.
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<PressureDocument>,
     /// The priority of this process for the kernel OOM killer: -1000 never, 1000 first.
     pub oom_score_adj: Option<i32>,
     /// User-space OOM killers.
@@ -101,7 +101,8 @@ pub struct Host {
 
 /// The nearest limit that kills.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Brim {
+#[schemars(rename = "Brim")]
+pub struct BrimDocument {
     /// The limit.
     pub limit_bytes: Option<u64>,
     /// What sets it, in words.
@@ -114,7 +115,8 @@ pub struct Brim {
 
 /// One limit on host memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Limit {
+#[schemars(rename = "Limit")]
+pub struct LimitDocument {
     /// The limit.
     pub limit_bytes: u64,
     /// What sets it, in words.
@@ -199,7 +201,8 @@ pub struct Overcommit {
 
 /// Share of time, in percent, in which tasks were stalled on memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Pressure {
+#[schemars(rename = "Pressure")]
+pub struct PressureDocument {
     /// Some task was stalled, last 10 seconds.
     pub some_avg10_percent: f64,
     /// Some task was stalled, last minute.
@@ -437,7 +440,8 @@ pub struct AllocatorVariable {
 
 /// A problem of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Finding {
+#[schemars(rename = "Finding")]
+pub struct FindingDocument {
     /// Its ID in the catalogue of findings.
     pub id: String,
     /// `fatal`, `risk` or `note`.

@@ -1,6 +1,6 @@
 //! The page of `brimful explain`.
 
-use brimful::explain::{Cause, Confidence, Detail, Source, Verdict};
+use brimful::explain::{Cause, Confidence, Detail, EvidenceSource, Verdict};
 
 use crate::json::ExplainedAttempt;
 use crate::text::page::{Page, Role};
@@ -126,15 +126,15 @@ pub(crate) fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-fn source_name(source: Source) -> &'static str {
+fn source_name(source: EvidenceSource) -> &'static str {
     match source {
-        Source::Kernel => "kernel",
-        Source::KernelLog => "kernel log",
-        Source::WaitStatus => "exit status",
-        Source::Samples => "samples",
-        Source::Hook => "hook",
-        Source::Snapshot => "snapshot",
-        Source::Output => "output",
+        EvidenceSource::Kernel => "kernel",
+        EvidenceSource::KernelLog => "kernel log",
+        EvidenceSource::WaitStatus => "exit status",
+        EvidenceSource::Samples => "samples",
+        EvidenceSource::Hook => "hook",
+        EvidenceSource::Snapshot => "snapshot",
+        EvidenceSource::Output => "output",
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use brimful::cards::Card;
 use brimful::job::Settings;
 use brimful::machine::{Machine, SubjectKind};
-use brimful::plan::{Answer, Impossible, Plan, PlanBrim, Reason, Rung, Source, Throughput};
+use brimful::plan::{Answer, Impossible, Plan, PlanBrim, RateSource, Reason, Rung, Throughput};
 use brimful::units::Bytes;
 
 use crate::json::PlanContext;
@@ -177,8 +177,8 @@ fn throughput(found: &Throughput) -> String {
         return String::new();
     }
     let from = match found.from {
-        Source::Measured => "measured in an earlier run",
-        Source::Estimated => "estimated",
+        RateSource::Measured => "measured in an earlier run",
+        RateSource::Estimated => "estimated",
     };
     format!(
         "about {} samples/s, {from}",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brimful::predict::{Footprint, Phase, Verdict};
+use brimful::predict::{FitVerdict, Footprint, Phase};
 use brimful::printable::is_printable;
 use brimful::units::Bytes;
 
@@ -126,7 +126,7 @@ fn fits(footprints: &[Footprint], page: &Page) -> String {
 fn alternative(footprints: &[Footprint]) -> Option<String> {
     footprints.iter().find_map(|footprint| {
         let found = footprint.alternative.as_ref()?;
-        let fits = if found.fits && footprint.verdict != Verdict::Fits {
+        let fits = if found.fits && footprint.verdict != FitVerdict::Fits {
             ", which fits"
         } else {
             ""
@@ -141,9 +141,9 @@ fn alternative(footprints: &[Footprint]) -> Option<String> {
 fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
     let (word, words) = verdict_words(footprint);
     let role = match footprint.verdict {
-        Verdict::Fits => Role::Command,
-        Verdict::Tight => Role::Risk,
-        Verdict::DoesNotFit => Role::Fatal,
+        FitVerdict::Fits => Role::Command,
+        FitVerdict::Tight => Role::Risk,
+        FitVerdict::DoesNotFit => Role::Fatal,
     };
     let retries = match footprint.retries {
         0 => String::new(),
@@ -156,9 +156,9 @@ fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
 pub(crate) fn verdict_words(footprint: &Footprint) -> (&'static str, String) {
     let (left, total) = (Bytes(footprint.headroom.unsigned_abs()), footprint.total);
     match footprint.verdict {
-        Verdict::Fits => ("fits", format!("{left} of {total} free")),
-        Verdict::Tight => ("tight", format!("up to {left} over {total}")),
-        Verdict::DoesNotFit => ("does not fit", format!("{left} over {total}")),
+        FitVerdict::Fits => ("fits", format!("{left} of {total} free")),
+        FitVerdict::Tight => ("tight", format!("up to {left} over {total}")),
+        FitVerdict::DoesNotFit => ("does not fit", format!("{left} over {total}")),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Setup, replay};
-use brimful_allocsim::settings::Settings;
-use brimful_allocsim::snapshot::{self, Action, BlockState, Snapshot, SnapshotError};
+use brimful_allocsim::settings::AllocatorSettings;
+use brimful_allocsim::snapshot::{self, BlockState, Snapshot, SnapshotError, TraceAction};
 use brimful_allocsim::trace::{Event, Trace};
 use brimful_allocsim::version::TorchVersion;
 
@@ -40,7 +40,7 @@ pub fn replay_snapshot(bytes: &[u8]) -> Result<SnapshotReplay, SnapshotUnreadabl
     let last_failure = entries
         .iter()
         .rev()
-        .find(|entry| entry.action == Action::OutOfMemory);
+        .find(|entry| entry.action == TraceAction::OutOfMemory);
     if let Some(failure) = last_failure {
         told.asked = Some(Bytes(failure.size));
         told.device_free = failure.device_free.map(Bytes);
@@ -72,7 +72,7 @@ fn answers(trace: &Trace, room: Bytes) -> Vec<SnapshotAnswer> {
             let setup = Setup {
                 capacity: room.get(),
                 held: 0,
-                settings: Settings::parse(conf, version).ok()?,
+                settings: AllocatorSettings::parse(conf, version).ok()?,
                 version,
             };
             let outcome = replay(trace, &setup);
@@ -95,7 +95,7 @@ fn device_that_ran_out(snapshot: &Snapshot) -> u32 {
     let failed = snapshot.traces.iter().position(|trace| {
         trace
             .iter()
-            .any(|entry| entry.action == Action::OutOfMemory)
+            .any(|entry| entry.action == TraceAction::OutOfMemory)
     });
     if let Some(device) = failed {
         return u32::try_from(device).unwrap_or(0);

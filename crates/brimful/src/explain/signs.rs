@@ -2,7 +2,7 @@
 
 use crate::explain::series::Series;
 use crate::explain::text::{Rank, Sign, TextSigns};
-use crate::explain::{Cause, Detail, Evidence, Source};
+use crate::explain::{Cause, Detail, Evidence, EvidenceSource};
 use crate::record::{HookLine, KernelCounts, Outcome};
 use crate::watch::Role;
 
@@ -29,7 +29,7 @@ pub(in crate::explain) struct Signs<'a> {
 /// The sign to believe, and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::explain) struct Leading<'a> {
-    pub(in crate::explain) source: Source,
+    pub(in crate::explain) source: EvidenceSource,
     pub(in crate::explain) sign: &'a Sign,
     text: &'a TextSigns,
 }
@@ -100,14 +100,14 @@ impl<'a> Signs<'a> {
                 && sign.rank == Rank::Killer)
         };
         [
-            (Source::Hook, &self.exceptions),
-            (Source::Output, &self.text),
+            (EvidenceSource::Hook, &self.exceptions),
+            (EvidenceSource::Output, &self.text),
         ]
         .into_iter()
         .filter_map(|(source, text)| {
             // Where the exception that ended it is known, words that only sound like memory were about something else.
             let is_only_words = |sign: &Sign| {
-                source == Source::Output
+                source == EvidenceSource::Output
                     && sign.rank == Rank::Hinted
                     && !self.exceptions.signs.is_empty()
             };
@@ -118,7 +118,7 @@ impl<'a> Signs<'a> {
             Some(Leading { source, sign, text })
         })
         // Of two that say as much, what was printed has the traceback around it.
-        .min_by_key(|leading| (leading.sign.rank, leading.source == Source::Hook))
+        .min_by_key(|leading| (leading.sign.rank, leading.source == EvidenceSource::Hook))
     }
 
     /// Whether the exception that ended a process names this cause: words in a log may be somebody else's, these are not.

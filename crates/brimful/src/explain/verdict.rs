@@ -61,7 +61,7 @@ pub enum Confidence {
 /// One line of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    pub source: Source,
+    pub source: EvidenceSource,
     /// What it shows, with the measured values.
     pub text: String,
 }
@@ -69,7 +69,7 @@ pub struct Proof {
 /// Where a line of evidence comes from, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum EvidenceSource {
     /// Counters of cgroups.
     Kernel,
     KernelLog,
@@ -103,7 +103,7 @@ impl Verdict {
                 && self
                     .evidence
                     .iter()
-                    .all(|proof| proof.source == Source::Output));
+                    .all(|proof| proof.source == EvidenceSource::Output));
         self.cause.is_memory() && !is_weak
     }
 

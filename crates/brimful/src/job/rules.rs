@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use brimful_allocsim::settings::Settings as AllocatorSettings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::version::TorchVersion;
 
 use crate::job::error::Mistake;

@@ -32,7 +32,7 @@ pub(crate) struct Taken {
 
 /// One of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Brim {
+pub(crate) enum LimitedMemory {
     Host,
     Shm,
     /// By its place in the room.
@@ -42,7 +42,7 @@ pub(crate) enum Brim {
 /// A limit that settings do not stay below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
-    pub(crate) brim: Brim,
+    pub(crate) brim: LimitedMemory,
     pub(crate) limit: u64,
     pub(crate) safe: u64,
 }
@@ -58,23 +58,23 @@ impl Miss {
     }
 }
 
-impl Brim {
+impl LimitedMemory {
     /// As in `PlanBrim`: `gpu` where there is one card, else with its number.
     pub(crate) fn name(self, room: &Room) -> String {
         match self {
-            Brim::Host => "host".to_owned(),
-            Brim::Shm => "shm".to_owned(),
-            Brim::Gpu(_) if room.gpus.len() == 1 => "gpu".to_owned(),
-            Brim::Gpu(index) => format!("gpu{index}"),
+            LimitedMemory::Host => "host".to_owned(),
+            LimitedMemory::Shm => "shm".to_owned(),
+            LimitedMemory::Gpu(_) if room.gpus.len() == 1 => "gpu".to_owned(),
+            LimitedMemory::Gpu(index) => format!("gpu{index}"),
         }
     }
 
     /// In a sentence.
     pub(crate) fn words(self, room: &Room) -> String {
         match self {
-            Brim::Host => "host memory".to_owned(),
-            Brim::Shm => "/dev/shm".to_owned(),
-            Brim::Gpu(index) => match room.gpus.get(index) {
+            LimitedMemory::Host => "host memory".to_owned(),
+            LimitedMemory::Shm => "/dev/shm".to_owned(),
+            LimitedMemory::Gpu(index) => match room.gpus.get(index) {
                 Some((name, _)) if !name.is_empty() && room.gpus.len() == 1 => name.clone(),
                 Some((name, _)) if !name.is_empty() => format!("GPU {index} ({name})"),
                 _ => "GPU memory".to_owned(),
@@ -105,16 +105,18 @@ fn on_host(room: &Room, taken: &Taken) -> (u64, u64) {
 /// The limits that are missed; none where a limit is not known.
 pub(crate) fn misses(room: &Room, taken: &Taken) -> impl Iterator<Item = Miss> {
     let (_, host) = on_host(room, taken);
-    let host = room.host.map(|limit| (Brim::Host, limit, host));
+    let host = room.host.map(|limit| (LimitedMemory::Host, limit, host));
     let shm = room
         .shm
-        .map(|limit| (Brim::Shm, limit, taken.host.shm_safe));
+        .map(|limit| (LimitedMemory::Shm, limit, taken.host.shm_safe));
     let gpu = taken.gpu.filter(|gpu| !gpu.fits);
     let cards = room
         .gpus
         .iter()
         .enumerate()
-        .filter_map(move |(index, (_, limit))| Some((Brim::Gpu(index), *limit, gpu?.safe)));
+        .filter_map(move |(index, (_, limit))| {
+            Some((LimitedMemory::Gpu(index), *limit, gpu?.safe))
+        });
     host.into_iter()
         .chain(shm)
         .chain(cards)
@@ -142,7 +144,7 @@ pub(crate) fn card_limit(room: &Room) -> Option<u64> {
 
 /// Every known limit and what is taken of it.
 pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
-    let brim = |brim: Brim, limit: Bytes, likely: u64, safe: u64| PlanBrim {
+    let brim = |brim: LimitedMemory, limit: Bytes, likely: u64, safe: u64| PlanBrim {
         name: brim.name(room),
         limit,
         likely: Bytes(likely),
@@ -151,16 +153,21 @@ pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
     let mut brims = Vec::new();
     if let Some(limit) = room.host {
         let (likely, safe) = on_host(room, taken);
-        brims.push(brim(Brim::Host, limit, likely, safe));
+        brims.push(brim(LimitedMemory::Host, limit, likely, safe));
     }
     if let Some(limit) = room.shm {
         let host = taken.host;
-        brims.push(brim(Brim::Shm, limit, host.shm_likely, host.shm_safe));
+        brims.push(brim(
+            LimitedMemory::Shm,
+            limit,
+            host.shm_likely,
+            host.shm_safe,
+        ));
     }
     if let Some(gpu) = taken.gpu {
         for (index, (_, limit)) in room.gpus.iter().enumerate() {
             let (likely, safe) = on_card(gpu, *limit);
-            brims.push(brim(Brim::Gpu(index), *limit, likely, safe));
+            brims.push(brim(LimitedMemory::Gpu(index), *limit, likely, safe));
         }
     }
     brims
@@ -216,7 +223,7 @@ mod tests {
         room.gpus[0].0 = "NVIDIA GB10".to_owned();
         let missed: Vec<Miss> = misses(&room, &taken()).collect();
         let host = Miss {
-            brim: Brim::Host,
+            brim: LimitedMemory::Host,
             limit: 8_000 * MB,
             safe: 10_000 * MB,
         };

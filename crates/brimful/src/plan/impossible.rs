@@ -2,7 +2,7 @@
 
 use crate::job::{Choices, Science, knobs};
 use crate::plan::candidates::wanted;
-use crate::plan::fit::{self, Brim, Miss};
+use crate::plan::fit::{self, LimitedMemory, Miss};
 use crate::plan::reasons::{closest, failed, one_copy_for_all, reason, unknown_limits, unused};
 use crate::plan::view::View;
 use crate::plan::{Impossible, Need, Reason, ReasonKind};
@@ -48,8 +48,8 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
     }
     reasons.extend(view.lessons.reasons.iter().cloned());
     reasons.extend(unknown_limits(view, near.taken.gpu.is_some()));
-    let copies =
-        one_copy_for_all(view, None).filter(|_| misses.iter().any(|miss| miss.brim == Brim::Host));
+    let copies = one_copy_for_all(view, None)
+        .filter(|_| misses.iter().any(|miss| miss.brim == LimitedMemory::Host));
     let (host, gpu) = view.need(near.place).unwrap_or_default();
     Impossible {
         settings: view.space.settings(near.place),
@@ -68,8 +68,10 @@ fn help(view: &View<'_>, misses: &[Miss]) -> Vec<String> {
     let job = view.space.job;
     let lacks = |name: &str| job.knob(name).is_none();
     let mut help: Vec<String> = Vec::new();
-    let host = misses.iter().any(|miss| miss.brim == Brim::Host);
-    let card = misses.iter().any(|miss| matches!(miss.brim, Brim::Gpu(_)));
+    let host = misses.iter().any(|miss| miss.brim == LimitedMemory::Host);
+    let card = misses
+        .iter()
+        .any(|miss| matches!(miss.brim, LimitedMemory::Gpu(_)));
     let on_cpu = view.on_cpu() == Some(true);
     for miss in misses {
         help.push(format!(
@@ -84,7 +86,7 @@ fn help(view: &View<'_>, misses: &[Miss]) -> Vec<String> {
             help.push(format!("Add {name} to [knobs] and to the command, {what}."));
         }
     };
-    let shm = misses.iter().any(|miss| miss.brim == Brim::Shm);
+    let shm = misses.iter().any(|miss| miss.brim == LimitedMemory::Shm);
     knob(host || shm, knobs::WORKERS, "to allow fewer workers");
     knob(
         card || (host && on_cpu),

@@ -111,13 +111,13 @@ pub struct Pace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Throughput {
     pub samples_per_second: f64,
-    pub from: Source,
+    pub from: RateSource,
 }
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum RateSource {
     /// From an earlier run of this job with these settings.
     Measured,
     /// From the rehearsal and the cost model.

@@ -7,7 +7,7 @@ use crate::plan::fit::{self, Miss};
 use crate::plan::lessons::Lack;
 use crate::plan::moves::changes;
 use crate::plan::view::View;
-use crate::plan::{Reason, ReasonKind, Source};
+use crate::plan::{RateSource, Reason, ReasonKind};
 use crate::predict::host::HostTermId;
 use crate::units::Bytes;
 
@@ -285,7 +285,7 @@ pub(crate) fn unknown_limits(view: &View<'_>, on_card: bool) -> Vec<Reason> {
 }
 
 fn estimated(best: &Candidate) -> Option<Reason> {
-    if best.throughput.from == Source::Measured {
+    if best.throughput.from == RateSource::Measured {
         return None;
     }
     let text = if best.taken.gpu.is_some() {

@@ -10,7 +10,7 @@ use crate::plan::search::next_step_with;
 use crate::plan::testing::{MB, Model, auto, drive, knob, room, usual_job, whole};
 use crate::plan::view::Needs;
 use crate::plan::{
-    LearntRun, MeasuredOn, Observed, Plan, ReasonKind, Revision, Room, Shape, Source, Step,
+    LearntRun, MeasuredOn, Observed, Plan, RateSource, ReasonKind, Revision, Room, Shape, Step,
     next_step, revise, wanted,
 };
 use crate::predict::host::{HostNeed, Pipeline};
@@ -170,7 +170,7 @@ fn copies_in_workers_have_a_remedy() {
 fn what_was_measured_stands_in_for_the_estimate() {
     let (job, room) = (usual_job(), room(64_000, 40_000));
     let (plan, _) = planned(&Model::default(), &job, &room, &[]);
-    assert_eq!(plan.throughput.from, Source::Estimated);
+    assert_eq!(plan.throughput.from, RateSource::Estimated);
     let run = LearntRun {
         settings: plan.settings.clone(),
         observed: Observed {
@@ -196,7 +196,7 @@ fn what_was_measured_stands_in_for_the_estimate() {
     }
     let (again, _) = planned(&Model::default(), &job, &room, &[run]);
     assert_eq!(again.settings, plan.settings);
-    assert_eq!(again.throughput.from, Source::Measured);
+    assert_eq!(again.throughput.from, RateSource::Measured);
     assert!((again.throughput.samples_per_second - 256.0).abs() < 1e-9);
 }
 

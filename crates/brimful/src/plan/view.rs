@@ -11,7 +11,7 @@ use crate::plan::estimate::{Line, Points, card_line, median};
 use crate::plan::fit::{GpuSum, HostSum, Taken, times, whole};
 use crate::plan::lessons::{Death, Lessons};
 use crate::plan::pipe::Pipe;
-use crate::plan::{GpuNeed, Room, Shape, Source, Throughput};
+use crate::plan::{GpuNeed, RateSource, Room, Shape, Throughput};
 use crate::predict::host::{HostNeed, Pipeline, host_need};
 
 /// Where the host's bytes come from; a parameter, so that laws can be tested with bytes of any form.
@@ -349,13 +349,13 @@ impl<'a> View<'a> {
         if let Some(rate) = self.lessons.rate(place) {
             return Throughput {
                 samples_per_second: rate,
-                from: Source::Measured,
+                from: RateSource::Measured,
             };
         }
         let (work, feed) = self.work(place);
         Throughput {
             samples_per_second: cost::samples_per_second(&work, feed, self.room.cpus),
-            from: Source::Estimated,
+            from: RateSource::Estimated,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use brimful_allocsim::replay::{Moment, Outcome, Setup, replay, replay_observed};
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::Event;
 use brimful_allocsim::version::TorchVersion;
 
@@ -22,7 +22,7 @@ pub struct Target {
     /// What PyTorch calls the card's total.
     pub total: Bytes,
     pub multiprocessors: u32,
-    pub settings: Settings,
+    pub settings: AllocatorSettings,
 }
 
 /// A likely value, and one that 95 of 100 runs stay below.
@@ -34,7 +34,7 @@ pub struct DeviceBytes {
 
 /// Whether it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FitVerdict {
     /// The safe value fits.
     Fits,
     /// The likely value fits, the safe one does not; or the figure is an upper bound that does not fit.
@@ -42,12 +42,12 @@ pub enum Verdict {
     DoesNotFit,
 }
 
-impl Verdict {
+impl FitVerdict {
     pub const fn id(self) -> &'static str {
         match self {
-            Verdict::Fits => "fits",
-            Verdict::Tight => "tight",
-            Verdict::DoesNotFit => "does_not_fit",
+            FitVerdict::Fits => "fits",
+            FitVerdict::Tight => "tight",
+            FitVerdict::DoesNotFit => "does_not_fit",
         }
     }
 }
@@ -112,7 +112,7 @@ pub struct Footprint {
     pub peak_phase: Phase,
     /// Times that cached memory had to be given back to go on.
     pub retries: u64,
-    pub verdict: Verdict,
+    pub verdict: FitVerdict,
     /// Bytes left of the card by the safe value; negative: bytes missing.
     pub headroom: i64,
     pub terms: Vec<Term>,
@@ -243,7 +243,7 @@ fn alternative(
     if target.settings.expandable_segments || unused < MIN_UNUSED.max(reserved / 8) {
         return None;
     }
-    let settings = Settings {
+    let settings = AllocatorSettings {
         expandable_segments: true,
         ..target.settings.clone()
     };
@@ -276,7 +276,7 @@ fn judge(
     safe_held: u64,
     on_card: &Outcome,
     safe: Bytes,
-) -> (Verdict, i64) {
+) -> (FitVerdict, i64) {
     let difference = |have: u64, need: u64| {
         i64::try_from(i128::from(have) - i128::from(need)).unwrap_or(i64::MIN)
     };
@@ -285,9 +285,9 @@ fn judge(
     if on_card.oom.is_some() {
         // Where everything counts as selected the figure is a bound, and a bound alone is no reason to say no.
         let verdict = if workload.unknown_shapes.count > 0 {
-            Verdict::Tight
+            FitVerdict::Tight
         } else {
-            Verdict::DoesNotFit
+            FitVerdict::DoesNotFit
         };
         return (
             verdict,
@@ -295,17 +295,17 @@ fn judge(
         );
     }
     if safe.get() <= total {
-        return (Verdict::Fits, difference(total, safe.get()));
+        return (FitVerdict::Fits, difference(total, safe.get()));
     }
     // It fits by giving cached memory back: how much could be missing besides?
     if fits(safe_held) {
         (
-            Verdict::Fits,
+            FitVerdict::Fits,
             difference(total, least_card(workload, setup, safe_held, total)),
         )
     } else {
         (
-            Verdict::Tight,
+            FitVerdict::Tight,
             difference(total, least_card(workload, setup, safe_held, safe.get())),
         )
     }

@@ -16,8 +16,8 @@ mod workload;
 
 pub use caveats::{Caveat, caveats};
 pub use footprint::{
-    Alternative, CurvePoint, DeviceBytes, Footprint, LargestAllocation, PhasePeak, Target, Term,
-    Verdict, footprint,
+    Alternative, CurvePoint, DeviceBytes, FitVerdict, Footprint, LargestAllocation, PhasePeak,
+    Target, Term, footprint,
 };
 pub use kind::Kind;
 pub use outside::{Outside, context, nccl};

@@ -1,11 +1,13 @@
 //! Predictions of small workloads whose figures can be told by hand.
 
-use brimful_allocsim::settings::Settings;
+use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::{Allocation, Trace};
 use proptest::prelude::*;
 
 use super::story::Story;
-use super::{Footprint, Kind, NamedTensor, Phase, Target, Verdict, Workload, caveats, footprint};
+use super::{
+    FitVerdict, Footprint, Kind, NamedTensor, Phase, Target, Workload, caveats, footprint,
+};
 use crate::units::Bytes;
 
 const MIB: u64 = 1 << 20;
@@ -73,7 +75,7 @@ fn target(total: Bytes) -> Target {
         name: "a card".into(),
         total,
         multiprocessors: 40,
-        settings: Settings::default(),
+        settings: AllocatorSettings::default(),
     }
 }
 
@@ -117,9 +119,9 @@ fn every_kind_of_memory_is_told_by_its_life() {
 fn a_card_that_is_too_small_says_what_is_missing() {
     let workload = workload(3, 4000);
     let needs = footprint(&workload, &target(Bytes::from_gib(64)));
-    assert_eq!(needs.verdict, Verdict::Fits);
+    assert_eq!(needs.verdict, FitVerdict::Fits);
     let small = footprint(&workload, &target(Bytes::from_gib(3)));
-    assert_eq!(small.verdict, Verdict::DoesNotFit);
+    assert_eq!(small.verdict, FitVerdict::DoesNotFit);
     assert!(small.headroom < -(1 << 30), "{}", small.headroom);
     assert_eq!(
         small.peak_reserved, needs.peak_reserved,
@@ -128,7 +130,7 @@ fn a_card_that_is_too_small_says_what_is_missing() {
     let between = Bytes(needs.device.likely.get() + 16 * MIB);
     assert_eq!(
         footprint(&workload, &target(between)).verdict,
-        Verdict::Tight
+        FitVerdict::Tight
     );
 }
 
@@ -208,14 +210,14 @@ proptest! {
     fn more_memory_is_never_worse(batch in 1_u64..3000, gib in 1_u64..40, more in 0_u64..20) {
         let workload = workload(3, batch);
         let order = |verdict| match verdict {
-            Verdict::Fits => 0,
-            Verdict::Tight => 1,
-            Verdict::DoesNotFit => 2,
+            FitVerdict::Fits => 0,
+            FitVerdict::Tight => 1,
+            FitVerdict::DoesNotFit => 2,
         };
         let small = footprint(&workload, &target(Bytes::from_gib(gib)));
         let large = footprint(&workload, &target(Bytes::from_gib(gib + more)));
         prop_assert!(order(large.verdict) <= order(small.verdict));
-        prop_assert_eq!(small.verdict == Verdict::Fits, small.headroom >= 0);
+        prop_assert_eq!(small.verdict == FitVerdict::Fits, small.headroom >= 0);
     }
 }
 
@@ -259,7 +261,7 @@ fn where_much_is_unused_expandable_segments_are_tried() {
     let mut with_it = target(Bytes::from_gib(6));
     with_it.settings.expandable_segments = true;
     let found = footprint(&growing(), &with_it);
-    assert_eq!((found.alternative, found.verdict), (None, Verdict::Fits));
+    assert_eq!((found.alternative, found.verdict), (None, FitVerdict::Fits));
     assert_eq!(
         footprint(&workload(3, 400), &target(Bytes::from_gib(16))).alternative,
         None
@@ -270,10 +272,10 @@ fn where_much_is_unused_expandable_segments_are_tried() {
 fn an_upper_bound_is_no_reason_to_say_that_it_does_not_fit() {
     let small = target(Bytes::from_mib(900));
     let mut bound = workload(3, 400);
-    assert_eq!(footprint(&bound, &small).verdict, Verdict::DoesNotFit);
+    assert_eq!(footprint(&bound, &small).verdict, FitVerdict::DoesNotFit);
     bound.unknown_shapes.count = 1;
     let found = footprint(&bound, &small);
-    assert_eq!(found.verdict, Verdict::Tight);
+    assert_eq!(found.verdict, FitVerdict::Tight);
     assert!(found.headroom < 0);
 }
 

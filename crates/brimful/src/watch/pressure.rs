@@ -13,7 +13,7 @@ const WIDEST_SPACING_MS: u64 = 600_000;
 
 /// What was done so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pressure {
+pub(crate) struct PressureHistory {
     stage: Stage,
     /// For the present rise.
     asked: Option<CheckpointRequest>,
@@ -42,7 +42,7 @@ pub(crate) struct CheckpointRequest {
     pub headroom: u64,
 }
 
-impl Pressure {
+impl PressureHistory {
     pub(crate) fn stage(&self) -> &Stage {
         &self.stage
     }

@@ -6,7 +6,7 @@ use crate::watch::alarm::{Alarm, DetectorOutput, Urgency};
 use crate::watch::danger::{self, Danger};
 use crate::watch::gpus::GpuHistory;
 use crate::watch::host::HostHistory;
-use crate::watch::pressure::Pressure;
+use crate::watch::pressure::PressureHistory;
 use crate::watch::progress::Progress;
 use crate::watch::retries::Retries;
 use crate::watch::sample::Sample;
@@ -45,7 +45,7 @@ pub struct WatchState {
     pub(crate) gpus: GpuHistory,
     pub(crate) retries: Retries,
     standing: BTreeMap<&'static str, Standing>,
-    pressure: Pressure,
+    pressure: PressureHistory,
     /// As of the latest sample.
     danger: Option<Danger>,
 }
@@ -105,11 +105,11 @@ impl WatchState {
         self.now_ms
     }
 
-    pub(crate) fn pressure(&self) -> &Pressure {
+    pub(crate) fn pressure(&self) -> &PressureHistory {
         &self.pressure
     }
 
-    pub(super) fn pressure_mut(&mut self) -> &mut Pressure {
+    pub(super) fn pressure_mut(&mut self) -> &mut PressureHistory {
         &mut self.pressure
     }
 

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::{Machine, Objects};
+use super::{Objects, PickleMachine};
 use crate::pickle::PickleError;
 use crate::pickle::document::{NOWHERE, Node, Span};
 use crate::pickle::unescape::{unescape_quoted, unescape_unicode};
 
-impl<'a> Machine<'a> {
+impl<'a> PickleMachine<'a> {
     pub(super) fn none(&mut self) -> Result<(), PickleError> {
         if self.constants.none == NOWHERE {
             self.constants.none = self.new_node(Node::None)?;

@@ -16,7 +16,7 @@ pub(super) enum Objects {
 }
 
 /// The stack machine.
-pub(super) struct Machine<'a> {
+pub(super) struct PickleMachine<'a> {
     input: &'a [u8],
     /// The next byte to read.
     position: usize,
@@ -44,9 +44,9 @@ struct Constants {
     opaque: u32,
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn new(input: &'a [u8], limits: Limits, objects: Objects) -> Machine<'a> {
-        Machine {
+impl<'a> PickleMachine<'a> {
+    pub(super) fn new(input: &'a [u8], limits: Limits, objects: Objects) -> PickleMachine<'a> {
+        PickleMachine {
             input,
             position: 0,
             at: 0,

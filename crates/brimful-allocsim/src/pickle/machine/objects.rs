@@ -6,11 +6,11 @@
 
 use std::borrow::Cow;
 
-use super::Machine;
+use super::PickleMachine;
 use crate::pickle::PickleError;
 use crate::pickle::document::{NOWHERE, Node, Value};
 
-impl Machine<'_> {
+impl PickleMachine<'_> {
     /// Pushes the one value that stands for every object.
     pub(super) fn opaque(&mut self) -> Result<(), PickleError> {
         if self.constants.opaque == NOWHERE {

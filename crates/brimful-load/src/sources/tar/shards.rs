@@ -185,7 +185,7 @@ struct Index<'a> {
 }
 
 /// A sample whose members are still coming.
-struct Sample {
+struct TarSample {
     key: Vec<u8>,
     places: Vec<Option<ShardOffset>>,
 }
@@ -254,7 +254,7 @@ impl<'a> Index<'a> {
 struct Samples<'p, 'a> {
     path: &'p Path,
     index: Index<'a>,
-    sample: Option<Sample>,
+    sample: Option<TarSample>,
 }
 
 impl<'p, 'a> Samples<'p, 'a> {
@@ -277,7 +277,7 @@ impl<'p, 'a> Samples<'p, 'a> {
             return Ok(());
         };
         if self.sample.as_ref().is_none_or(|sample| sample.key != key)
-            && let Some(whole) = self.sample.replace(Sample {
+            && let Some(whole) = self.sample.replace(TarSample {
                 key: key.to_vec(),
                 places: vec![None; self.index.wanted.len()],
             })
@@ -339,7 +339,7 @@ impl Index<'_> {
         Ok(())
     }
 
-    fn finish(&mut self, path: &Path, sample: &Sample) -> Result<(), SourceError> {
+    fn finish(&mut self, path: &Path, sample: &TarSample) -> Result<(), SourceError> {
         let key = || shown(&sample.key);
         for (field, place) in self.wanted.iter().zip(&sample.places) {
             let Some(place) = place else {

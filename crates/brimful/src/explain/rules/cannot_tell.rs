@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, proof, quoted, remedy, settles_a_kill};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -26,7 +26,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         _ => None,
     };
     if let Some(how) = &how {
-        proofs.push(proof(Source::WaitStatus, how.clone()));
+        proofs.push(proof(EvidenceSource::WaitStatus, how.clone()));
     }
     if let Some(leading) = &leading {
         proofs.push(quoted(leading));

@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::{Leading, Signs};
 use crate::explain::text::{CudaMessage, Rank};
 use crate::explain::{
-    Cause, Confidence, Detail, Evidence, Proof, Remedy, SnapshotReplay, Source, Verdict,
+    Cause, Confidence, Detail, Evidence, EvidenceSource, Proof, Remedy, SnapshotReplay, Verdict,
 };
 use crate::machine::TorchVersion;
 use crate::record::{GpuProof, HookLine};
@@ -59,7 +59,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if let Some(oom) = from_hook {
         message = Some(of_hook(oom, message));
         proofs.push(proof(
-            Source::Hook,
+            EvidenceSource::Hook,
             format!(
                 "PyTorch in process {} on GPU {}: {} allocated, {} reserved{}, {}",
                 oom.pid,
@@ -153,7 +153,7 @@ fn library_without_room(evidence: &Evidence, leading: Option<Leading<'_>>) -> Op
         confidence: Confidence::Likely,
         detail: leading.sign.detail,
         summary: format!("a CUDA library probably failed to allocate memory: {full}"),
-        evidence: vec![proof(Source::Samples, full), quoted(&leading)],
+        evidence: vec![proof(EvidenceSource::Samples, full), quoted(&leading)],
         remedies: remedies(evidence, cause, None, None, leading.sign.detail),
         would_settle: vec![
             "a run with half the batch size: if it works, GPU memory was the cause".into(),
@@ -230,7 +230,7 @@ fn others_by_sample(evidence: &Evidence) -> Option<Others> {
     Some(Others {
         is_most: Bytes(held).share_of(gpu.total) > 0.5,
         proof: proof(
-            Source::Samples,
+            EvidenceSource::Samples,
             format!(
                 "other processes on GPU {} (PID {}) hold {} of {}",
                 gpu.index,
@@ -261,7 +261,7 @@ fn by_replay(replay: &SnapshotReplay, otherwise: Cause) -> Cause {
 
 fn replayed(replay: &SnapshotReplay) -> Proof {
     proof(
-        Source::Snapshot,
+        EvidenceSource::Snapshot,
         format!(
             "allocator snapshot: {} allocated of {} reserved, {} unused, largest free block {}{}",
             replay.allocated,
@@ -292,7 +292,7 @@ fn figures(message: &CudaMessage) -> Proof {
         part("used outside this process", Some(message.others()));
     }
     part("allowed for this process", message.allowed);
-    proof(Source::Output, parts.join(", "))
+    proof(EvidenceSource::Output, parts.join(", "))
 }
 
 fn summary(

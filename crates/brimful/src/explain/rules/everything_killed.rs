@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::watch::Urgency;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,7 +21,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return None;
     }
     let mut proofs = vec![proof(
-        Source::WaitStatus,
+        EvidenceSource::WaitStatus,
         "the run record is incomplete: brimful itself was killed, or the machine went down",
     )];
     let critical = evidence
@@ -30,7 +30,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         .rfind(|alarm| alarm.urgency == Urgency::Critical);
     if let Some(alarm) = critical {
         proofs.push(proof(
-            Source::Samples,
+            EvidenceSource::Samples,
             format!("last alarm: {}", alarm.message),
         ));
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::proof;
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::{EndLine, Outcome};
 use crate::units::Bytes;
 
@@ -20,7 +20,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     if end.outcome != Outcome::Finished {
         return None;
     }
-    let mut proofs = vec![proof(Source::WaitStatus, "exit code 0")];
+    let mut proofs = vec![proof(EvidenceSource::WaitStatus, "exit code 0")];
     let mut summary = String::from("the run finished");
     for (what, peak, limit) in peaks(evidence, end) {
         let share = 100.0 * peak.share_of(limit);
@@ -37,14 +37,14 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             n => format!("{n} false alarms"),
         };
         proofs.push(proof(
-            Source::Samples,
+            EvidenceSource::Samples,
             format!("{alarms}: memory did not run out"),
         ));
     }
     if let Some(kills) = signs.own_kills() {
         summary.push_str(", although the kernel OOM killer killed processes of this job");
         proofs.push(proof(
-            Source::Kernel,
+            EvidenceSource::Kernel,
             format!("the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }

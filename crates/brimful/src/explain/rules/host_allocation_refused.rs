@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, quoted, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "host_allocation_refused",
@@ -24,7 +24,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = vec![quoted(&leading)];
     if let Some(limit) = limit {
         proofs.push(proof(
-            Source::WaitStatus,
+            EvidenceSource::WaitStatus,
             format!("the address space limit (RLIMIT_AS) is {limit}"),
         ));
     }

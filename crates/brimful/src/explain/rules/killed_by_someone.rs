@@ -5,7 +5,7 @@ use crate::explain::rules::telling::{
     host_detail, host_proofs, host_remedies, proof, quoted, remedy,
 };
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_by_someone",
@@ -27,11 +27,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         return None;
     }
     let mut proofs = vec![proof(
-        Source::Kernel,
+        EvidenceSource::Kernel,
         "the kernel OOM killer killed no process of this job (oom_kill 0)",
     )];
     if signs.signal == Some(9) {
-        proofs.push(proof(Source::WaitStatus, "killed by SIGKILL"));
+        proofs.push(proof(EvidenceSource::WaitStatus, "killed by SIGKILL"));
     }
     if let Some(told) = &told {
         proofs.push(quoted(told));

@@ -7,7 +7,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::{Signs, is_kill_without_the_kernel};
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Proof, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Proof, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_for_memory",
@@ -36,14 +36,14 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
             format!("{kills} processes")
         };
         proofs.push(proof(
-            Source::Kernel,
+            EvidenceSource::Kernel,
             format!("the kernel OOM killer killed {times} of this job (oom_kill)"),
         ));
         found = Some((Confidence::Proved, Detail::Kernel));
     }
     if let Some(victim) = signs.our_victim() {
         proofs.push(proof(
-            Source::KernelLog,
+            EvidenceSource::KernelLog,
             format!("the kernel OOM killer killed process {victim} of this job"),
         ));
         found = found.or(Some((Confidence::Proved, Detail::Kernel)));
@@ -65,7 +65,7 @@ pub(super) fn kill(signs: &Signs<'_>) -> Option<Kill> {
             "the job was close to the brim"
         };
         proofs.push(proof(
-            Source::Kernel,
+            EvidenceSource::Kernel,
             format!("the kernel counted {times} outside the cgroup of this job, and {what}"),
         ));
         found = Some((Confidence::Likely, Detail::Kernel));
@@ -112,7 +112,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     if let Some(signal) = signs.signal {
         proofs.push(proof(
-            Source::WaitStatus,
+            EvidenceSource::WaitStatus,
             format!("killed by signal {signal}"),
         ));
     }

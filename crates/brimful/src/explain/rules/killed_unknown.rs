@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{
 };
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "killed_unknown",
@@ -34,7 +34,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = Vec::new();
     if let Some(signal) = signs.signal {
         proofs.push(proof(
-            Source::WaitStatus,
+            EvidenceSource::WaitStatus,
             format!("killed by signal {signal}"),
         ));
     }

@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "limit_reached",
@@ -40,7 +40,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         ),
         _ => {
             if let Some(limit) = limit {
-                proofs.push(proof(Source::WaitStatus, format!("the open file limit of the job is {limit}")));
+                proofs.push(proof(EvidenceSource::WaitStatus, format!("the open file limit of the job is {limit}")));
             }
             let figure = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
             let raise = "Run `ulimit -n 65536` before the job, or in Docker pass `--ulimit nofile=65536`";

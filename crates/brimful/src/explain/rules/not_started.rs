@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,7 +21,7 @@ fn check(evidence: &Evidence, _signs: &Signs<'_>) -> Option<Verdict> {
         confidence: Confidence::Proved,
         detail: Detail::NotStarted,
         summary: format!("the command failed to start: {error}"),
-        evidence: vec![proof(Source::WaitStatus, error.clone())],
+        evidence: vec![proof(EvidenceSource::WaitStatus, error.clone())],
         remedies: vec![remedy("Check the command, its path and its permissions")],
         would_settle: Vec::new(),
     })

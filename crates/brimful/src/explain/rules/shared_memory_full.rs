@@ -4,7 +4,7 @@ use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Remedy, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Remedy, Verdict};
 use crate::units::Bytes;
 use crate::watch::SharedMemorySample;
 
@@ -40,13 +40,13 @@ fn check(_evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = Vec::new();
     if let Some(signal) = signs.signal {
         proofs.push(proof(
-            Source::WaitStatus,
+            EvidenceSource::WaitStatus,
             format!("killed by signal {signal}"),
         ));
     }
     if let Some(shm) = shm {
         proofs.push(proof(
-            Source::Samples,
+            EvidenceSource::Samples,
             format!("/dev/shm: peak {} of {}", shm.used, shm.total),
         ));
     }

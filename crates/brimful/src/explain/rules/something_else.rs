@@ -4,7 +4,7 @@ use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{proof, quoted, remedy};
 use crate::explain::signs::Signs;
 use crate::explain::text::Rank;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -45,11 +45,14 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut proofs = Vec::new();
     match (signs.signal, code) {
         (Some(signal), _) => proofs.push(proof(
-            Source::WaitStatus,
+            EvidenceSource::WaitStatus,
             format!("killed by signal {signal}"),
         )),
         (None, Some(code)) => {
-            proofs.push(proof(Source::WaitStatus, format!("exit code {code}")));
+            proofs.push(proof(
+                EvidenceSource::WaitStatus,
+                format!("exit code {code}"),
+            ));
         }
         (None, None) => {}
     }

@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::{host_proofs, host_remedies, proof, remedy};
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -28,12 +28,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         Cause::HostOomKill
     };
     let mut proofs = vec![proof(
-        Source::WaitStatus,
+        EvidenceSource::WaitStatus,
         format!("brimful stopped the run: {message}"),
     )];
     if let Some(kills) = signs.own_kills() {
         proofs.push(proof(
-            Source::Kernel,
+            EvidenceSource::Kernel,
             format!("meanwhile, the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }

@@ -3,7 +3,7 @@
 use crate::explain::rules::Rule;
 use crate::explain::rules::telling::proof;
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Detail, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Detail, Evidence, EvidenceSource, Verdict};
 use crate::record::Outcome;
 
 pub(super) const RULE: Rule = Rule {
@@ -21,10 +21,13 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         15 => "SIGTERM, sent to brimful".to_owned(),
         other => format!("signal {other}, sent to brimful"),
     };
-    let mut proofs = vec![proof(Source::WaitStatus, format!("exited after {name}"))];
+    let mut proofs = vec![proof(
+        EvidenceSource::WaitStatus,
+        format!("exited after {name}"),
+    )];
     if let Some(kills) = signs.own_kills() {
         proofs.push(proof(
-            Source::Kernel,
+            EvidenceSource::Kernel,
             format!("before that, the kernel counted {kills} OOM kills in the cgroup of this job"),
         ));
     }

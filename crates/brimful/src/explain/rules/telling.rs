@@ -3,10 +3,10 @@
 use crate::explain::Detail;
 use crate::explain::series::Shape;
 use crate::explain::signs::{Leading, Signs};
-use crate::explain::{Evidence, Proof, Remedy, Source};
+use crate::explain::{Evidence, EvidenceSource, Proof, Remedy};
 use crate::units::Bytes;
 
-pub(super) fn proof(source: Source, text: impl Into<String>) -> Proof {
+pub(super) fn proof(source: EvidenceSource, text: impl Into<String>) -> Proof {
     Proof {
         source,
         text: text.into(),
@@ -36,10 +36,13 @@ pub(super) fn quoted(leading: &Leading<'_>) -> Proof {
 pub(super) fn host_proofs(signs: &Signs<'_>) -> Vec<Proof> {
     let mut proofs = Vec::new();
     if let Some(words) = signs.series.host_in_words() {
-        proofs.push(proof(Source::Samples, format!("host memory: {words}")));
+        proofs.push(proof(
+            EvidenceSource::Samples,
+            format!("host memory: {words}"),
+        ));
     }
     if let Some(shape) = signs.series.shape {
-        proofs.push(proof(Source::Samples, shape_in_words(shape)));
+        proofs.push(proof(EvidenceSource::Samples, shape_in_words(shape)));
     }
     if let Some(workers) = signs.series.workers {
         let mut text = format!(
@@ -49,7 +52,7 @@ pub(super) fn host_proofs(signs: &Signs<'_>) -> Vec<Proof> {
         if workers.grown_by >= Bytes::from_mib(256) {
             text = format!("{text}; the total has grown by {}", workers.grown_by);
         }
-        proofs.push(proof(Source::Samples, text));
+        proofs.push(proof(EvidenceSource::Samples, text));
     }
     proofs
 }
@@ -63,7 +66,10 @@ pub(super) fn limit_proof(evidence: &Evidence) -> Option<Proof> {
         .as_ref()
         .map(|by| format!(", set by {by}"))
         .unwrap_or_default();
-    Some(proof(Source::Samples, format!("the brim is {limit}{by}")))
+    Some(proof(
+        EvidenceSource::Samples,
+        format!("the brim is {limit}{by}"),
+    ))
 }
 
 fn shape_in_words(shape: Shape) -> String {

@@ -6,7 +6,7 @@ use crate::explain::rules::telling::{
     host_detail, host_proofs, host_remedies, limit_proof, proof, quoted, settles_a_kill,
 };
 use crate::explain::signs::Signs;
-use crate::explain::{Cause, Confidence, Evidence, Source, Verdict};
+use crate::explain::{Cause, Confidence, Evidence, EvidenceSource, Verdict};
 
 pub(super) const RULE: Rule = Rule {
     id: "worker_killed_for_memory",
@@ -25,7 +25,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     } = kill(signs)?;
     if let Some(leading) = signs.text.of_cause(Cause::DataloaderWorkerKilledOom) {
         proofs.push(proof(
-            Source::Output,
+            EvidenceSource::Output,
             format!("`{}`", signs.text.quote(leading)),
         ));
     } else if let Some(leading) = signs.leading() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::job::draft::given::{Given, Source, long_flag};
+use crate::job::draft::given::{Given, GivenIn, long_flag};
 use crate::job::draft::names::{Role, other_science};
 use crate::job::draft::{Accepts, Framework, Takes};
 use crate::job::render::Style;
@@ -86,7 +86,7 @@ pub(super) fn choose(command: &[String], accepts: &Accepts) -> Chosen {
     // Which style appended options have is known when all places are.
     let style = Style::of(&given.parts.concat());
     for short in &modes {
-        let is_own = given.source(short.option) == Source::Flag
+        let is_own = given.source(short.option) == GivenIn::Flag
             && long_flag(&given.options[short.option]) == Some(style.option(&short.name).as_str());
         if !is_own {
             given.append(short.option, &short.name);
@@ -277,13 +277,13 @@ fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
     if let Some(option) = given.take(Role::Resume) {
         let takes = given.options[option].takes;
         let flag = match given.source(option) {
-            Source::Flag => given.label(option),
+            GivenIn::Flag => given.label(option),
             _ if takes != Takes::Value => return,
-            Source::Override => {
+            GivenIn::Override => {
                 chosen.resume = given.template(option, rules::CHECKPOINT);
                 return;
             }
-            Source::Config(_) => {
+            GivenIn::Config(_) => {
                 given.place(option, rules::CHECKPOINT);
                 chosen.resumes_by_config = true;
                 return;
@@ -385,7 +385,7 @@ fn sciences(given: &mut Given, framework: Framework) -> Vec<Science> {
         sciences.push(Science {
             values,
             config: match given.source(option) {
-                Source::Config(file) => Some((file, given.options[option].dest.clone())),
+                GivenIn::Config(file) => Some((file, given.options[option].dest.clone())),
                 _ => None,
             },
             help: given.options[option].help.clone(),

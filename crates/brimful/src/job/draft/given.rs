@@ -16,7 +16,7 @@ pub(super) struct Given {
     /// Options of the script, and what was typed beside them.
     pub(super) options: Vec<ScriptOption>,
     /// Where each option is set.
-    sources: Vec<Source>,
+    sources: Vec<GivenIn>,
     /// Config files, and what is written into their copies: keys and templates.
     pub(super) configs: Vec<(String, Vec<(String, String)>)>,
     /// Parts of the template, grouped: an option and its value stand on one line.
@@ -30,7 +30,7 @@ pub(super) struct Given {
 
 /// Where an option is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum GivenIn {
     /// `--batch-size 8`.
     Flag,
     /// `train.batch_size=8`, as hydra takes it.
@@ -52,8 +52,8 @@ impl Given {
         let script = script_at(command);
         let options: Vec<ScriptOption> = accepts.options.iter().filter_map(usable).collect();
         let source = |option: &ScriptOption| match option.flags.first() {
-            Some(flag) if !is_flag(flag) => Source::Override,
-            _ => Source::Flag,
+            Some(flag) if !is_flag(flag) => GivenIn::Override,
+            _ => GivenIn::Flag,
         };
         let mut given = Given {
             sources: options.iter().map(source).collect(),
@@ -120,7 +120,7 @@ impl Given {
                     default: key.value.clone(),
                     ..ScriptOption::default()
                 });
-                given.sources.push(Source::Config(number));
+                given.sources.push(GivenIn::Config(number));
             }
         }
         given
@@ -144,7 +144,7 @@ impl Given {
             },
             ..ScriptOption::default()
         });
-        self.sources.push(Source::Flag);
+        self.sources.push(GivenIn::Flag);
         Some(self.options.len() - 1)
     }
 
@@ -159,7 +159,7 @@ impl Given {
                 &[]
             };
             self.find(names, |source, for_evaluation| {
-                source != Source::Flag && for_evaluation
+                source != GivenIn::Flag && for_evaluation
             })
         })?;
         self.taken.push(found);
@@ -174,17 +174,18 @@ impl Given {
 
     /// What was typed goes before a config, which goes before the defaults of the script.
     pub(super) fn find_named(&self, names: &[&str], evaluates: bool) -> Option<usize> {
-        let flag = self.find(names, |source, _| source == Source::Flag);
+        let flag = self.find(names, |source, _| source == GivenIn::Flag);
         if flag.is_some_and(|idx| self.is_typed(idx)) {
             return flag;
         }
-        let in_config =
-            |source, for_evaluation: bool| source != Source::Flag && (evaluates || !for_evaluation);
+        let in_config = |source, for_evaluation: bool| {
+            source != GivenIn::Flag && (evaluates || !for_evaluation)
+        };
         self.find(names, in_config).or(flag)
     }
 
     /// The first option of these names, by whole names and then by the last part of names with dots.
-    fn find(&self, names: &[&str], is_wanted: impl Fn(Source, bool) -> bool) -> Option<usize> {
+    fn find(&self, names: &[&str], is_wanted: impl Fn(GivenIn, bool) -> bool) -> Option<usize> {
         let last_part = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
         let whole = |name: &str| name.to_owned();
         let passes: [&dyn Fn(&str) -> String; 2] = [&whole, &last_part];
@@ -207,7 +208,7 @@ impl Given {
         None
     }
 
-    pub(super) fn source(&self, option: usize) -> Source {
+    pub(super) fn source(&self, option: usize) -> GivenIn {
         self.sources[option]
     }
 
@@ -215,16 +216,16 @@ impl Given {
     pub(super) fn label(&self, option: usize) -> String {
         let own = &self.options[option];
         match self.sources[option] {
-            Source::Flag | Source::Override => long_flag(own).unwrap_or_default().to_owned(),
-            Source::Config(file) => format!("{} in {}", own.dest, self.configs[file].0),
+            GivenIn::Flag | GivenIn::Override => long_flag(own).unwrap_or_default().to_owned(),
+            GivenIn::Config(file) => format!("{} in {}", own.dest, self.configs[file].0),
         }
     }
 
     /// The name of a knob that is called as the option is.
     pub(super) fn own_name(&self, option: usize) -> String {
         match self.sources[option] {
-            Source::Flag => self.label(option).trim_start_matches('-').replace('-', "_"),
-            Source::Override | Source::Config(_) => {
+            GivenIn::Flag => self.label(option).trim_start_matches('-').replace('-', "_"),
+            GivenIn::Override | GivenIn::Config(_) => {
                 let key = self.key(option);
                 let last = key.rsplit('.').next().unwrap_or(key);
                 let same = |other: &ScriptOption| {
@@ -249,7 +250,7 @@ impl Given {
 
     /// Whether somebody wrote its value: into the command or a config file.
     pub(super) fn is_typed(&self, option: usize) -> bool {
-        self.sources[option] != Source::Flag
+        self.sources[option] != GivenIn::Flag
             || self.found.iter().any(|found| found.option == option)
     }
 
@@ -287,9 +288,9 @@ impl Given {
     /// The words that give an option the value of a place.
     pub(super) fn template(&self, option: usize, name: &str) -> Vec<String> {
         let flag = match self.sources[option] {
-            Source::Flag => long_flag(&self.options[option]).unwrap_or_default(),
-            Source::Override => return vec![format!("{}={{{name}}}", self.key(option))],
-            Source::Config(_) => return Vec::new(),
+            GivenIn::Flag => long_flag(&self.options[option]).unwrap_or_default(),
+            GivenIn::Override => return vec![format!("{}={{{name}}}", self.key(option))],
+            GivenIn::Config(_) => return Vec::new(),
         };
         match self.options[option].takes {
             Takes::Value | Takes::Word => vec![flag.to_owned(), format!("{{{name}}}")],
@@ -305,7 +306,7 @@ impl Given {
 
     /// Puts a place for a value at the end, wherever the option stands.
     pub(super) fn append(&mut self, option: usize, name: &str) {
-        if self.sources[option] != Source::Flag {
+        if self.sources[option] != GivenIn::Flag {
             self.place(option, name);
         } else if let Some(flag) = long_flag(&self.options[option]) {
             self.parts
@@ -315,7 +316,7 @@ impl Given {
 
     /// Puts a place where the option stands, or at the end.
     pub(super) fn place(&mut self, option: usize, name: &str) {
-        if let Source::Config(file) = self.sources[option] {
+        if let GivenIn::Config(file) = self.sources[option] {
             let key = self.options[option].dest.clone();
             self.configs[file].1.push((key, format!("{{{name}}}")));
             return;

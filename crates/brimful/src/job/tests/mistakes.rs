@@ -153,8 +153,8 @@ fn knobs_of_the_wrong_kind() {
 }
 
 fn allocator_problem() -> String {
-    use brimful_allocsim::{settings::Settings, version::TorchVersion};
-    Settings::parse("max_split:1", TorchVersion::NEWEST_CHECKED)
+    use brimful_allocsim::{settings::AllocatorSettings, version::TorchVersion};
+    AllocatorSettings::parse("max_split:1", TorchVersion::NEWEST_CHECKED)
         .unwrap_err()
         .to_string()
 }
