@@ -163,7 +163,7 @@ fn weaknesses(fault: &Fault, verdict: &Verdict) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use brimful::explain::{Cause, Confidence, Detail, Proof, Remedy, EvidenceSource};
+    use brimful::explain::{Cause, Confidence, Detail, EvidenceSource, Proof, Remedy};
 
     use super::*;
 

@@ -24,41 +24,64 @@ pub(super) fn memory_of_the_host(card: &str) -> Option<Caveat> {
     })
 }
 
-/// All that apply, the heaviest first.
+/// The caveats of one prediction, in the order in which they matter.
+struct Found(Vec<Caveat>);
+
+impl Found {
+    fn add(&mut self, id: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        self.0.push(Caveat { id, text });
+    }
+}
+
+/// All that apply, the most important first.
 pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
-    let mut found = Vec::new();
-    let mut add = |id, text: String| found.push(Caveat { id, text });
+    let mut found = Found(Vec::new());
+    about_torch(workload, &mut found);
+    about_steps(workload, &mut found);
+    about_memory(workload, &mut found);
+    about_values(workload, &mut found);
+    about_libraries(workload, &mut found);
+    about_the_rehearsal(workload, story, &mut found);
+    found.0
+}
+
+/// About the build of torch.
+fn about_torch(workload: &Workload, found: &mut Found) {
     if workload.fake_tensors {
-        add(
+        found.add(
             "fake_tensor_fallback",
-            "this torch has no CUDA, so the estimate is less accurate: brimful used fake tensors and approximated PyTorch's choice of kernels, without the workspaces of cuDNN and of some kernels. Use a CUDA build of torch for exact predictions; it needs no GPU".into(),
+            "this torch has no CUDA, so the estimate is less accurate: brimful used fake tensors and approximated PyTorch's choice of kernels, without the workspaces of cuDNN and of some kernels. Use a CUDA build of torch for exact predictions; it needs no GPU",
         );
     }
     if workload.uncompiled {
-        add(
+        found.add(
             "uncompiled",
-            "torch.compile needs CUDA, which this torch does not have: the code ran uncompiled"
-                .into(),
+            "torch.compile needs CUDA, which this torch does not have: the code ran uncompiled",
         );
     }
+}
+
+/// About the steps that were rehearsed.
+fn about_steps(workload: &Workload, found: &mut Found) {
     if workload.steps == 0 {
-        add(
+        found.add(
             "no_step",
-            "no optimizer step was observed: gradients and optimizer state may be missing".into(),
+            "no optimizer step was observed: gradients and optimizer state may be missing",
         );
     } else if workload.steps < 2 {
-        add(
+        found.add(
             "one_step",
-            "only one optimizer step was rehearsed; later steps often need more memory".into(),
+            "only one optimizer step was rehearsed; later steps often need more memory",
         );
     } else if workload.ended_early {
-        add(
+        found.add(
             "ended_early",
             format!("the script exited after {} steps", workload.steps),
         );
     }
     if !workload.idle_optimizers.is_empty() {
-        add(
+        found.add(
             "optimizer_without_steps",
             format!(
                 "some optimizers made no step during the rehearsal, so memory may be missing: {}",
@@ -67,19 +90,23 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.steps_by_script {
-        add(
+        found.add(
             "steps_by_script",
-            "the script updates its parameters without an optimizer: steps were counted from new gradients".into(),
+            "the script updates its parameters without an optimizer: steps were counted from new gradients",
         );
     }
     if workload.full_generation {
-        add(
+        found.add(
             "full_generation",
-            "generate() produced the maximum number of tokens, which needs the most memory".into(),
+            "generate() produced the maximum number of tokens, which needs the most memory",
         );
     }
+}
+
+/// About memory that the script took besides, and what it did without enough.
+fn about_memory(workload: &Workload, found: &mut Found) {
     if workload.managed > Bytes::ZERO {
-        add(
+        found.add(
             "managed_memory",
             format!(
                 "{} of managed memory, such as the state of a paged optimizer, is not included: the driver keeps it on the GPU if it fits, and moves it to host memory otherwise",
@@ -88,7 +115,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.reserved_rises {
-        add(
+        found.add(
             "reserved_rises",
             format!(
                 "reserved memory was still growing after {} steps, so a longer run needs more: batches differ in shape, or memory is fragmented. expandable_segments:True often helps",
@@ -97,13 +124,13 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.died {
-        add(
+        found.add(
             "died",
-            "the script failed after these steps; use `--output FILE` to save its output".into(),
+            "the script failed after these steps; use `--output FILE` to save its output",
         );
     }
     if workload.caught_ooms > 0 {
-        add(
+        found.add(
             "caught_oom",
             format!(
                 "GPU memory ran out {} times and the run continued: with a convolution algorithm that needs a smaller workspace, or because the script handled the error",
@@ -112,13 +139,17 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.evaluated {
-        add(
+        found.add(
             "short_evaluation",
-            "only the first batches of the evaluation were rehearsed: outputs that the script collects on the GPU over all batches come on top".into(),
+            "only the first batches of the evaluation were rehearsed: outputs that the script collects on the GPU over all batches come on top",
         );
     }
+}
+
+/// About sizes that depend on values.
+fn about_values(workload: &Workload, found: &mut Found) {
     if workload.unknown_shapes.count > 0 {
-        add(
+        found.add(
             "value_dependent_shape",
             format!(
                 "{} on values that only a real model computes ({}). brimful assumes the largest shape, so this is an upper bound",
@@ -128,7 +159,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.assumed_shapes.count > 0 {
-        add(
+        found.add(
             "assumed_values",
             format!(
                 "{} on assumed values ({}): choices, for example of experts, are assumed to be balanced. A real run can need more",
@@ -138,7 +169,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.assumed_numbers.count > 0 {
-        add(
+        found.add(
             "value_read",
             format!(
                 "the script reads integers that only a real model computes ({} times: {}). Sizes derived from them are assumptions",
@@ -146,26 +177,30 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
             ),
         );
     }
+}
+
+/// About NVIDIA's libraries.
+fn about_libraries(workload: &Workload, found: &mut Found) {
     if workload.cudnn_guessed && !workload.fake_tensors {
-        add(
+        found.add(
             "cudnn_workspaces_unknown",
-            "the workspaces of cuDNN are unknown: no cuDNN 9.8 or later was found next to torch (a wrapper script can hide it); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %".into(),
+            "the workspaces of cuDNN are unknown: no cuDNN 9.8 or later was found next to torch (a wrapper script can hide it); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %",
         );
     }
     if workload.cudnn_benchmark {
-        add(
+        found.add(
             "autotuned_kernels",
-            "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a real GPU may differ".into(),
+            "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a real GPU may differ",
         );
     }
     if workload.autotuned {
-        add(
+        found.add(
             "autotuned_kernels",
-            "torch.compile chooses kernels by timing them, which is not possible on the phantom GPU".into(),
+            "torch.compile chooses kernels by timing them, which is not possible on the phantom GPU",
         );
     }
     if !workload.unknown_calls.is_empty() {
-        add(
+        found.add(
             "unknown_call",
             format!(
                 "the phantom GPU does not implement {}, and reported success",
@@ -174,7 +209,7 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if !workload.guesses.is_empty() {
-        add(
+        found.add(
             "guessed_size",
             format!(
                 "some sizes are rules of thumb, not values from the NVIDIA libraries: {}",
@@ -183,13 +218,17 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         );
     }
     if workload.world_size > 1 {
-        add(
+        found.add(
             "nccl_estimated",
-            "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)".into(),
+            "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)",
         );
     }
+}
+
+/// About the rehearsal itself.
+fn about_the_rehearsal(workload: &Workload, story: &Story, found: &mut Found) {
     if let Some(growth) = growth(workload, story).map(Bytes) {
-        add(
+        found.add(
             "still_growing",
             format!(
                 "memory was still growing between the last two steps, by {growth}: use a longer rehearsal (--steps)"
@@ -198,14 +237,14 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     }
     let version: Result<TorchVersion, _> = workload.trace.torch.parse();
     match version {
-        Ok(version) if version > TorchVersion::NEWEST_CHECKED => add(
+        Ok(version) if version > TorchVersion::NEWEST_CHECKED => found.add(
             "new_torch",
             format!(
                 "torch {version} is newer than the latest tested release ({})",
                 TorchVersion::NEWEST_CHECKED
             ),
         ),
-        Ok(version) if version.tie() == Tie::LowestAddress => add(
+        Ok(version) if version.tie() == Tie::LowestAddress => found.add(
             "address_order",
             format!(
                 "torch {version} prefers low addresses, which the driver assigns: reserved memory varies by about 1 %"
@@ -214,12 +253,11 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
         _ => {}
     }
     if let Some(problem) = workload.problems.first() {
-        add(
+        found.add(
             "hook_problem",
             format!("the rehearsal had a problem, so values may be incomplete: {problem}"),
         );
     }
-    found
 }
 
 fn shapes(count: u64) -> String {

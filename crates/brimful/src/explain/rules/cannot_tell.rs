@@ -38,7 +38,42 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     } else {
         told
     };
-    let (summary, settles) = match detail {
+    let (summary, settles) = known_ambiguity(detail).unwrap_or_else(|| {
+        let summary = how.map_or_else(
+            || "no evidence of a cause was found".to_owned(),
+            |how| format!("the run ended with {how}; no evidence of a cause was found"),
+        );
+        let settles = match outcome {
+            Some(Outcome::Failed { code }) if *code < 128 => settles_an_exit(*code),
+            _ => settles_a_kill(),
+        };
+        (summary, settles)
+    });
+    Some(Verdict {
+        cause: Cause::Ambiguous,
+        confidence: Confidence::CannotTell,
+        detail,
+        summary,
+        evidence: proofs,
+        remedies: if detail == Detail::UnknownWords {
+            vec![
+                remedy(
+                    "If the GPU ran out: use a smaller micro-batch with gradient accumulation, or activation checkpointing",
+                ),
+                remedy(
+                    "If the host ran out: use fewer DataLoader workers, or request more memory for the job",
+                ),
+            ]
+        } else {
+            Vec::new()
+        },
+        would_settle: settles,
+    })
+}
+
+/// The summary of what several causes print, and what would settle it.
+fn known_ambiguity(detail: Detail) -> Option<(String, Vec<String>)> {
+    Some(match detail {
         Detail::WorkerVanished => (
             "a worker process exited without a message: it was killed because memory ran out, had no shared memory left, or crashed".to_owned(),
             with("a run with `num_workers=0`, which shows the traceback of an error in the worker"),
@@ -101,36 +136,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
                 "`torchrun --log-dir logs --redirects 3`, or `@record` on the main function".into(),
             ],
         ),
-        _ => (
-            how.map_or_else(
-                || "no evidence of a cause was found".to_owned(),
-                |how| format!("the run ended with {how}; no evidence of a cause was found"),
-            ),
-            match outcome {
-                Some(Outcome::Failed { code }) if *code < 128 => settles_an_exit(*code),
-                _ => settles_a_kill(),
-            },
-        ),
-    };
-    Some(Verdict {
-        cause: Cause::Ambiguous,
-        confidence: Confidence::CannotTell,
-        detail,
-        summary,
-        evidence: proofs,
-        remedies: if detail == Detail::UnknownWords {
-            vec![
-                remedy(
-                    "If the GPU ran out: use a smaller micro-batch with gradient accumulation, or activation checkpointing",
-                ),
-                remedy(
-                    "If the host ran out: use fewer DataLoader workers, or request more memory for the job",
-                ),
-            ]
-        } else {
-            Vec::new()
-        },
-        would_settle: settles,
+        _ => return None,
     })
 }
 
