@@ -29,7 +29,10 @@ const PHRASES: &[(&str, &str)] = &[
     ("control group", "cgroup"),
     ("control groups", "cgroups"),
     ("processors", "CPUs"),
-    ("folder", "directory"),
+    // `folder` itself is a function of `brimful.data`.
+    ("a folder", "a directory"),
+    ("the folder", "the directory"),
+    ("temporary folder", "temporary directory"),
     ("folders", "directories"),
     ("is told", "is reported, or is printed"),
     ("are told", "are reported, or are printed"),
@@ -237,7 +240,7 @@ mod tests {
             phrases("not `folder_index` nor subfolder"),
             Vec::<&str>::new()
         );
-        assert_eq!(phrases("A Folder."), ["folder"]);
+        assert_eq!(phrases("A Folder."), ["a folder"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn read(files: &Files, mounts: &Mounts) -> Cpus {
 fn in_sight(chain: Chain) -> Fact<Chain> {
     if chain.out_of_sight {
         return Fact::unavailable(
-            "this process's control group lies outside of what is mounted here",
+            "the cgroup of this process is outside the cgroup hierarchy mounted here",
         );
     }
     Fact::Known(chain)

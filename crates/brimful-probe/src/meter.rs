@@ -107,7 +107,7 @@ impl Meter {
                     directory: self.files.locate(&group.directory),
                 }),
                 None => Fact::unavailable(
-                    "this process's own group lies outside of what is mounted here",
+                    "the cgroup of this process is outside the cgroup hierarchy mounted here",
                 ),
             })
     }

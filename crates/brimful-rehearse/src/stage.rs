@@ -266,7 +266,7 @@ fn temporary_folder() -> io::Result<brimful_private::TempDir> {
     ];
     let mut failed = io::Error::new(
         io::ErrorKind::InvalidInput,
-        "the path of the temporary folder has a blank or a colon",
+        "the path of the temporary directory contains a space or a colon",
     );
     for place in places.iter().filter(|place| usable(place)) {
         match brimful_private::temporary_directory(&[place], "brimful-") {

@@ -222,7 +222,7 @@ pub(crate) fn part(bytes: &[u8], at: u64, len: u64) -> Result<&[u8], Damaged> {
         .zip(end)
         .and_then(|(start, end)| bytes.get(start..end))
         .ok_or(Damaged {
-            expected: "bytes inside of the copy",
+            expected: "bytes inside the copy",
             at,
         })
 }
@@ -232,7 +232,7 @@ pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N],
         .get(at..)
         .and_then(<[u8]>::first_chunk)
         .ok_or(Damaged {
-            expected: "bytes inside of the copy",
+            expected: "bytes inside the copy",
             at: at as u64,
         })
 }

@@ -97,7 +97,7 @@ fn run_all(
             let message = panic_message(payload.as_ref());
             if !last_resort::is_armed() {
                 audience.print_notice(&Notice::Gap(&format!(
-                    "a bug in brimful ended the watch; the training goes on: {message}"
+                    "a bug in brimful stopped the monitoring; the training continues: {message}"
                 )));
                 return Ok(wait_without_watch(opened.stored));
             }

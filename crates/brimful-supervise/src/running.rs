@@ -83,7 +83,7 @@ impl Running<'_> {
 
     fn watch_failed(&mut self, message: &str) {
         self.gap(&format!(
-            "a bug in brimful ended the watch; the training goes on: {message}"
+            "a bug in brimful stopped the monitoring; the training continues: {message}"
         ));
     }
 

@@ -224,7 +224,7 @@ impl Launched {
                 }
                 Ok(None) => {}
                 Err(error) => self.gaps.push(format!(
-                    "no cgroup of its own ({error}): kills are counted with others'"
+                    "no cgroup for this run ({error}): its OOM kills are counted together with those of other processes"
                 )),
             }
         }
@@ -346,7 +346,7 @@ fn contain(meter: &Meter, id: &str, gaps: &mut Vec<String>) -> (Containment, Opt
     };
     if let (Some(reason), None) = (no_group, &scope) {
         gaps.push(format!(
-            "no control group of its own ({reason}): kills are counted with others'"
+            "no cgroup for this run ({reason}): its OOM kills are counted together with those of other processes"
         ));
     }
     (contained, scope)
@@ -379,7 +379,7 @@ fn open_streams(gaps: &mut Vec<String>) -> (Streams, Option<Relay>) {
         Ok((streams, Some(relay)))
     });
     opened.unwrap_or_else(|error| {
-        gaps.push(format!("the output passes by unseen: {error}"));
+        gaps.push(format!("output is not captured: {error}"));
         (Streams::inherited(), None)
     })
 }
@@ -420,7 +420,7 @@ fn stage_hook(
     match step(StartStep::Hook, || Staged::new(directory)) {
         Ok(staged) => Some(staged),
         Err(error) => {
-            gaps.push(format!("nothing is seen inside of the training: {error}"));
+            gaps.push(format!("the Python hook was not installed: {error}"));
             None
         }
     }

@@ -13,7 +13,7 @@ impl PoolId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "out of memory: tried to allocate {requested} bytes with {allocated} allocated, {reserved} reserved \
-     and {device_unused} free on the card"
+     and {device_unused} free on the GPU"
 )]
 pub struct OutOfMemory {
     /// The bytes of the segment that was asked for.
@@ -85,7 +85,7 @@ pub struct FoundSegment {
 pub enum RestoreError {
     #[error("the device has no room for the segment")]
     NoRoom,
-    #[error("the blocks do not lie side by side inside of the segment")]
+    #[error("the blocks are not adjacent within the segment")]
     Layout,
     #[error("with this `max_split_size_mb` the segment would not be split")]
     Split,

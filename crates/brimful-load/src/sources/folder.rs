@@ -39,7 +39,7 @@ impl Folder {
         if is_remote(root) {
             return Err(SourceError::Unsupported {
                 path: root.to_owned(),
-                what: "a folder of objects".to_owned(),
+                what: "a directory of objects".to_owned(),
                 hint: "put the files into tar archives, and open those".to_owned(),
             });
         }
@@ -126,7 +126,7 @@ impl Source for Folder {
         if reader.len() > self.largest {
             return Err(ReadError::Malformed {
                 expected: format!(
-                    "at most {} bytes, as when the folder was opened",
+                    "at most {} bytes, as when the directory was opened",
                     self.largest
                 ),
                 found: format!("{} bytes", reader.len()),
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(
             open("valid").unwrap_err().to_string(),
             format!(
-                "{}: expected files named *.off in */valid, found 3 folders and no file",
+                "{}: expected files named *.off in */valid, found 3 directories and no file",
                 root.path().display()
             )
         );
@@ -303,7 +303,7 @@ mod tests {
         let error = folder.read(0, &mut [Value::default()]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "expected at most 1 bytes, as when the folder was opened, found 5000 bytes"
+            "expected at most 1 bytes, as when the directory was opened, found 5000 bytes"
         );
         let options = FolderOptions {
             max_file_bytes: Bytes(4999),

@@ -126,7 +126,7 @@ impl DirectoryLister<'_> {
         if self.above.len() == MAX_DEPTH {
             return Err(malformed(
                 path,
-                format!("at most {MAX_DEPTH} folders within folders"),
+                format!("at most {MAX_DEPTH} nested directories"),
                 "more",
             ));
         }
@@ -135,7 +135,7 @@ impl DirectoryLister<'_> {
         if *visits > MAX_VISITS {
             return Err(malformed(
                 path,
-                format!("at most {MAX_VISITS} ways to a folder"),
+                format!("at most {MAX_VISITS} paths to a directory"),
                 "more, by links",
             ));
         }
@@ -225,14 +225,14 @@ impl DirectoryLister<'_> {
         };
         let expected = match &options.labels {
             Labels::None => named,
-            Labels::Classes => format!("{named} in a folder for each class"),
+            Labels::Classes => format!("{named} in one directory per class"),
             Labels::ClassesWithSplit(split) => format!("{named} in */{split}"),
         };
         let others = match n_others {
             0 => "no file".to_owned(),
             n => format!("{n} other files"),
         };
-        let found = format!("{n_folders} folders and {others}");
+        let found = format!("{n_folders} directories and {others}");
         Err(malformed(root, expected, &found))
     }
 }
@@ -320,7 +320,7 @@ mod tests {
         symlink(root.join(".0"), root.join("begin")).unwrap();
         let error = names(root, "txt").unwrap_err();
         assert!(
-            error.contains("expected at most 64 ways to a folder, found more, by links"),
+            error.contains("expected at most 64 paths to a directory, found more, by links"),
             "{error}"
         );
         fs::remove_file(root.join("begin")).unwrap();
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(
             names(folder.path(), "off").unwrap_err(),
             format!(
-                "{}: expected files named *.off, found 1 folders and 1 other files",
+                "{}: expected files named *.off, found 1 directories and 1 other files",
                 folder.path().display()
             )
         );

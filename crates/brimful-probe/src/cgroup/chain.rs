@@ -66,7 +66,7 @@ impl Mounts {
         let Some(membership) = membership else {
             return Fact::Missing(Gap::Unavailable {
                 reason: format!(
-                    "this process is in no control group with the {controller} controller"
+                    "this process is in no cgroup with the {controller} controller"
                 ),
             });
         };
@@ -92,7 +92,7 @@ impl Mounts {
             (None, CgroupVersion::V1) => Fact::Known(Chain::out_of_sight(version)),
             (None, CgroupVersion::V2) => Fact::Missing(Gap::Unavailable {
                 reason: format!(
-                    "no control group hierarchy with the {controller} controller is mounted"
+                    "no cgroup hierarchy with the {controller} controller is mounted"
                 ),
             }),
         }

@@ -37,7 +37,7 @@ pub(super) const PROFILES: &[Profile] = &[
             "/dev/shm 5.8G: googlecolab/colabtools#4254",
             "0.9 to 1.4 GB in use at the start: published notebooks",
             "no swap: /proc/meminfo printed in public notebooks",
-            "notebooks run in a group outside of /sys/fs/cgroup: dotnet/runtime#130092; one was killed there at \
+            "notebooks run in a group outside /sys/fs/cgroup: dotnet/runtime#130092; one was killed there at \
              11.1 GiB of private memory",
         ],
     },

@@ -57,7 +57,7 @@ impl Header {
                     "an array of {} sides in Fortran order",
                     described.shape.len()
                 ),
-                "its samples do not lie in one piece; save np.ascontiguousarray(array) instead",
+                "its samples are not contiguous; save np.ascontiguousarray(array) instead",
             ));
         }
         Ok(Header {

@@ -217,7 +217,7 @@ impl Archive<'_> {
             name.starts_with(b"/") || name.split(|&byte| byte == b'/').any(|part| part == b"..");
         if name.is_empty() || leads_out {
             return Err(self.malformed(
-                "a name inside of the archive",
+                "a name inside the archive",
                 format!("\"{}\"", shown(name)),
             ));
         }
@@ -475,7 +475,7 @@ mod tests {
             });
             check_refused(
                 &bytes,
-                &format!("expected a name inside of the archive at byte 0, found \"{name}\""),
+                &format!("expected a name inside the archive at byte 0, found \"{name}\""),
             );
         }
     }

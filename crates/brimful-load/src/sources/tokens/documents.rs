@@ -83,7 +83,7 @@ impl Header {
         if version != u64::from(VERSION) {
             return Err(Problem::unsupported(
                 format!("version {version} of the documents of a file of tokens"),
-                "pack it anew, or take a newer brimful",
+                "pack it again, or use a newer version of brimful",
             ));
         }
         let header = Header {

@@ -33,7 +33,7 @@ pub(super) struct Chosen {
 pub(super) enum Checkpoints {
     #[default]
     Unknown,
-    /// From the script's own folder, with the option that names it.
+    /// From the script's own directory, with the option that names it.
     Below(String, String),
     Framework(String, &'static str),
 }
@@ -252,25 +252,25 @@ fn model(given: &mut Given, chosen: &mut Chosen) {
 
 fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
     let output = given.take(Role::Output);
-    let folder = output.and_then(|option| match given.value(option) {
-        Some(Value::Text(folder)) if !folder.is_empty() => {
-            Some((folder.trim_end_matches('/').to_owned(), given.label(option)))
+    let directory = output.and_then(|option| match given.value(option) {
+        Some(Value::Text(directory)) if !directory.is_empty() => {
+            Some((directory.trim_end_matches('/').to_owned(), given.label(option)))
         }
         _ => None,
     });
-    chosen.checkpoints = match (framework, folder) {
-        (Framework::HuggingFace, Some((folder, _))) => {
-            Checkpoints::Framework(format!("{folder}/checkpoint-*"), "the Trainer's")
+    chosen.checkpoints = match (framework, directory) {
+        (Framework::HuggingFace, Some((directory, _))) => {
+            Checkpoints::Framework(format!("{directory}/checkpoint-*"), "the Trainer's")
         }
         (Framework::HuggingFace, None) => {
             Checkpoints::Framework("**/checkpoint-*".into(), "the Trainer's")
         }
-        (Framework::Lightning, Some((folder, _))) => {
-            Checkpoints::Framework(format!("{folder}/**/*.ckpt"), "Lightning's")
+        (Framework::Lightning, Some((directory, _))) => {
+            Checkpoints::Framework(format!("{directory}/**/*.ckpt"), "Lightning's")
         }
         (Framework::Lightning, None) => Checkpoints::Framework("**/*.ckpt".into(), "Lightning's"),
-        (Framework::Argparse | Framework::Hydra, Some((folder, flag))) => {
-            Checkpoints::Below(format!("{folder}/**/*.pt"), flag)
+        (Framework::Argparse | Framework::Hydra, Some((directory, flag))) => {
+            Checkpoints::Below(format!("{directory}/**/*.pt"), flag)
         }
         (Framework::Argparse | Framework::Hydra, None) => Checkpoints::Unknown,
     };
