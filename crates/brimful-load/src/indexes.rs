@@ -6,11 +6,13 @@
 //! where none can be written, nobody is told.
 //!
 //! ```text
-//!   indexes/3f09…c2.index    gzip of: the name of the version, entries (numbers and bytes of the format), 0
+//!   indexes/3f09…c2.index    gzip of postcard values: the name of the version, Some(entry) for each entry, None
 //! ```
+//!
+//! The name of an index file is the XXH3 hash of the version. Both XXH3 and postcard are specified formats, so an index
+//! outlives the compiler that brimful was built with.
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Once;
@@ -20,11 +22,13 @@ use std::time::{Duration, SystemTime};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
 
 use crate::reading::{Access, Reader};
 
 /// Changes with what an index says.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Smaller ones are looked through in no time. An object costs requests, whatever its size. A fuzz target opens small
 /// files many times.
@@ -44,7 +48,8 @@ const OLD: Duration = Duration::from_hours(24);
 /// A file that changed this shortly before may change again, and its times stay the same.
 const SETTLED: Duration = Duration::from_secs(2);
 
-const END: u64 = 0;
+/// The longest run of bytes in one value: a name. A length that claims more is refused before memory is allocated.
+pub(crate) const MAX_NAME_BYTES: usize = 1 << 20;
 
 /// A folder of indexes.
 #[derive(Clone, Debug)]
@@ -67,9 +72,10 @@ impl Indexes {
         let decoder = GzDecoder::new(BufReader::new(file));
         let mut kept = IndexReader {
             bytes: BufReader::new(decoder.take(MAX_INDEX_BYTES)),
+            scratch: vec![0; MAX_NAME_BYTES],
         };
-        let name = kept.name(version.len()).ok()?;
-        (name? == version.as_bytes()).then_some(kept)
+        let is_same = kept.value::<&str>().is_ok_and(|(name, _)| name == version);
+        is_same.then_some(kept)
     }
 
     /// Begins an index for a file as it is now, if it is worth one.
@@ -86,23 +92,19 @@ impl Indexes {
         let encoder = GzEncoder::new(file, Compression::fast());
         let mut keeping = IndexWriter {
             bytes: Some(BufWriter::new(encoder)),
+            scratch: Vec::new(),
             n_bytes: 0,
             part,
             path,
         };
-        keeping.name(version.as_bytes());
+        keeping.value(&version);
         Some(keeping)
     }
 
     fn path_of(&self, version: &str) -> PathBuf {
-        let hash = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            (salt, version).hash(&mut hasher);
-            hasher.finish()
-        };
         // Two that share a name would only take turns: the name of the version is within.
-        self.folder
-            .join(format!("{:016x}{:016x}.index", hash(0), hash(1)))
+        let hash = XxHash3_128::oneshot(version.as_bytes());
+        self.folder.join(format!("{hash:032x}.index"))
     }
 
     /// Makes room for more.
@@ -159,48 +161,30 @@ fn version_of(kind: &str, reader: &Reader) -> Option<String> {
 
 /// An index that is being read. Whatever is wrong with it, it is torn, and the file itself is asked.
 pub(crate) struct IndexReader {
-    bytes: BufReader<io::Take<GzDecoder<BufReader<File>>>>,
+    bytes: Bytes,
+    /// What borrowed names point into. It bounds their length.
+    scratch: Vec<u8>,
 }
 
+type Bytes = BufReader<io::Take<GzDecoder<BufReader<File>>>>;
+
 impl IndexReader {
-    /// A number that an entry begins with; none behind the last entry, when all of it was whole.
-    pub(crate) fn entry(&mut self) -> io::Result<Option<u64>> {
-        match self.number()? {
-            END => match self.bytes.read(&mut [0])? {
-                0 => Ok(None),
-                _ => Err(torn()),
-            },
-            number => Ok(Some(number - 1)),
+    /// The next entry; none behind the last entry, when all of it was whole.
+    pub(crate) fn entry<'a, T: Deserialize<'a>>(&'a mut self) -> io::Result<Option<T>> {
+        let (entry, bytes) = self.value::<Option<T>>()?;
+        if entry.is_none() && bytes.read(&mut [0])? > 0 {
+            return Err(torn());
         }
+        Ok(entry)
     }
 
-    /// Seven bits in each byte, the lowest first; the eighth tells that more follow.
-    pub(crate) fn number(&mut self) -> io::Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let mut byte = [0];
-            self.bytes.read_exact(&mut byte)?;
-            let bits = u64::from(byte[0] & 0x7f);
-            if bits << shift >> shift != bits {
-                return Err(torn());
-            }
-            number |= bits << shift;
-            if byte[0] & 0x80 == 0 {
-                return Ok(number);
-            }
+    /// The next value, and what follows it.
+    fn value<'a, T: Deserialize<'a>>(&'a mut self) -> io::Result<(T, &'a mut Bytes)> {
+        let source = (&mut self.bytes, &mut self.scratch[..]);
+        match postcard::from_io(source) {
+            Ok((value, (bytes, _))) => Ok((value, bytes)),
+            Err(_) => Err(torn()),
         }
-        Err(torn())
-    }
-
-    /// Bytes with their number before them; none where there are more than `most`.
-    pub(crate) fn name(&mut self, most: usize) -> io::Result<Option<Vec<u8>>> {
-        let len = self.number()?;
-        let Some(len) = usize::try_from(len).ok().filter(|&len| len <= most) else {
-            return Ok(None);
-        };
-        let mut name = vec![0; len];
-        self.bytes.read_exact(&mut name)?;
-        Ok(Some(name))
     }
 }
 
@@ -211,34 +195,28 @@ pub(crate) fn torn() -> io::Error {
 /// An index that is being written. Where that fails, or it is dropped before its end, there is none.
 pub(crate) struct IndexWriter {
     bytes: Option<BufWriter<GzEncoder<File>>>,
+    /// One value, as it is written.
+    scratch: Vec<u8>,
     n_bytes: u64,
     part: PathBuf,
     path: PathBuf,
 }
 
 impl IndexWriter {
-    pub(crate) fn entry(&mut self, number: u64) {
-        self.number(number.saturating_add(1));
+    pub(crate) fn entry<T: Serialize>(&mut self, entry: &T) {
+        self.value(&Some(entry));
     }
 
-    pub(crate) fn number(&mut self, mut number: u64) {
-        let mut bytes = [0; 10];
-        let mut len = 0;
-        loop {
-            let more = number >> 7;
-            bytes[len] = (number & 0x7f) as u8 | if more > 0 { 0x80 } else { 0 };
-            len += 1;
-            number = more;
-            if more == 0 {
-                break;
+    fn value<T: Serialize>(&mut self, value: &T) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        match postcard::to_extend(value, scratch) {
+            Ok(bytes) => {
+                self.write(&bytes);
+                self.scratch = bytes;
             }
+            Err(_) => self.bytes = None,
         }
-        self.write(&bytes[..len]);
-    }
-
-    pub(crate) fn name(&mut self, name: &[u8]) {
-        self.number(name.len() as u64);
-        self.write(name);
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -255,7 +233,7 @@ impl IndexWriter {
 
     /// Puts it where it is found.
     pub(crate) fn finish(mut self) {
-        self.number(END);
+        self.value(&None::<()>);
         let Some(writer) = self.bytes.take() else {
             return;
         };
@@ -378,7 +356,7 @@ mod tests {
         let indexes = Indexes::in_folder(folder.path().join("indexes"));
         let reader = reader(&large_file(folder.path()));
         let mut keeping = indexes.begin("test", &reader).unwrap();
-        keeping.entry(7);
+        keeping.entry(&7_u64);
         drop(keeping);
         let left = fs::read_dir(folder.path().join("indexes")).unwrap();
         assert_eq!(left.count(), 0);
@@ -420,24 +398,67 @@ mod tests {
         assert_eq!(left(), [&["c.index"][..], &others].concat());
     }
 
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Entry<'a> {
+        number: u64,
+        name: &'a [u8],
+    }
+
+    /// An index that another build wrote must be found and read: neither its name nor its bytes may depend on the
+    /// compiler.
+    #[test]
+    fn names_and_bytes_of_an_index_are_fixed() {
+        let indexes = Indexes::in_folder(PathBuf::from("/indexes"));
+        assert_eq!(
+            indexes.path_of("brimful index 2 of test"),
+            Path::new("/indexes/734d1a1d0bcc4dc74693e7f8d9f02edd.index")
+        );
+        let entry = Entry {
+            number: 300,
+            name: b"a.jpg",
+        };
+        let bytes = postcard::to_extend(&Some(entry), Vec::new()).unwrap();
+        assert_eq!(bytes, b"\x01\xac\x02\x05a.jpg");
+        let end = postcard::to_extend(&None::<()>, Vec::new()).unwrap();
+        assert_eq!(end, b"\0");
+    }
+
+    /// The length is compared with what a name may have before anything is allocated.
+    #[test]
+    fn a_name_that_claims_to_be_long_is_torn() {
+        let name = vec![b'a'; MAX_NAME_BYTES];
+        let mut kept = written(|keeping| keeping.entry(&name));
+        assert_eq!(kept.entry::<&[u8]>().unwrap(), Some(&name[..]));
+        let mut kept = written(|keeping| keeping.entry(&[&name[..], b"a"].concat()));
+        assert!(kept.entry::<&[u8]>().is_err());
+        // The length alone, and no bytes behind it.
+        let mut kept = written(|keeping| keeping.entry(&(u64::MAX >> 1)));
+        assert!(kept.entry::<&[u8]>().is_err());
+    }
+
+    #[test]
+    fn what_follows_the_end_is_torn() {
+        let mut kept = written(|keeping| {
+            keeping.value(&None::<u64>);
+            keeping.entry(&1_u64);
+        });
+        assert!(kept.entry::<u64>().is_err());
+    }
+
     proptest! {
         #[test]
         fn what_was_kept_comes_back(
-            entries in prop::collection::vec((0..u64::MAX, any::<u64>(), prop::collection::vec(any::<u8>(), 0..300)), 0..50),
+            entries in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..300)), 0..50),
         ) {
             let mut kept = written(|keeping| {
-                for (entry, number, name) in &entries {
-                    keeping.entry(*entry);
-                    keeping.number(*number);
-                    keeping.name(name);
+                for (number, name) in &entries {
+                    keeping.entry(&Entry { number: *number, name });
                 }
             });
-            for (entry, number, name) in entries {
-                prop_assert_eq!(kept.entry().unwrap(), Some(entry));
-                prop_assert_eq!(kept.number().unwrap(), number);
-                prop_assert_eq!(kept.name(300).unwrap(), Some(name));
+            for (number, name) in &entries {
+                prop_assert_eq!(kept.entry().unwrap(), Some(Entry { number: *number, name }));
             }
-            prop_assert_eq!(kept.entry().unwrap(), None);
+            prop_assert_eq!(kept.entry::<Entry<'_>>().unwrap(), None);
         }
     }
 }

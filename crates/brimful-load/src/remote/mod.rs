@@ -26,7 +26,6 @@ mod windows;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -40,6 +39,7 @@ use std::thread;
 use futures_util::StreamExt;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
+use twox_hash::XxHash3_64;
 
 pub use crate::location::{is_remote, shown};
 
@@ -246,9 +246,8 @@ fn hidden(path: &Path) -> Option<u64> {
     if shown(path) == path {
         return None;
     }
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    Some(hasher.finish())
+    // It is part of the name of an index, so that it must be the same after an update of brimful.
+    Some(XxHash3_64::oneshot(path.as_os_str().as_encoded_bytes()))
 }
 
 /// Makes something of each path, in their order; or gives the failure of the first that has one.

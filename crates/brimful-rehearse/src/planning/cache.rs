@@ -4,7 +4,6 @@
 //! hold what came of it. An entry whose files have changed is not used.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,13 +13,14 @@ use brimful::predict::host::HostFacts;
 use brimful::secrets::{mask_command, mask_variable};
 use brimful_allocsim::trace::Trace;
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use crate::Rehearsed;
 use crate::facts::Facts;
 use crate::side_effects::SideEffects;
 
 /// The form of an entry; another one is not read.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 /// Entries that are kept.
 const MOST_ENTRIES: usize = 200;
 /// More than any entry, and than any Python file.
@@ -34,7 +34,7 @@ pub struct Cache {
 }
 
 /// What a rehearsal is known by.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub command: Vec<String>,
     pub variables: Vec<(String, String)>,
@@ -186,13 +186,11 @@ impl Cache {
 }
 
 impl Key {
-    fn hashed(&self, salt: u8) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        if salt > 0 {
-            salt.hash(&mut hasher);
-        }
-        self.hash(&mut hasher);
-        hasher.finish()
+    /// The same in every build: what `derive(Hash)` feeds a hasher, and std's hasher itself, may change with the
+    /// compiler.
+    fn hashed(&self, seed: u64) -> u64 {
+        let key = serde_json::to_vec(self).expect("texts and numbers are always JSON");
+        XxHash3_64::oneshot_with_seed(seed, &key)
     }
 
     fn masked(&self) -> Key {
@@ -212,12 +210,10 @@ impl CachedFile {
         let mut content = Vec::new();
         let file = brimful_private::open_named(path).ok()?;
         file.take(LARGEST_SOURCE).read_to_end(&mut content).ok()?;
-        let mut hasher = DefaultHasher::new();
-        content.hash(&mut hasher);
         Some(CachedFile {
             path: path.to_owned(),
             bytes: content.len() as u64,
-            hash: hasher.finish(),
+            hash: XxHash3_64::oneshot(&content),
         })
     }
 
@@ -276,6 +272,24 @@ mod tests {
         assert!(cache.get(&key("b")).is_none());
         fs::write(&script, "two").unwrap();
         assert!(cache.get(&key("a")).is_none());
+    }
+
+    /// A rehearsal that another build kept must be found.
+    #[test]
+    fn the_directory_of_a_key_is_fixed() {
+        let cache = Cache {
+            folder: PathBuf::from("/rehearsals"),
+        };
+        let key = Key {
+            command: vec!["python".into(), "train.py".into()],
+            variables: vec![("SEED".into(), "1".into())],
+            steps: 3,
+            ..Key::default()
+        };
+        assert_eq!(
+            cache.folder_of(&key),
+            Path::new("/rehearsals/18a23b5939e4c2f6")
+        );
     }
 
     #[test]

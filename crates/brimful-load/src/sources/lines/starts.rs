@@ -87,7 +87,7 @@ impl LineStarts {
         };
         let mut take = |starts: &mut LineStarts, start: u64| {
             if let Some(keeping) = &mut keeping {
-                keeping.entry(start - starts.last_start);
+                keeping.entry(&(start - starts.last_start));
             }
             starts.push(start)
         };
@@ -131,7 +131,7 @@ impl LineStarts {
     /// Reads an index that was kept. Any error means that it is not to be used.
     fn kept(mut kept: IndexReader, len: u64, room: u64) -> Result<LineStarts, Problem> {
         let mut starts = LineStarts::default();
-        while let Some(further) = kept.entry()? {
+        while let Some(further) = kept.entry::<u64>()? {
             let start = starts.last_start.checked_add(further);
             let start = start.filter(|&start| start < len).ok_or_else(torn)?;
             if further == 0 && !starts.within.is_empty() {
@@ -227,7 +227,7 @@ mod tests {
             steps in prop::collection::vec(prop_oneof![0_u64..100, any::<u64>(), Just(MAX_LEN + 1)], 0..20),
             len in 0_u64..5000,
         ) {
-            let kept = written(|keeping| steps.iter().for_each(|&step| keeping.entry(step)));
+            let kept = written(|keeping| steps.iter().for_each(|step| keeping.entry(step)));
             if let Ok(starts) = LineStarts::kept(kept, len, u64::MAX) {
                 prop_assert_eq!(starts.len(), steps.len() as u64);
                 for line in 0..starts.len() {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_index_beyond_the_room_is_not_taken() {
         let of_lines = |room| {
-            let kept = written(|keeping| (0..1000).for_each(|_| keeping.entry(10)));
+            let kept = written(|keeping| (0..1000).for_each(|_| keeping.entry(&10_u64)));
             LineStarts::kept(kept, 1 << 20, room)
         };
         assert_eq!(of_lines(1 << 20).unwrap().len(), 1000);

@@ -8,8 +8,10 @@
 use std::io;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize, Serializer};
+
 use crate::error::SourceError;
-use crate::indexes::{IndexReader, IndexWriter, torn};
+use crate::indexes::{IndexReader, IndexWriter, MAX_NAME_BYTES, torn};
 use crate::opening::FileProgress;
 use crate::reading::Reader;
 use crate::sources::names::shown;
@@ -18,7 +20,7 @@ use crate::value::Piece;
 const BLOCK: usize = 512;
 
 /// Long names and pax records beyond this are not names.
-const MAX_EXTENSION_LEN: u64 = 1 << 20;
+const MAX_EXTENSION_LEN: u64 = MAX_NAME_BYTES as u64;
 
 /// A regular file in an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +105,26 @@ pub(crate) fn for_each_member(
 
 /// Puts a member into an index; `before` is the end of the one before it.
 pub(crate) fn keep(keeping: &mut IndexWriter, member: &Member, before: u64) {
-    keeping.entry(member.offset - before);
-    keeping.number(member.len);
-    keeping.name(&member.name);
+    keeping.entry(&IndexEntry {
+        gap: member.offset - before,
+        len: member.len,
+        name: &member.name,
+    });
+}
+
+/// A member as an index holds it.
+#[derive(Debug, Serialize, Deserialize)]
+struct IndexEntry<'a> {
+    /// Bytes from the end of the member before it: its header, and what fills up the last block.
+    gap: u64,
+    len: u64,
+    #[serde(serialize_with = "in_one_piece")]
+    name: &'a [u8],
+}
+
+/// Serde writes a slice byte by byte unless told otherwise.
+fn in_one_piece<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 /// Calls `each` with every member of an index that was kept of an archive of `len` bytes.
@@ -114,21 +133,19 @@ pub(crate) fn for_each_kept<E: From<io::Error>>(
     len: u64,
     each: &mut dyn FnMut(Member) -> Result<(), E>,
 ) -> Result<(), E> {
-    let longest = usize::try_from(MAX_EXTENSION_LEN).unwrap_or(usize::MAX);
     let mut before = 0_u64;
-    while let Some(further) = kept.entry()? {
-        let size = kept.number()?;
-        let offset = before.checked_add(further);
+    while let Some(entry) = kept.entry::<IndexEntry<'_>>()? {
+        let offset = before.checked_add(entry.gap);
         // There is a header before each: no more members than the archive has room for.
         let offset = offset
-            .filter(|_| further >= BLOCK as u64)
+            .filter(|_| entry.gap >= BLOCK as u64)
             .ok_or_else(torn)?;
-        let end = offset.checked_add(size);
+        let end = offset.checked_add(entry.len);
         before = end.filter(|&end| end <= len).ok_or_else(torn)?;
         each(Member {
-            name: kept.name(longest)?.ok_or_else(torn)?,
+            name: entry.name.to_vec(),
             offset,
-            len: size,
+            len: entry.len,
         })?;
     }
     Ok(())
@@ -540,10 +557,8 @@ mod tests {
             len in 0_u64..20_000,
         ) {
             let kept = written(|keeping| {
-                for (further, size, name) in &steps {
-                    keeping.entry(*further);
-                    keeping.number(*size);
-                    keeping.name(name.as_bytes());
+                for (gap, len, name) in &steps {
+                    keeping.entry(&IndexEntry { gap: *gap, len: *len, name: name.as_bytes() });
                 }
             });
             let (mut before, mut found) = (0, 0);
