@@ -1,6 +1,6 @@
 //! Many phrases, one pass.
 
-use std::collections::HashMap;
+use aho_corasick::AhoCorasick;
 
 use crate::explain::text::clean::Reading;
 use crate::explain::text::sign::{Facts, Rank, Sign};
@@ -56,13 +56,12 @@ impl Hit {
     }
 }
 
-/// The first four bytes of every phrase, so that a text is walked once however many phrases there are.
+/// Finds all phrases in one pass over a text, also those that overlap.
 #[derive(Debug)]
 pub(super) struct Index {
-    phrases: Vec<(String, Tell)>,
-    by_first_bytes: HashMap<[u8; 4], Vec<usize>>,
-    /// Which pairs of first bytes occur at all: most places of a text are ruled out here.
-    may_begin: Vec<bool>,
+    automaton: AhoCorasick,
+    /// In the order of the automaton's patterns.
+    tells: Vec<Tell>,
 }
 
 /// A phrase that is printed more often than this in one text is looked at so often at its beginning, and
@@ -72,66 +71,35 @@ const LAST_HITS: usize = 64;
 
 impl Index {
     pub(super) fn new(families: &[&[Phrase]]) -> Index {
-        let mut index = Index {
-            phrases: Vec::new(),
-            by_first_bytes: HashMap::new(),
-            may_begin: vec![false; 1 << 16],
-        };
-        for phrase in families.iter().flat_map(|family| family.iter()) {
-            let flat: String = phrase
-                .words
-                .chars()
-                .filter(|c| !c.is_whitespace())
-                .map(|c| c.to_ascii_lowercase())
-                .collect();
-            let Some(first) = flat.as_bytes().first_chunk::<4>().copied() else {
-                debug_assert!(false, "a phrase needs four bytes: {flat}");
-                continue;
-            };
-            index.may_begin[pair(first[0], first[1])] = true;
-            index
-                .by_first_bytes
-                .entry(first)
-                .or_default()
-                .push(index.phrases.len());
-            index.phrases.push((flat, phrase.tell));
+        let phrases = || families.iter().flat_map(|family| family.iter());
+        let automaton = AhoCorasick::new(phrases().map(|phrase| flat(phrase.words)))
+            .expect("far fewer bytes of phrases than an automaton can have states");
+        Index {
+            automaton,
+            tells: phrases().map(|phrase| phrase.tell).collect(),
         }
-        index
     }
 
     /// Every sign in a text, in no order.
     pub(super) fn signs(&self, reading: &Reading) -> Vec<Sign> {
-        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.phrases.len()];
-        for (at, window) in reading.flat.as_bytes().windows(4).enumerate() {
-            let &[a, b, c, d] = window else { continue };
-            if !self.may_begin[pair(a, b)] {
-                continue;
-            }
-            let Some(candidates) = self.by_first_bytes.get(&[a, b, c, d]) else {
-                continue;
-            };
-            for candidate in candidates {
-                if reading.flat.as_bytes()[at..].starts_with(self.phrases[*candidate].0.as_bytes())
-                {
-                    places[*candidate].push(at);
-                }
-            }
+        let mut hits: Vec<Vec<Hit>> = vec![Vec::new(); self.tells.len()];
+        for found in self.automaton.find_overlapping_iter(&reading.flat) {
+            hits[found.pattern()].push(Hit {
+                at: found.start(),
+                end: found.end(),
+            });
         }
         let mut signs = Vec::new();
-        for (places, (flat, tell)) in places.iter().zip(&self.phrases) {
-            let last_begin = places.len().saturating_sub(LAST_HITS).max(FIRST_HITS);
-            let first = places.iter().take(FIRST_HITS);
-            let last = places.iter().skip(last_begin);
-            for at in first.chain(last) {
-                let hit = Hit {
-                    at: *at,
-                    end: at + flat.len(),
-                };
+        for (hits, tell) in hits.iter().zip(&self.tells) {
+            let last_begin = hits.len().saturating_sub(LAST_HITS).max(FIRST_HITS);
+            let first = hits.iter().take(FIRST_HITS);
+            let last = hits.iter().skip(last_begin);
+            for hit in first.chain(last) {
                 match tell {
                     Tell::Means(rank, cause, detail) => {
                         signs.push(hit.sign(*rank, *cause, *detail));
                     }
-                    Tell::Ask(answer) => signs.extend(answer(reading, hit)),
+                    Tell::Ask(answer) => signs.extend(answer(reading, *hit)),
                 }
             }
         }
@@ -139,6 +107,55 @@ impl Index {
     }
 }
 
-fn pair(a: u8, b: u8) -> usize {
-    usize::from(a) << 8 | usize::from(b)
+fn flat(words: &str) -> String {
+    let flat: String = words
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    debug_assert!(flat.len() >= 4, "a phrase needs four bytes: {flat}");
+    flat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(phrases: &[Phrase], text: &str) -> Vec<(Detail, usize)> {
+        let signs = Index::new(&[phrases]).signs(&Reading::new(text));
+        signs.iter().map(|sign| (sign.detail, sign.at)).collect()
+    }
+
+    const fn phrase(words: &'static str, detail: Detail) -> Phrase {
+        means(words, Rank::Named, Cause::HostAllocFailed, detail)
+    }
+
+    #[test]
+    fn phrases_that_overlap_are_all_found() {
+        let phrases = [
+            phrase("out of memory", Detail::Refused),
+            phrase("memory error", Detail::FailedElsewhere),
+            phrase("Out Of Memory Error", Detail::WorkerVanished),
+            phrase("out of memory", Detail::FailedElsewhere),
+        ];
+        let found = places(&phrases, "so out of\nmemory error");
+        assert_eq!(
+            found,
+            [
+                (Detail::Refused, 2),
+                (Detail::FailedElsewhere, 7),
+                (Detail::WorkerVanished, 2),
+                (Detail::FailedElsewhere, 2),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_phrase_in_every_line_is_looked_at_at_both_ends() {
+        let text = "killed by somebody\n".repeat(1000);
+        let found = places(&[phrase("killed by", Detail::Refused)], &text);
+        assert_eq!(found.len(), FIRST_HITS + LAST_HITS);
+        let last = found.last().map(|(_, at)| *at);
+        assert_eq!(last, Some("killedbysomebody".len() * 999));
+    }
 }
