@@ -65,9 +65,7 @@ impl Mounts {
         };
         let Some(membership) = membership else {
             return Fact::Missing(Gap::Unavailable {
-                reason: format!(
-                    "this process is in no cgroup with the {controller} controller"
-                ),
+                reason: format!("this process is in no cgroup with the {controller} controller"),
             });
         };
         let holds = |mount: &&Mount| match version {
@@ -91,9 +89,7 @@ impl Mounts {
             // The kernel counts this process in a hierarchy that is not mounted here: its limits are there, unseen.
             (None, CgroupVersion::V1) => Fact::Known(Chain::out_of_sight(version)),
             (None, CgroupVersion::V2) => Fact::Missing(Gap::Unavailable {
-                reason: format!(
-                    "no cgroup hierarchy with the {controller} controller is mounted"
-                ),
+                reason: format!("no cgroup hierarchy with the {controller} controller is mounted"),
             }),
         }
     }

@@ -233,10 +233,7 @@ impl Archive<'_> {
         let leads_out =
             name.starts_with(b"/") || name.split(|&byte| byte == b'/').any(|part| part == b"..");
         if name.is_empty() || leads_out {
-            return Err(self.malformed(
-                "a name inside the archive",
-                format!("\"{}\"", shown(name)),
-            ));
+            return Err(self.malformed("a name inside the archive", format!("\"{}\"", shown(name))));
         }
         Ok(())
     }

@@ -253,9 +253,10 @@ fn model(given: &mut Given, chosen: &mut Chosen) {
 fn checkpoints(given: &mut Given, chosen: &mut Chosen, framework: Framework) {
     let output = given.take(Role::Output);
     let directory = output.and_then(|option| match given.value(option) {
-        Some(Value::Text(directory)) if !directory.is_empty() => {
-            Some((directory.trim_end_matches('/').to_owned(), given.label(option)))
-        }
+        Some(Value::Text(directory)) if !directory.is_empty() => Some((
+            directory.trim_end_matches('/').to_owned(),
+            given.label(option),
+        )),
         _ => None,
     });
     chosen.checkpoints = match (framework, directory) {
