@@ -13,7 +13,7 @@ use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::pickle;
 use brimful_allocsim::replay::{Setup, replay};
 use brimful_allocsim::settings::AllocatorSettings;
-use brimful_allocsim::snapshot::{self, Action, Snapshot};
+use brimful_allocsim::snapshot::{self, Snapshot, TraceAction};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 use libfuzzer_sys::arbitrary::Unstructured;
@@ -105,7 +105,7 @@ fn check_snapshot(snapshot: &Snapshot, n_bytes: usize) {
             in_table(entry.frames),
             "an event points to a frame that exists"
         );
-        if let Action::Other(idx) = entry.action {
+        if let TraceAction::Other(idx) = entry.action {
             assert!(
                 (idx as usize) < snapshot.other_actions.len(),
                 "a name that exists"

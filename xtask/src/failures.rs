@@ -10,7 +10,7 @@ use brimful::explain::{Cause, Confidence, Evidence, explain};
 use serde::Deserialize;
 
 /// A file of labelled texts is small; more than this is something else.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// One labelled text.
 #[derive(Debug, Deserialize)]
@@ -45,7 +45,7 @@ pub(crate) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     let reader = BufReader::new(
         File::open(file)
             .with_context(|| format!("failed to open {}", file.display()))?
-            .take(MOST_BYTES),
+            .take(MAX_BYTES),
     );
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut wrong = Vec::new();

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::allocator::{FoundSegment, LARGEST_SMALL, PoolId, SMALL_SEGMENT, SMALLEST_BLOCK};
+use crate::allocator::{FoundSegment, MAX_SMALL_SIZE, PoolId, SMALL_SEGMENT, SMALLEST_BLOCK};
 use crate::snapshot::{BlockState, PoolKind, Snapshot, TraceAction, TraceEntry};
 use crate::trace::{Allocation, Event, InitialSegment, RecordedSegment, Trace};
 
@@ -303,7 +303,7 @@ impl Builder {
                 .saturating_mul(SMALLEST_BLOCK);
             let room = next.saturating_sub(allocation.address);
             let rest = room.saturating_sub(least);
-            allocation.block = if !segment.small && rest <= LARGEST_SMALL {
+            allocation.block = if !segment.small && rest <= MAX_SMALL_SIZE {
                 room.max(least)
             } else {
                 least

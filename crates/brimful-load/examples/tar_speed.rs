@@ -161,7 +161,7 @@ fn damaged(folder: &Path) -> Vec<(&'static str, PathBuf)> {
     add("whole", &|_| {});
     add("cut between two samples", &|path| cut(path, 2 * SAMPLE));
     add("cut inside a member", &|path| {
-        cut(path, 2 * SAMPLE + 512 + 100)
+        cut(path, 2 * SAMPLE + 512 + 100);
     });
     add("cut inside a header", &|path| cut(path, 2 * SAMPLE + 100));
     add("a long name of 1 GiB", &|path| {
@@ -175,7 +175,7 @@ fn damaged(folder: &Path) -> Vec<(&'static str, PathBuf)> {
         cut(path, (1 << 30) + 4096);
     });
     add("pax says another size", &|path| {
-        write(path, &members(3), &[("size", b"1")])
+        write(path, &members(3), &[("size", b"1")]);
     });
     add("GNU sparse members (pax)", &|path| {
         write(

@@ -21,9 +21,9 @@ pub(crate) const DEFAULT: &str =
     "name=Tesla T4,memory=15843721216,held=0,cc=7.5,multiprocessors=40";
 
 /// Each device has its own window of addresses; there is room for this many.
-pub(crate) const MOST_DEVICES: usize = 16;
+pub(crate) const MAX_DEVICES: usize = 16;
 /// A window is twice as large, so that first fit finds room even in a scattered one.
-pub(crate) const MOST_MEMORY: u64 = 1 << 40;
+pub(crate) const MAX_MEMORY: u64 = 1 << 40;
 
 /// Reads the devices; the error says what was expected and what was found.
 pub(crate) fn parse_devices(text: &str) -> Result<Vec<DeviceSpec>, String> {
@@ -37,9 +37,7 @@ pub(crate) fn parse_devices(text: &str) -> Result<Vec<DeviceSpec>, String> {
         0 => Err(format!(
             "expected at least one device such as `{DEFAULT}`, found `{text}`"
         )),
-        n if n > MOST_DEVICES => Err(format!(
-            "expected at most {MOST_DEVICES} devices, found {n}"
-        )),
+        n if n > MAX_DEVICES => Err(format!("expected at most {MAX_DEVICES} devices, found {n}")),
         _ => Ok(devices),
     }
 }
@@ -77,9 +75,9 @@ fn parse_device(text: &str) -> Result<DeviceSpec, String> {
     let memory: u64 = memory.ok_or_else(|| missing("memory"))?;
     let room = room.unwrap_or(memory);
     for (key, bytes) in [("memory", memory), ("room", room)] {
-        if bytes == 0 || bytes > MOST_MEMORY {
+        if bytes == 0 || bytes > MAX_MEMORY {
             return Err(format!(
-                "expected {key} between 1 and {MOST_MEMORY} bytes, found {bytes} in `{text}`"
+                "expected {key} between 1 and {MAX_MEMORY} bytes, found {bytes} in `{text}`"
             ));
         }
     }

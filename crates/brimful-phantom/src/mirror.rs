@@ -17,9 +17,9 @@ use crate::memory::is_device;
 use crate::report;
 
 /// The longest copy remembered: the shapes of a few thousand parameters.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// The most copies remembered at a time.
-const MOST_ENTRIES: usize = 64;
+const MAX_ENTRIES: usize = 64;
 /// How many kernel launches a value outlives.
 const LAUNCHES: u64 = 64;
 
@@ -52,7 +52,7 @@ fn store(at: u64, bytes: Vec<u8>, shared: bool, untouched: bool) {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut values = lock(&VALUES);
     values.retain(|_, value| born.saturating_sub(value.born) <= LAUNCHES);
-    if values.len() < MOST_ENTRIES {
+    if values.len() < MAX_ENTRIES {
         values.insert(
             at,
             Value {
@@ -83,7 +83,7 @@ fn find(at: u64, bytes: usize) -> Option<Found> {
 /// The host sent bytes to a device.
 pub(crate) fn sent(to: u64, from: u64, bytes: usize) {
     forget(to, bytes);
-    if bytes <= MOST_BYTES && from != 0 {
+    if bytes <= MAX_BYTES && from != 0 {
         // SAFETY: the source of a copy from host memory is readable for its length.
         let copy = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) }.to_vec();
         store(to, copy, false, true);
@@ -92,7 +92,7 @@ pub(crate) fn sent(to: u64, from: u64, bytes: usize) {
 
 /// A device-to-device copy.
 pub(crate) fn copied(to: u64, from: u64, bytes: usize) {
-    let found = if bytes <= MOST_BYTES {
+    let found = if bytes <= MAX_BYTES {
         find(from, bytes)
     } else {
         None
@@ -111,7 +111,7 @@ pub(crate) fn shared(to: u64, from: u64, bytes: usize, copies: usize) {
         return;
     }
     let total = bytes.saturating_mul(copies);
-    let found = if total <= MOST_BYTES {
+    let found = if total <= MAX_BYTES {
         find(from, bytes)
     } else {
         None
@@ -128,7 +128,7 @@ pub(crate) fn received(at: u64, bytes: usize) {
     if !is_device(at) {
         return;
     }
-    if bytes > MOST_BYTES || find(at, bytes).is_some() {
+    if bytes > MAX_BYTES || find(at, bytes).is_some() {
         return shared(at, at, bytes, 1);
     }
     let now = report::KERNELS.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@ use crate::abi::{self, lock};
 use crate::machine;
 
 /// How many names of unknown entry points are kept.
-const MOST_NAMES: usize = 32;
+const MAX_NAMES: usize = 32;
 
 pub(crate) static KERNELS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static READ_BACKS: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +46,7 @@ impl Notes {
 /// Notes an entry point somebody asked for by name and which we do not have.
 pub(crate) fn unknown(name: &str) {
     let mut notes = lock(&NOTES);
-    if !name.is_empty() && notes.unknown.len() < MOST_NAMES {
+    if !name.is_empty() && notes.unknown.len() < MAX_NAMES {
         notes.unknown.insert(name.to_owned());
     }
 }

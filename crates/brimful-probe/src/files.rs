@@ -36,8 +36,8 @@ impl Files {
         self.text_up_to(path, MAX_BYTES)
     }
 
-    pub(crate) fn text_up_to(&self, path: &str, most_bytes: u64) -> Fact<String> {
-        match read_up_to(&self.locate(path), most_bytes) {
+    pub(crate) fn text_up_to(&self, path: &str, max_bytes: u64) -> Fact<String> {
+        match read_up_to(&self.locate(path), max_bytes) {
             Ok(bytes) => Fact::Known(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Fact::Missing(Gap::FileMissing { path: path.into() })
@@ -84,13 +84,13 @@ impl Files {
     }
 }
 
-fn read_up_to(path: &Path, most_bytes: u64) -> std::io::Result<Vec<u8>> {
+fn read_up_to(path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
     // A recorded tree is untrusted: opening a fifo or a device in it would stall the probe.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(most_bytes).read_to_end(&mut bytes)?;
+    File::open(path)?.take(max_bytes).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

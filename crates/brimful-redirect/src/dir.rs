@@ -19,7 +19,7 @@ use crate::sys::{self, Outcome};
 struct Listing {
     /// Names to leave out of the stream, and those to add after it.
     names: Names,
-    added: Vec<(Vec<u8>, crate::entries::Kind)>,
+    added: Vec<(Vec<u8>, crate::entries::EntryKind)>,
     /// Whether anything but the dots is to be taken from the stream.
     reads_stream: bool,
     /// Which of the added names comes next; `None` while the stream is read.

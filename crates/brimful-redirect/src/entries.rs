@@ -6,7 +6,7 @@ use crate::sys::{self, int, pointer};
 
 /// One name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct EntryKind {
     /// `DT_REG` and its like.
     pub file_type: u8,
     pub inode: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Kind {
 /// Calls `each` with every name in one physical directory, without the dots, until it gives false.
 pub(crate) fn each_entry(
     directory: &mut PathBuf,
-    each: &mut dyn FnMut(&[u8], Kind) -> Outcome<bool>,
+    each: &mut dyn FnMut(&[u8], EntryKind) -> Outcome<bool>,
 ) -> Outcome<()> {
     let fd = sys::open(directory, libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
     let mut buffer = [0_u64; 1024];
@@ -39,7 +39,7 @@ pub(crate) fn each_entry(
                     .fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
             };
             let record = usize::try_from(number(16, 2)).unwrap_or(0).max(19);
-            let kind = Kind {
+            let kind = EntryKind {
                 file_type: head.get(18).copied().unwrap_or(0),
                 inode: number(0, 8),
             };

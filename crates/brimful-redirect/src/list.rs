@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, REAL};
 use crate::dir_state::DirState;
-use crate::entries::{Kind, each_entry};
+use crate::entries::{EntryKind, each_entry};
 use crate::layer::physical;
 use crate::markers::is_reserved;
 use crate::path::{self, PathBuf};
@@ -12,7 +12,7 @@ use crate::resolve::{Special, lookup, special};
 use crate::sys::{self, Outcome};
 
 /// The names that the layers add to a directory, or hide in it (`None`).
-pub(crate) type Names = BTreeMap<Vec<u8>, Option<Kind>>;
+pub(crate) type Names = BTreeMap<Vec<u8>, Option<EntryKind>>;
 
 /// What the layers say about the names in a directory.
 pub(crate) fn layer_names(config: &Config, logical: &[u8], state: DirState) -> Outcome<Names> {
@@ -30,7 +30,7 @@ pub(crate) fn layer_names(config: &Config, logical: &[u8], state: DirState) -> O
             let prefix_path = PathBuf::from_bytes(prefix)?;
             let mut at = PathBuf::new();
             if let Some(found) = lookup(config, around, &prefix_path, &mut at)? {
-                let kind = Kind {
+                let kind = EntryKind {
                     file_type: type_of(&found.stat),
                     inode: found.stat.st_ino,
                 };
@@ -52,7 +52,7 @@ fn add_layer(config: &Config, place: u8, logical: &[u8], names: &mut Names) -> O
         let mut kind = Some(kind);
         if matches!(
             kind,
-            Some(Kind {
+            Some(EntryKind {
                 file_type: libc::DT_LNK | libc::DT_UNKNOWN,
                 ..
             })
@@ -62,7 +62,7 @@ fn add_layer(config: &Config, place: u8, logical: &[u8], names: &mut Names) -> O
             match special(&mut entry) {
                 Ok(Special::Whiteout) => kind = None,
                 Ok(Special::Reference(mut file)) => {
-                    kind = sys::lstat(&mut file).ok().map(|stat| Kind {
+                    kind = sys::lstat(&mut file).ok().map(|stat| EntryKind {
                         file_type: type_of(&stat),
                         inode: stat.st_ino,
                     });

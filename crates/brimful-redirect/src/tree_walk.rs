@@ -42,7 +42,7 @@ enum Visit {
     New(New),
 }
 
-struct Walk {
+struct TreeWalk {
     visit: Visit,
     flags: c_int,
     device: libc::dev_t,
@@ -50,7 +50,7 @@ struct Walk {
     above: Vec<(libc::dev_t, libc::ino_t)>,
 }
 
-impl Walk {
+impl TreeWalk {
     fn call(&self, path: &[u8], stat: &stat, kind: c_int) -> c_int {
         let mut name = path.to_vec();
         name.push(0);
@@ -181,7 +181,7 @@ fn walk(path: *const c_char, visit: Visit, flags: c_int) -> Outcome<c_int> {
     if path.is_empty() {
         return Err(libc::ENOENT);
     }
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         visit,
         flags,
         device: 0,

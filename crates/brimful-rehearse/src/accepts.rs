@@ -25,13 +25,13 @@ const LOOK: Duration = Duration::from_millis(15);
 const LARGE_GPU: &str =
     "name=NVIDIA A100-SXM4-80GB,memory=85097971712,held=0,cc=8.0,multiprocessors=108";
 /// A parser of thousands of options takes less.
-const LARGEST_RESULT: u64 = 16 << 20;
+const MAX_RESULT_BYTES: u64 = 16 << 20;
 
 /// What came of asking.
 #[derive(Debug)]
 pub enum Accepted {
     /// Its parser told.
-    Told(Accepts),
+    PlanEvent(Accepts),
     /// It got past its arguments, or to its end, without a parser that can be watched.
     NeverParsed {
         /// How it ended; nothing where it was ended by us.
@@ -202,7 +202,7 @@ fn accepts_in(
     child.end();
     let output = tail(&output);
     let hard_coded = match read(&results) {
-        Some(Written::Options(accepts)) => return Ok(Accepted::Told(accepts)),
+        Some(Written::Options(accepts)) => return Ok(Accepted::PlanEvent(accepts)),
         Some(Written::Problem { hard_coded, .. }) => hard_coded,
         None => Vec::new(),
     };
@@ -233,7 +233,7 @@ pub(crate) fn read(results: &Path) -> Option<Written> {
     let mut bytes = Vec::new();
     brimful_private::open(results)
         .ok()?
-        .take(LARGEST_RESULT)
+        .take(MAX_RESULT_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;
     serde_json::from_slice(&bytes).ok()

@@ -14,7 +14,7 @@ pub(crate) struct Cudnn {
 }
 
 /// More than any METADATA that is read here.
-const LARGEST_TEXT: u64 = 1 << 20;
+const MAX_TEXT_BYTES: u64 = 1 << 20;
 
 impl Cudnn {
     /// Looks into the environment of the Python that `program` is, or is a script of (`torchrun`).
@@ -109,7 +109,7 @@ fn wanted_version(folder: &Path) -> Option<String> {
         .find(|name| name.starts_with("torch-") && name.ends_with(".dist-info"))?;
     let mut text = String::new();
     let file = fs::File::open(folder.join(torch).join("METADATA")).ok()?;
-    file.take(LARGEST_TEXT).read_to_string(&mut text).ok()?;
+    file.take(MAX_TEXT_BYTES).read_to_string(&mut text).ok()?;
     cudnn_number(
         text.lines()
             .find(|line| line.starts_with("Requires-Dist: nvidia-cudnn-cu"))?,

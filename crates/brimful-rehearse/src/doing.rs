@@ -39,7 +39,7 @@ pub(crate) fn read(results: &Path) -> Option<String> {
             .is_ok_and(|older| older < RECENT)
     });
     // Launchers and loader workers wait in libraries, for the process that runs the script.
-    let places: Vec<Place> = recent
+    let places: Vec<StackPosition> = recent
         .filter_map(|(_, path)| place(&tail(&path)?))
         .collect();
     let own = places.iter().find(|place| place.is_script);
@@ -47,7 +47,7 @@ pub(crate) fn read(results: &Path) -> Option<String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct StackPosition {
     is_script: bool,
     text: String,
 }
@@ -65,7 +65,7 @@ fn tail(path: &Path) -> Option<String> {
 /// Of the last stack, the innermost line of the script, or the innermost line at all.
 ///
 /// The main thread is the last of a stack's threads, and the innermost line the first of its lines.
-fn place(stacks: &str) -> Option<Place> {
+fn place(stacks: &str) -> Option<StackPosition> {
     let last = stacks.rfind("(most recent call first):")?;
     let lines = || stacks[last..].lines().skip(1).map_while(line_of);
     let own = lines().find(|(path, ..)| is_script(path));
@@ -76,7 +76,7 @@ fn place(stacks: &str) -> Option<Place> {
         .filter(|c| brimful::printable::is_printable(*c))
         .take(MAX_PLACE_CHARS)
         .collect();
-    Some(Place {
+    Some(StackPosition {
         is_script: own.is_some(),
         text,
     })

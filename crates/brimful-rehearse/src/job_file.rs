@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use brimful::job::{self, JobError, JobFile, LARGEST_FILE};
+use brimful::job::{self, JobError, JobFile, MAX_JOB_FILE_BYTES};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 
 /// A job file that cannot be read or followed.
@@ -83,9 +83,9 @@ fn read(path: &Path) -> Result<Option<JobFile>, JobFileError> {
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     brimful_private::open_named(path)?
-        .take(LARGEST_FILE as u64 + 1)
+        .take(MAX_JOB_FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)?;
-    if bytes.len() > LARGEST_FILE {
+    if bytes.len() > MAX_JOB_FILE_BYTES {
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     String::from_utf8(bytes)

@@ -49,7 +49,7 @@ pub use guard::NotRestored;
 pub use host::{HostReport, host_facts, pace};
 pub use job_file::JobFileError;
 pub use outcome::Variant;
-pub use planning::{Cache, PlanError, PlanQuestion, Planned, Told, plan};
+pub use planning::{Cache, PlanError, PlanEvent, PlanQuestion, Planned, plan};
 pub use prediction::{
     FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
 };

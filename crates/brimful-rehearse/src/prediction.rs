@@ -88,7 +88,7 @@ pub enum PredictionError {
     Rehearsal(#[from] RehearsalError),
     #[error("the rehearsal produced no measurements")]
     NoFigures,
-    #[error("{count} GPUs are too many; the phantom emulates at most {MOST_CARDS} in one machine")]
+    #[error("{count} GPUs are too many; the phantom emulates at most {MAX_CARDS} in one machine")]
     TooMany { count: usize },
 }
 
@@ -141,11 +141,11 @@ pub const NO_CARD: &str = "none";
 pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
 
 /// Devices of the phantom.
-const MOST_CARDS: usize = 16;
+const MAX_CARDS: usize = 16;
 
 /// A card and how many of it one machine has.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct GpuCount {
     card: &'static Card,
     count: usize,
 }
@@ -264,7 +264,7 @@ fn last_words(output: &str) -> String {
         .collect()
 }
 
-fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
+fn wanted(list: &str) -> Result<Vec<GpuCount>, PredictionError> {
     let mut wanted = Vec::new();
     for part in list.split(',') {
         let found = cards::find_all(part)?;
@@ -272,10 +272,10 @@ fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
         if card.compute_capability.is_none() {
             return Err(PredictionError::NotNvidia { name: card.name });
         }
-        if found.len() > MOST_CARDS {
+        if found.len() > MAX_CARDS {
             return Err(PredictionError::TooMany { count: found.len() });
         }
-        wanted.push(Wanted {
+        wanted.push(GpuCount {
             card,
             count: found.len(),
         });
@@ -283,11 +283,11 @@ fn wanted(list: &str) -> Result<Vec<Wanted>, PredictionError> {
     Ok(wanted)
 }
 
-fn same_kernels(a: &Wanted, b: &Wanted) -> bool {
+fn same_kernels(a: &GpuCount, b: &GpuCount) -> bool {
     a.count == b.count && a.card.compute_capability == b.card.compute_capability
 }
 
-fn rehearsal_request(question: &Question, wanted: &[Wanted]) -> RehearsalRequest {
+fn rehearsal_request(question: &Question, wanted: &[GpuCount]) -> RehearsalRequest {
     RehearsalRequest {
         command: question.command.clone(),
         phantom: question.phantom.clone(),
@@ -305,7 +305,7 @@ fn rehearsal_request(question: &Question, wanted: &[Wanted]) -> RehearsalRequest
 
 /// The card as it is, since what is free decides which convolution plans PyTorch can use; then, for a run that does
 /// not fit, with endless room, to tell how much is missing.
-fn tries(wanted: &Wanted) -> Vec<String> {
+fn tries(wanted: &GpuCount) -> Vec<String> {
     let context = context(wanted.card.multiprocessors.value, true);
     let room = wanted
         .card

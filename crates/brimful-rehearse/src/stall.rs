@@ -39,7 +39,7 @@ pub(crate) struct StallWatch {
     patience: Duration,
     interval: Duration,
     counters: HashMap<ProcessKey, Counters>,
-    looks: VecDeque<Look>,
+    looks: VecDeque<ActivitySample>,
 }
 
 /// A process; its number alone may be used again.
@@ -54,7 +54,7 @@ struct Counters {
 
 /// What all processes did since the look before.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct ActivitySample {
     at: Instant,
     cpu: Duration,
     moved_bytes: u64,
@@ -99,8 +99,8 @@ impl StallWatch {
     }
 
     /// Nothing where the processes cannot be read.
-    fn look(&mut self, now: Instant) -> Option<Look> {
-        let mut look = Look {
+    fn look(&mut self, now: Instant) -> Option<ActivitySample> {
+        let mut look = ActivitySample {
             at: now,
             cpu: Duration::ZERO,
             moved_bytes: 0,
@@ -139,7 +139,7 @@ impl StallWatch {
 /// For how long these looks have seen nothing happen, if that is at least `patience`.
 ///
 /// What the first look has counted was before the time that is judged.
-fn stalled_for(looks: &VecDeque<Look>, patience: Duration) -> Option<Duration> {
+fn stalled_for(looks: &VecDeque<ActivitySample>, patience: Duration) -> Option<Duration> {
     let span = looks.back()?.at - looks.front()?.at;
     if span < patience {
         return None;
@@ -228,15 +228,15 @@ mod tests {
 
     use super::*;
 
-    fn looks(n: u64, one: impl Fn(u64) -> Look) -> VecDeque<Look> {
+    fn looks(n: u64, one: impl Fn(u64) -> ActivitySample) -> VecDeque<ActivitySample> {
         (0..n).map(one).collect()
     }
 
     /// Looks two seconds apart of processes that do nothing, with one thing changed.
-    fn changed(change: impl Fn(u64, &mut Look)) -> Option<Duration> {
+    fn changed(change: impl Fn(u64, &mut ActivitySample)) -> Option<Duration> {
         let start = Instant::now();
         let looks = looks(31, |number| {
-            let mut look = Look {
+            let mut look = ActivitySample {
                 at: start + INTERVAL * u32::try_from(number).expect("small"),
                 cpu: TICK,
                 moved_bytes: 100,
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_was_used_before_the_first_look_does_not_count() {
-        let first = |number, look: &mut Look| {
+        let first = |number, look: &mut ActivitySample| {
             if number == 0 {
                 look.cpu = Duration::from_secs(100);
                 look.moved_bytes = 1 << 40;
@@ -270,17 +270,19 @@ mod tests {
     fn slow_work_of_any_kind_is_progress() {
         assert_eq!(changed(|_, look| look.cpu = TICK * 10), None, "computing");
         assert_eq!(changed(|_, look| look.moved_bytes = 64 << 10), None, "data");
-        let growing = |number, look: &mut Look| look.resident_pages += 64 * number;
+        let growing = |number, look: &mut ActivitySample| look.resident_pages += 64 * number;
         assert_eq!(changed(growing), None, "receiving into memory");
         assert_eq!(changed(|_, look| look.awake = true), None, "a slow disk");
-        let once = |number, look: &mut Look| look.cpu = TICK * if number == 15 { 400 } else { 0 };
+        let once = |number, look: &mut ActivitySample| {
+            look.cpu = TICK * if number == 15 { 400 } else { 0 }
+        };
         assert_eq!(changed(once), None, "one burst");
     }
 
     #[test]
     fn a_short_time_is_no_evidence() {
         let start = Instant::now();
-        let look = |number| Look {
+        let look = |number| ActivitySample {
             at: start + INTERVAL * u32::try_from(number).expect("small"),
             cpu: Duration::ZERO,
             moved_bytes: 0,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Rendered, Settings};
-use brimful::plan::{Change, LearntRun, MeasuredOn, Revision, Room, Shape, revise};
+use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Shape, revise};
 use brimful::record::Outcome;
 use brimful_rehearse::{ConfigFileError, ConfigFiles};
 use brimful_report::text;
@@ -18,7 +18,7 @@ use crate::error::WorkflowError;
 #[derive(Debug)]
 pub struct JobLadder {
     pub(crate) job: Job,
-    pub(crate) room: Room,
+    pub(crate) room: PlanLimits,
     pub(crate) shapes: Vec<Shape>,
     pub(crate) learnt: Vec<LearntRun>,
     pub(crate) first: Settings,
@@ -260,7 +260,7 @@ mod tests {
         checkpoints.rehearsals_ended();
         JobLadder {
             job,
-            room: Room::default(),
+            room: PlanLimits::default(),
             shapes: Vec::new(),
             learnt: Vec::new(),
             first: Settings::default(),

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use brimful::cards::Card;
 use brimful::job::Job;
 use brimful::machine::Machine;
-use brimful::plan::{LearntRun, Room};
+use brimful::plan::{LearntRun, PlanLimits};
 use brimful::units::Bytes;
-use brimful_rehearse::{Cache, PlanQuestion, Planned, Told};
+use brimful_rehearse::{Cache, PlanEvent, PlanQuestion, Planned};
 use brimful_report::{json, text};
 use brimful_supervise::{StateDir, job_key};
 
@@ -73,7 +73,7 @@ pub fn plan(
 #[derive(Debug)]
 pub(crate) struct Search {
     machine: Machine,
-    pub(crate) room: Room,
+    pub(crate) room: PlanLimits,
     /// The room is that of this machine.
     is_here: bool,
     card: Option<(&'static Card, usize)>,
@@ -92,7 +92,7 @@ impl Search {
         forget: bool,
         progress: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Search {
-        let (room, card) = Room::for_job(&machine, is_without_gpu);
+        let (room, card) = PlanLimits::for_job(&machine, is_without_gpu);
         let key = job_key(&working_directory(), &job.command);
         if forget {
             let n_runs = state.as_ref().map_or(0, |state| state.forget(&key));
@@ -142,14 +142,14 @@ impl Search {
                 .protection(&options.libraries, job.checkpoints.clone())?,
         };
         let planned = brimful_rehearse::plan(&question, |told| match told {
-            Told::Rehearsing { number, settings } => progress(Progress::Rehearsal {
+            PlanEvent::Rehearsing { number, settings } => progress(Progress::Rehearsal {
                 label: format!("rehearsal {number} ({})", text::short(settings)),
             }),
-            Told::Progress(told) => match told.event.line() {
+            PlanEvent::Progress(told) => match told.event.line() {
                 Some(line) => progress(Progress::Line(line)),
                 None => progress(Progress::Idle),
             },
-            Told::Reused { .. } | Told::Look => progress(Progress::Idle),
+            PlanEvent::Reused { .. } | PlanEvent::Look => progress(Progress::Idle),
         })?;
         Ok(planned)
     }

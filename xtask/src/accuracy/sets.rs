@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::table::{self, Cells};
 use super::text::hash;
-use super::workers::{Place, WorkerJob};
+use super::workers::{RunOn, WorkerJob};
 
 /// Why a row is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(super) const WITH_CONTEXT: [(&str, u64); 2] =
     [("timm", CONTEXT_2024_CUDNN), ("mlp", CONTEXT_2024)];
 
 /// A card that the table of cards knows.
-fn place(card: &str, total: Option<u64>, context: u64) -> Option<(Place, u64)> {
+fn place(card: &str, total: Option<u64>, context: u64) -> Option<(RunOn, u64)> {
     let id = card.to_lowercase().replace(' ', "-");
     let first = id.split('-').next().unwrap_or_default().to_owned();
     let card = brimful::cards::find(&id)
@@ -111,7 +111,7 @@ fn place(card: &str, total: Option<u64>, context: u64) -> Option<(Place, u64)> {
         card.multiprocessors.value
     );
     Some((
-        Place {
+        RunOn {
             device,
             workspaces: true,
         },
@@ -216,7 +216,7 @@ impl Sets {
     }
 }
 
-fn timm(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
+fn timm(cells: &Cells, place: &RunOn, card: u64) -> Result<Row, Reason> {
     let role = match text(cells, "status") {
         "ok" => Role::Scored,
         "off_trend" => Role::Odd,
@@ -257,7 +257,7 @@ fn timm(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
     })
 }
 
-fn perceptron(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
+fn perceptron(cells: &Cells, place: &RunOn, card: u64) -> Result<Row, Reason> {
     let layers = named(cells, "layers")?;
     let (input, batch) = (counted(cells, "input")?, counted(cells, "batch")?);
     let parameters = counted(cells, "params")?;
@@ -357,7 +357,7 @@ fn xmem(cells: &Cells) -> Result<Row, Reason> {
     })
 }
 
-fn attention(cells: &Cells, place: &Place, card: u64) -> Result<Row, Reason> {
+fn attention(cells: &Cells, place: &RunOn, card: u64) -> Result<Row, Reason> {
     let (suite, backend) = (text(cells, "suite"), text(cells, "backend"));
     if backend != "pytorch" {
         return Err(format!("suite {suite}, backend {backend}"));

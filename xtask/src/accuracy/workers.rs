@@ -17,7 +17,7 @@ use crate::shell::root;
 
 /// The card on which a job runs, and whether cuDNN is asked for workspaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RunOn {
     /// In the form of `BRIMFUL_PHANTOM_DEVICES`.
     pub device: String,
     pub workspaces: bool,
@@ -26,7 +26,7 @@ pub(super) struct Place {
 /// Something to train.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerJob {
-    pub place: Place,
+    pub place: RunOn,
     pub program: &'static str,
     pub settings: serde_json::Value,
 }
@@ -135,7 +135,7 @@ impl<'a> Workers<'a> {
     /// An answer for each job, in order.
     pub(super) fn answers(&mut self, jobs: &[WorkerJob]) -> Result<Vec<Answer>> {
         let keys: Vec<String> = jobs.iter().map(|job| self.key(job)).collect();
-        let mut by_place: BTreeMap<&Place, Vec<(&WorkerJob, &str)>> = BTreeMap::new();
+        let mut by_place: BTreeMap<&RunOn, Vec<(&WorkerJob, &str)>> = BTreeMap::new();
         for (job, key) in jobs
             .iter()
             .zip(&keys)
@@ -198,7 +198,7 @@ fn show_progress(done: usize, total: usize, start: Instant) {
 fn serve<'j>(
     python: &Path,
     stage: &Stage,
-    place: &Place,
+    place: &RunOn,
     queue: &Mutex<impl Iterator<Item = (&'j WorkerJob, &'j str)>>,
     sender: &mpsc::Sender<Result<Line>>,
 ) {
@@ -245,7 +245,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(python: &Path, stage: &Stage, place: &Place) -> Result<Worker> {
+    fn start(python: &Path, stage: &Stage, place: &RunOn) -> Result<Worker> {
         let mut command = Command::new(python);
         stage.apply(&mut command);
         if !place.workspaces {

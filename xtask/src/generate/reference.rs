@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use brimful::cards::{self, Figure};
+use brimful::cards::{self, SourcedValue};
 use brimful::explain::rules;
 use brimful::findings::CATALOGUE;
 use brimful::watch::detectors;
@@ -186,7 +186,7 @@ fn card_table() -> String {
     out
 }
 
-fn figure<T: std::fmt::Display>(figure: &Figure<T>) -> String {
+fn figure<T: std::fmt::Display>(figure: &SourcedValue<T>) -> String {
     let how = figure
         .how
         .name()

@@ -21,14 +21,14 @@ const MIB: u64 = 1 << 20;
 /// Every block is a multiple of this.
 pub const SMALLEST_BLOCK: u64 = 512;
 /// Requests up to this go to the small pool.
-pub const LARGEST_SMALL: u64 = MIB;
+pub const MAX_SMALL_SIZE: u64 = MIB;
 /// Segments of the small pool.
 pub const SMALL_SEGMENT: u64 = 2 * MIB;
 /// Requests below this share large segments; from here on a request gets its own.
 pub const OWN_SEGMENT: u64 = 10 * MIB;
 const SEGMENT_STEP: u64 = 2 * MIB;
 /// More than any card will have: sizes beyond it are refused before arithmetic could overflow.
-const LARGEST_REQUEST: u64 = 1 << 50;
+const MAX_REQUEST_BYTES: u64 = 1 << 50;
 
 /// A live allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -162,7 +162,7 @@ impl<D: Device> Allocator<D> {
         if request < SMALLEST_BLOCK {
             return SMALLEST_BLOCK;
         }
-        if request > LARGEST_REQUEST {
+        if request > MAX_REQUEST_BYTES {
             return request;
         }
         let divisions = self.settings.divisions(request);
@@ -179,7 +179,7 @@ impl<D: Device> Allocator<D> {
         stream: u64,
         pool: PoolId,
     ) -> Result<Handle, OutOfMemory> {
-        if request > LARGEST_REQUEST {
+        if request > MAX_REQUEST_BYTES {
             return Err(self.out_of_memory(request));
         }
         let size = self.round(request);
@@ -321,7 +321,7 @@ impl<D: Device> Allocator<D> {
     // --- finding a block ---
 
     fn pool_for(&mut self, pool: PoolId, size: u64) -> u32 {
-        let small = size <= LARGEST_SMALL;
+        let small = size <= MAX_SMALL_SIZE;
         if pool == PoolId::DEFAULT {
             return if small { SMALL } else { LARGE };
         }
@@ -427,7 +427,7 @@ impl<D: Device> Allocator<D> {
 
     /// Bytes of the segment that a block of `size` needs.
     fn segment_size(&self, size: u64) -> u64 {
-        if size <= LARGEST_SMALL {
+        if size <= MAX_SMALL_SIZE {
             SMALL_SEGMENT
         } else if size < OWN_SEGMENT {
             self.settings.large_segment_size
@@ -489,7 +489,7 @@ impl<D: Device> Allocator<D> {
         if self.pools[block.pool as usize].small || self.settings.expandable_segments {
             rest >= SMALLEST_BLOCK
         } else {
-            self.settings.max_split_size.is_none_or(|most| size < most) && rest > LARGEST_SMALL
+            self.settings.max_split_size.is_none_or(|most| size < most) && rest > MAX_SMALL_SIZE
         }
     }
 

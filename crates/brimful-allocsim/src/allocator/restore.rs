@@ -1,6 +1,6 @@
 //! Putting segments in place that were found in a running process.
 
-use super::{Allocator, FoundSegment, Handle, LARGEST_SMALL, RestoreError};
+use super::{Allocator, FoundSegment, Handle, MAX_SMALL_SIZE, RestoreError};
 use crate::device::Device;
 
 impl<D: Device> Allocator<D> {
@@ -42,9 +42,9 @@ impl<D: Device> Allocator<D> {
         }
         self.statistics.reserved.add(segment.size);
         let request = if segment.small {
-            LARGEST_SMALL
+            MAX_SMALL_SIZE
         } else {
-            LARGEST_SMALL + 1
+            MAX_SMALL_SIZE + 1
         };
         let pool = self.pool_for(segment.pool, request);
         let rest = self.add_segment(pool, segment.stream, segment.address, segment.size);

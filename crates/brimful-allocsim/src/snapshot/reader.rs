@@ -387,18 +387,18 @@ fn origin_of(file: &str) -> u32 {
 
 /// The first keys of a dict, for a message.
 fn shown_keys(dict: Dict<'_>) -> String {
-    const MOST_KEYS: usize = 5;
-    const MOST_CHARS: usize = 30;
+    const MAX_KEYS: usize = 5;
+    const MAX_CHARS: usize = 30;
     let keys: Vec<String> = dict
         .iter()
         .filter_map(|(key, _)| match key {
             Value::Str(key) => {
-                let start: String = key.chars().take(MOST_CHARS).collect();
+                let start: String = key.chars().take(MAX_CHARS).collect();
                 Some(format!("`{}`", start.escape_debug()))
             }
             _ => None,
         })
-        .take(MOST_KEYS)
+        .take(MAX_KEYS)
         .collect();
     if keys.is_empty() {
         "a dict without text keys".to_owned()

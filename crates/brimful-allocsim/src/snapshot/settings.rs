@@ -3,17 +3,17 @@
 use crate::pickle::{Dict, Value};
 
 /// More settings than this are not kept, nor longer texts in them.
-const MOST_SETTINGS: usize = 512;
-const MOST_SETTING_CHARS: usize = 4096;
+const MAX_SETTINGS: usize = 512;
+const MAX_SETTING_CHARS: usize = 4096;
 
 pub(super) fn settings_of(dict: Dict<'_>) -> Vec<(String, String)> {
     let mut settings = Vec::new();
-    for (key, value) in dict.iter().take(MOST_SETTINGS) {
+    for (key, value) in dict.iter().take(MAX_SETTINGS) {
         let Some(name) = setting_text(key) else {
             continue;
         };
         if let Value::Dict(nested) = value {
-            let left = MOST_SETTINGS.saturating_sub(settings.len());
+            let left = MAX_SETTINGS.saturating_sub(settings.len());
             settings.extend(nested.iter().take(left).filter_map(|(key, value)| {
                 Some((
                     format!("{name}.{}", setting_text(key)?),
@@ -35,7 +35,7 @@ fn setting_text(value: Value<'_>) -> Option<String> {
         Value::Int(number) => number.to_string(),
         Value::UInt(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
-        Value::Str(text) => text.chars().take(MOST_SETTING_CHARS).collect(),
+        Value::Str(text) => text.chars().take(MAX_SETTING_CHARS).collect(),
         _ => return None,
     })
 }

@@ -15,7 +15,7 @@ import time
 WALK_SECONDS = 1.0
 PICKLE_SECONDS = 1.0
 # Looking at objects copies their pages in the process that looks: about ten times as many bytes as these.
-MOST_PICKLED = 48 << 20
+MAX_PICKLED = 48 << 20
 # Elements that are looked at: of a long container, and of one that is itself an element of a sampled one.
 SAMPLED = 2000
 SAMPLED_WITHIN = 50
@@ -255,7 +255,7 @@ class Sink(io.RawIOBase):
 
     def write(self, piece):
         self.written += len(piece)
-        if self.written > MOST_PICKLED or time.process_time() > self.until:
+        if self.written > MAX_PICKLED or time.process_time() > self.until:
             raise TimeoutError
         return len(piece)
 

@@ -25,7 +25,7 @@ HOOKS = "_ZN2at6detail12getCUDAHooksEv"
 # Virtual functions of `AcceleratorHooksInterface`, after the two of its destructor.
 IS_BUILT, IS_AVAILABLE, HAS_PRIMARY_CONTEXT = 2, 3, 4
 # More virtual functions than a guard or the hooks have.
-MOST_FUNCTIONS = 96
+MAX_FUNCTIONS = 96
 # Before the first function: the offset of the object and the type.
 BEFORE = 2
 
@@ -50,7 +50,7 @@ def place_guard():
 
 def show_empty_guard(guards):
     nothing = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
-    functions = (POINTER * MOST_FUNCTIONS)(*[address(nothing)] * MOST_FUNCTIONS)
+    functions = (POINTER * MAX_FUNCTIONS)(*[address(nothing)] * MAX_FUNCTIONS)
     guard = POINTER(ctypes.addressof(functions))
     guards[CUDA] = ctypes.addressof(guard)
     torch._C._ensureCUDADeviceGuardSet()
@@ -67,8 +67,8 @@ def answer_for_hooks(library):
     functions = ctypes.cast(place[0], POINTERS)
     if ANSWER(functions[IS_AVAILABLE])(hooks):
         raise RuntimeError("PyTorch finds a CUDA device")
-    own = (POINTER * (BEFORE + MOST_FUNCTIONS))(
-        *[functions[at] for at in range(-BEFORE, MOST_FUNCTIONS)],
+    own = (POINTER * (BEFORE + MAX_FUNCTIONS))(
+        *[functions[at] for at in range(-BEFORE, MAX_FUNCTIONS)],
     )
     is_built = ANSWER(lambda hooks: True)
     has_context = ANSWER_FOR_DEVICE(lambda hooks, device: True)

@@ -23,7 +23,7 @@ from brimful_composition import PAGE, composition
 LOOKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 # How long the end of the rehearsal waits for the fresh interpreter that was started for comparison.
 WAIT_SECONDS = 20.0
-MOST_SOURCES = 2000
+MAX_SOURCES = 2000
 
 
 def status():
@@ -587,4 +587,4 @@ def sources():
         found.add(path)
     # Another torch is another rehearsal.
     release = file_of(sys.modules.get("torch.version"))
-    return ([release] if release else []) + sorted(found)[:MOST_SOURCES]
+    return ([release] if release else []) + sorted(found)[:MAX_SOURCES]

@@ -25,8 +25,8 @@ REDUCTIONS = {
     aten.linalg_vector_norm.default: 2,
 }
 WARP = 32
-MOST_THREADS = 512
-FEWEST_VALUES, MOST_VALUES = 16, 256
+MAX_THREADS = 512
+FEWEST_VALUES, MAX_VALUES = 16, 256
 OUTPUTS_AT_ONCE = INPUTS_AT_ONCE = 4
 COUNTER = 4
 
@@ -62,18 +62,18 @@ def scratch(card, source, named=None):
         rows = [stride for stride, _, _ in steps if stride != 1]
         outputs_at_once = math.gcd(OUTPUTS_AT_ONCE, run, *rows)
         across //= outputs_at_once
-    width, height = block(across, down, MOST_THREADS // outputs_at_once)
+    width, height = block(across, down, MAX_THREADS // outputs_at_once)
     inputs, outputs = (width, 1) if along_values else (1, width)
     each = -(-values // inputs)
-    if each < height * FEWEST_VALUES and each < MOST_VALUES:
+    if each < height * FEWEST_VALUES and each < MAX_VALUES:
         return ()
     inputs *= height
     each = -(-values // inputs)
     grid = -(-(results // outputs_at_once) // outputs)
     wanted = card.multiprocessors * (card.threads_per_multiprocessor // (width * height))
-    if each < MOST_VALUES or grid > wanted:
+    if each < MAX_VALUES or grid > wanted:
         return ()
-    blocks = max(min(-(-wanted // grid), -(-each // FEWEST_VALUES)), -(-each // MOST_VALUES))
+    blocks = max(min(-(-wanted // grid), -(-each // FEWEST_VALUES)), -(-each // MAX_VALUES))
     if blocks <= 1:
         return ()
     size = accumulator(source.dtype) * results * blocks

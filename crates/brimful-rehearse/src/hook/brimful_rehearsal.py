@@ -48,7 +48,7 @@ from brimful_substitutes import Substitutes
 from brimful_torch import ENVIRONMENT_ERROR, TorchWatch
 from brimful_values import Values
 
-MOST_EVENTS = 20_000_000
+MAX_EVENTS = 20_000_000
 # Different places in the script that a caveat names.
 MAX_CAVEAT_TEXTS = 3
 # Each needs those before it.
@@ -246,7 +246,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
     @guarded
     def start_recording(self):
         """CUDA is being initialised: the allocator is still empty."""
-        self.record_history("all", context=None, stacks="python", max_entries=MOST_EVENTS)
+        self.record_history("all", context=None, stacks="python", max_entries=MAX_EVENTS)
         self.unused = list(range(self.torch._C._cuda_getDeviceCount()))
         self.recording = True
         tell(event="cuda", device=self.torch._C._cuda_getDevice())

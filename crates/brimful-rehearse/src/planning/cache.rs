@@ -22,10 +22,10 @@ use crate::side_effects::SideEffects;
 /// The form of an entry; another one is not read.
 const FORM: u32 = 3;
 /// Entries that are kept.
-const MOST_ENTRIES: usize = 200;
+const MAX_ENTRIES: usize = 200;
 /// More than any entry, and than any Python file.
-const LARGEST_FILE: u64 = 1 << 30;
-const LARGEST_SOURCE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 30;
+const MAX_SOURCE_BYTES: u64 = 16 << 20;
 
 /// Where rehearsals are kept.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ impl Cache {
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         found.sort();
-        let excess = found.len().saturating_sub(MOST_ENTRIES - 1);
+        let excess = found.len().saturating_sub(MAX_ENTRIES - 1);
         for (_, path) in found.into_iter().take(excess) {
             let _ = fs::remove_dir_all(path);
         }
@@ -209,7 +209,7 @@ impl CachedFile {
     fn of(path: &Path) -> Option<CachedFile> {
         let mut content = Vec::new();
         let file = brimful_private::open_named(path).ok()?;
-        file.take(LARGEST_SOURCE).read_to_end(&mut content).ok()?;
+        file.take(MAX_SOURCE_BYTES).read_to_end(&mut content).ok()?;
         Some(CachedFile {
             path: path.to_owned(),
             bytes: content.len() as u64,
@@ -226,10 +226,10 @@ fn bounded(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = brimful_private::open(path)
         .ok()?
-        .take(LARGEST_FILE)
+        .take(MAX_FILE_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;
-    ((read as u64) < LARGEST_FILE).then_some(bytes)
+    ((read as u64) < MAX_FILE_BYTES).then_some(bytes)
 }
 
 /// Milliseconds since 1970.

@@ -27,7 +27,7 @@ use crate::reports::LastStep;
 use crate::side_effects::SideEffects;
 
 /// A search that asks for more than this has lost its way.
-const MOST_REHEARSALS: usize = 40;
+const MAX_REHEARSALS: usize = 40;
 
 /// What came of it.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Planned {
 
 /// Something worth telling while it plans.
 #[derive(Clone, Copy, Debug)]
-pub enum Told<'a> {
+pub enum PlanEvent<'a> {
     /// The next rehearsal begins.
     Rehearsing {
         number: usize,
@@ -66,7 +66,7 @@ pub enum PlanError {
     Prediction(#[from] PredictionError),
     #[error(transparent)]
     Config(#[from] ConfigFileError),
-    #[error("the search for settings did not converge within {MOST_REHEARSALS} rehearsals")]
+    #[error("the search for settings did not converge within {MAX_REHEARSALS} rehearsals")]
     Endless,
 }
 
@@ -100,7 +100,7 @@ impl UserError for PlanError {
 /// Searches, rehearses and answers.
 pub fn plan(
     question: &PlanQuestion,
-    mut look: impl FnMut(Told<'_>) -> ControlFlow<()>,
+    mut look: impl FnMut(PlanEvent<'_>) -> ControlFlow<()>,
 ) -> Result<Planned, PlanError> {
     let start = Instant::now();
     let mut config = ConfigFiles::open(&question.job)?;
@@ -114,7 +114,7 @@ pub fn plan(
             Step::Done(plan) => break Answer::Plan(plan),
             Step::Impossible(closest) => break Answer::Impossible(closest),
         };
-        if shapes.len() >= MOST_REHEARSALS {
+        if shapes.len() >= MAX_REHEARSALS {
             return Err(PlanError::Endless);
         }
         let number = rehearsals.len() + 1;
@@ -184,7 +184,7 @@ fn rehearsed(
     settings: &Settings,
     mut config: Option<&mut ConfigFiles>,
     number: usize,
-    look: &mut impl FnMut(Told<'_>) -> ControlFlow<()>,
+    look: &mut impl FnMut(PlanEvent<'_>) -> ControlFlow<()>,
 ) -> Result<(Kept, bool), PlanError> {
     let rendered = question.job.render(settings, None);
     let cards = cards_of(question);
@@ -192,10 +192,10 @@ fn rehearsed(
     if let Some(cache) = question.cache.as_ref().filter(|_| !question.fresh)
         && let Some(kept) = cache.get(&key)
     {
-        let _ = look(Told::Reused { settings });
+        let _ = look(PlanEvent::Reused { settings });
         return Ok((kept, true));
     }
-    if look(Told::Rehearsing { number, settings }).is_break() {
+    if look(PlanEvent::Rehearsing { number, settings }).is_break() {
         return Err(PredictionError::from(RehearsalError::Interrupted {
             progress: LastStep::default(),
         })
@@ -223,7 +223,7 @@ fn rehearsed(
         protection: question.protection.clone(),
     };
     let predicted = predict(&asked, |progress| {
-        look(progress.map_or(Told::Look, Told::Progress))
+        look(progress.map_or(PlanEvent::Look, PlanEvent::Progress))
     });
     let mut kept = Kept {
         at_unix_ms: unix_ms(),

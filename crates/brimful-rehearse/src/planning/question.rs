@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brimful::cards::Card;
 use brimful::job::Job;
-use brimful::plan::{LearntRun, Room};
+use brimful::plan::{LearntRun, PlanLimits};
 
 use crate::planning::cache::Cache;
 use crate::protection::Protection;
@@ -14,7 +14,7 @@ use crate::protection::Protection;
 #[derive(Clone, Debug)]
 pub struct PlanQuestion {
     pub job: Job,
-    pub room: Room,
+    pub room: PlanLimits,
     /// The room is that of this machine.
     pub here: bool,
     /// The card of the machine and how many the job may use; nothing for a job on processors.

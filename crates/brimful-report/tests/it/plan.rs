@@ -3,7 +3,7 @@
 use brimful::job::{Settings, Value};
 use brimful::plan::{
     Answer, Change, GpuNeed, Impossible, Need, Plan, PlanBrim, Reason, ReasonKind, RehearsalUsed,
-    Rung, Throughput, Wanted,
+    Rung, Throughput, WantedSettings,
 };
 use brimful::predict::host::{HostNeed, HostTerm, HostTermId};
 use brimful::units::Bytes;
@@ -67,7 +67,7 @@ fn plan() -> Answer {
             brims: vec![brim("host", 4000, 11_600)],
             throughput: None,
         }],
-        wanted: Wanted {
+        wanted: WantedSettings {
             settings: settings(4),
             brims: vec![brim("host", 33_000, 11_600), brim("gpu", 650, 14_900)],
             throughput: Some(Throughput {

@@ -19,12 +19,12 @@ VERSION = 1
 SEQUENCE, PID, STEPS, CHECKSUM = 2, 3, 4, 5
 EPOCHS, DEVICE, ALLOCATED, RESERVED, PEAK_ALLOCATED, PEAK_RESERVED, RETRIES, OOMS, N_WORKERS = range(6, 15)
 WORKERS = 16
-MOST_WORKERS = SIZE // 8 - WORKERS
+MAX_WORKERS = SIZE // 8 - WORKERS
 
-MOST_LINES = 200
+MAX_LINES = 200
 # Of these, kept for what ends a process.
 LAST_LINES = 10
-MOST_TEXT = 4096
+MAX_TEXT = 4096
 WHOLE = (1 << 64) - 1
 
 
@@ -57,7 +57,7 @@ def at_ms():
     return max(0, time.monotonic_ns() - STARTED_NS) // 1_000_000
 
 
-def text(value, most=MOST_TEXT):
+def text(value, most=MAX_TEXT):
     """As JSON can carry it: whatever it is, valid Unicode and short."""
     return str(value)[:most].encode("utf-8", "replace").decode("utf-8")
 
@@ -134,7 +134,7 @@ class Page:
         for place, value in values.items():
             words[place] = min(max(0, int(value)), WHOLE)
         if workers is not None:
-            workers = workers[:MOST_WORKERS]
+            workers = workers[:MAX_WORKERS]
             for place, (pid, loader, worker) in enumerate(workers, WORKERS):
                 words[place] = pid << 32 | min(loader, 0xFFFF) << 16 | min(worker, 0xFFFF)
             words[N_WORKERS] = len(workers)
@@ -153,7 +153,7 @@ class Page:
     @guarded
     def tell(self, kind, facts, *, last=False):
         self.announce()
-        if self.lines >= (MOST_LINES if last else MOST_LINES - LAST_LINES):
+        if self.lines >= (MAX_LINES if last else MAX_LINES - LAST_LINES):
             return
         self.lines += 1
         import json

@@ -24,15 +24,15 @@ from brimful_gauge import (
 # Kept: the first two and the last. An error that is caught is common (a search for a batch size; cuDNN trying
 # an algorithm that needs much scratch space and falling back on another). It is the last one that ends a
 # training; the first one shows the GPU before anybody reacted.
-MOST_SNAPSHOTS = 3
+MAX_SNAPSHOTS = 3
 # Seconds that may go into snapshots: so many at once, and this share of the time since the first error.
 SECONDS_AT_ONCE = 1.0
 SHARE = 0.02
 # Later ones are told only if they end the process.
-MOST_OOM_LINES = 20
+MAX_OOM_LINES = 20
 LEAST_FREE_DISK = 200 << 20
 # About 150 bytes each within PyTorch, and some 400 while a snapshot is made of them.
-MOST_EVENTS = 500_000
+MAX_EVENTS = 500_000
 
 
 class Gpu:
@@ -71,9 +71,9 @@ class Gpu:
     def trace(self):
         record = self.torch.cuda.memory._record_memory_history
         try:
-            record("all", context=None, stacks="python", max_entries=MOST_EVENTS)
+            record("all", context=None, stacks="python", max_entries=MAX_EVENTS)
         except TypeError:  # torch 2.0
-            record(True, record_context=False, trace_alloc_max_entries=MOST_EVENTS)
+            record(True, record_context=False, trace_alloc_max_entries=MAX_EVENTS)
         self.traced = True
 
     # --- figures ---
@@ -132,7 +132,7 @@ class Gpu:
         if self.spent < SECONDS_AT_ONCE + SHARE * (began - self.first_oom):
             facts["snapshot"] = self.save()
             self.spent += time.monotonic() - began
-        if self.ooms <= MOST_OOM_LINES:
+        if self.ooms <= MAX_OOM_LINES:
             page.tell("cuda_oom", facts)
         else:
             self.untold = facts
@@ -161,7 +161,7 @@ class Gpu:
     @guarded
     def save(self):
         """Write the allocator's snapshot; its name within the directory."""
-        most = MOST_SNAPSHOTS
+        most = MAX_SNAPSHOTS
         recorded = getattr(self.torch._C, "_cuda_isHistoryEnabled", None)
         if not self.traced and recorded is not None and recorded():
             # The script records stacks. To name their frames may take PyTorch minutes: once is enough.

@@ -17,11 +17,11 @@ from brimful_gpu import Gpu
 
 # Between two looks at the allocator.
 INTERVAL = 0.5
-MOST_LOADERS = 1000
-MOST_FRAMES = 500
+MAX_LOADERS = 1000
+MAX_FRAMES = 500
 FOLDER_OF_HOOK = os.path.dirname(__file__)
 # Of one loader: worker processes that come anew with each epoch are on the page, which does not fill up.
-MOST_LINES_OF_A_LOADER = 10
+MAX_LINES_OF_A_LOADER = 10
 
 
 def install(torch):
@@ -177,7 +177,7 @@ class Inside:
         is_news = known.pids is None or pids != known.pids
         known.pids = pids
         page.put({EPOCHS: self.epochs()}, self.workers())
-        if is_news and known.lines < MOST_LINES_OF_A_LOADER:
+        if is_news and known.lines < MAX_LINES_OF_A_LOADER:
             known.lines += 1
             page.tell("loader", known.facts(loader, iterator))
 
@@ -188,7 +188,7 @@ class Inside:
         if known is None:
             same = (known for known in self.loaders if known.key == key and known.iterator() is None)
             known = next(same, None)
-        if known is None and len(self.loaders) < MOST_LOADERS:
+        if known is None and len(self.loaders) < MAX_LOADERS:
             known = KnownLoader(len(self.loaders), key, loader)
             self.loaders.append(known)
         if known is not None:
@@ -307,7 +307,7 @@ def kind_of_thread():
     """What Python the thread that is here runs: none (one of autograd's, in a backward pass), an optimizer's
     step, or anything else."""
     frame, depth, is_script = sys._getframe(), 0, False
-    while frame is not None and depth < MOST_FRAMES:
+    while frame is not None and depth < MAX_FRAMES:
         code = frame.f_code
         if os.path.dirname(code.co_filename) != FOLDER_OF_HOOK:
             is_script = True

@@ -17,16 +17,16 @@ pub struct Card {
     pub architecture: &'static str,
     /// NVIDIA's generation number; AMD has none.
     pub compute_capability: Option<ComputeCapability>,
-    pub multiprocessors: Figure<u32>,
+    pub multiprocessors: SourcedValue<u32>,
     /// What the driver's management library says the card has.
-    pub total: Figure<Bytes>,
+    pub total: SourcedValue<Bytes>,
     /// What PyTorch reports as the card's total.
-    pub torch_visible: Figure<Bytes>,
+    pub torch_visible: SourcedValue<Bytes>,
 }
 
 /// A number, and how it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figure<T> {
+pub struct SourcedValue<T> {
     pub value: T,
     pub how: How,
     pub source: &'static str,

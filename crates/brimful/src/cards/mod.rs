@@ -6,7 +6,7 @@
 mod card;
 mod table;
 
-pub use card::{Card, Figure, How};
+pub use card::{Card, How, SourcedValue};
 
 use crate::machine::Machine;
 use crate::suggest::{closest, did_you_mean};

@@ -1,6 +1,6 @@
 //! `ulimit -v` limits the address space.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 use crate::units::Bytes;
 
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let limits = &machine.process_limits;
     let finite = |name: &str, fact: &crate::fact::Fact<crate::machine::Rlimit>| {
         let bytes = Bytes(fact.known()?.finite()?);
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
     if evidence.is_empty() {
         return None;
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: "allocations fail at the address space limit although memory is free; CUDA may fail to start".into(),
         evidence,
         remedies: vec![

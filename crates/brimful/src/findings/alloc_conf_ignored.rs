@@ -1,7 +1,7 @@
 //! An allocator setting that this torch does not read.
 
 use crate::allocator::{CUDA, NO_CACHING};
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Accelerator, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let torch = machine.python.known()?.torch.known()?;
     // A CPU-only build has no such allocator; that is another finding.
     if torch.accelerator.known() == Some(&Accelerator::None) {
@@ -34,7 +34,7 @@ fn check(machine: &Machine) -> Option<Told> {
         Some(winner) => format!("{} is also set, and takes precedence", winner.name),
         None => format!("torch {} reads only {CUDA}", torch.version_text),
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "{} has no effect: torch {} does not read it",
             ignored.name, torch.version_text

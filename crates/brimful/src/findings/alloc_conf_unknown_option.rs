@@ -1,7 +1,7 @@
 //! An allocator option that this torch rejects.
 
 use crate::allocator::{NEWEST_KNOWN, NO_CACHING, OPTIONS, options};
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 use crate::suggest::closest;
 
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let torch = machine.python.known()?.torch.known()?;
     if torch.version > NEWEST_KNOWN {
         return None;
@@ -49,7 +49,7 @@ fn check(machine: &Machine) -> Option<Told> {
                     }
                 }
             };
-            return Some(Told {
+            return Some(Diagnosis {
                 summary: format!(
                     "torch {} rejects the allocator option `{}`",
                     torch.version_text, option.key

@@ -1,6 +1,6 @@
 //! bfloat16 that is not in the hardware.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let (gpu, capability) = machine
         .gpus
         .devices
@@ -22,7 +22,7 @@ fn check(machine: &Machine) -> Option<Told> {
             let capability = gpu.compute_capability.known()?;
             (capability.major < 8).then_some((gpu, capability))
         })?;
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "bf16 is emulated on {}: it is slow, although torch reports it as supported",
             gpu.label()

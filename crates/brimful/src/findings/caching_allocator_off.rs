@@ -1,7 +1,7 @@
 //! The caching allocator is turned off.
 
 use crate::allocator::NO_CACHING;
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -12,11 +12,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let variable = machine.allocator_variables.iter().find(|variable| {
         variable.name == NO_CACHING && !matches!(variable.value.as_str(), "" | "0")
     })?;
-    Some(Told {
+    Some(Diagnosis {
         summary: "the CUDA caching allocator is off: training is many times slower".into(),
         evidence: vec![format!("{NO_CACHING}={}", variable.value)],
         remedies: vec![format!("`unset {NO_CACHING}`")],

@@ -1,6 +1,6 @@
 //! A limit far below the memory that psutil, `free` and notebooks show.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{LimitSetter, Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,14 +11,14 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let lowest = machine.host.lowest_limit()?;
     let physical = *machine.host.physical.known()?;
     let by_group = !matches!(lowest.set_by, LimitSetter::PhysicalMemory);
     if !by_group || lowest.bytes.share_of(physical) > 0.8 {
         return None;
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "psutil reports {physical}, but the kernel kills at the cgroup limit of {}",
             lowest.bytes

@@ -1,6 +1,6 @@
 //! `cuda:0` may not be GPU 0 of `nvidia-smi`.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Gpu, GpuVendor, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let unordered = machine
         .gpus
         .devices
@@ -24,7 +24,7 @@ fn check(machine: &Machine) -> Option<Told> {
     if !unordered || !differ {
         return None;
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: "cuda:0 may not be GPU 0 of nvidia-smi".into(),
         evidence: vec![format!("the GPUs differ: {}", names.join(", "))],
         remedies: vec!["`export CUDA_DEVICE_ORDER=PCI_BUS_ID`".into()],

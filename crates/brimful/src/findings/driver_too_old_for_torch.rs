@@ -1,6 +1,6 @@
 //! The driver is older than the CUDA that torch was built with.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Accelerator, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let (driver_major, driver_minor) = *machine.gpus.driver_cuda.known()?;
     let torch = machine.python.known()?.torch.known()?;
     let Accelerator::Cuda { major, minor } = torch.accelerator.known()? else {
@@ -25,7 +25,7 @@ fn check(machine: &Machine) -> Option<Told> {
         .driver_version
         .known()
         .map_or("?", String::as_str);
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "torch {} requires a driver for CUDA {major}, but this one supports only CUDA {driver_major}.{driver_minor}",
             torch.version_text

@@ -1,6 +1,6 @@
 //! Two allocator settings that do not work together.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,13 +11,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let variable = machine.allocator_variables.iter().find(|variable| {
         variable.option("expandable_segments").as_deref() == Some("True")
             && variable.option("max_split_size_mb").is_some()
             && variable.read_by_torch.known() != Some(&false)
     })?;
-    Some(Told {
+    Some(Diagnosis {
         summary:
             "max_split_size_mb has no effect with expandable_segments, and can crash older releases"
                 .into(),

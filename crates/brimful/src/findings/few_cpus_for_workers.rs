@@ -1,6 +1,6 @@
 //! So few CPUs that more workers only use more memory.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{CpuLimiter, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,11 +11,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let usable = machine.cpus.usable();
     let (usable, limiter) = *usable.known()?;
     // Where a limit holds the number down, `fewer_cpus_than_shown` has said it already.
-    (usable <= 2.0 && limiter == CpuLimiter::Machine).then(|| Told {
+    (usable <= 2.0 && limiter == CpuLimiter::Machine).then(|| Diagnosis {
         summary: format!(
             "more than {usable} DataLoader workers use more memory and rarely load faster (usable CPUs: {usable})"
         ),

@@ -1,6 +1,6 @@
 //! `os.cpu_count()` returns more CPUs than the run can use.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{CpuLimiter, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let online = *machine.cpus.online.known()?;
     let usable = machine.cpus.usable();
     let (usable, limiter) = *usable.known()?;
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
     )]
     let workers = usable.floor().max(1.0) as u64;
     let usable = (usable * 100.0).round() / 100.0;
-    Some(Told {
+    Some(Diagnosis {
         summary: format!("os.cpu_count() returns {online}, but only {usable} CPUs can be used"),
         evidence: vec![format!("{by} allows {usable} of {online} CPUs")],
         remedies: vec![format!(

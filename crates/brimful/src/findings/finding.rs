@@ -33,12 +33,12 @@ pub struct Rule {
     pub severity: Severity,
     /// For the reference page: when it fires and why that matters.
     pub about: &'static str,
-    pub(super) check: fn(&Machine) -> Option<Told>,
+    pub(super) check: fn(&Machine) -> Option<Diagnosis>,
 }
 
 /// What a rule has to say when it fires.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Diagnosis {
     pub(super) summary: String,
     pub(super) evidence: Vec<String>,
     pub(super) remedies: Vec<String>,

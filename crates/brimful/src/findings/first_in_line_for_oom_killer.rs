@@ -1,6 +1,6 @@
 //! The kernel OOM killer picks this process first.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
@@ -12,9 +12,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let score = *machine.host.oom_score_adj.known()?;
-    (score >= 300).then(|| Told {
+    (score >= 300).then(|| Diagnosis {
         summary: "the kernel OOM killer picks this process first, even if others use more memory"
             .into(),
         evidence: vec![format!("/proc/self/oom_score_adj is {score}")],

@@ -1,7 +1,7 @@
 //! Another process uses the GPU.
 
 use crate::fact::Fact;
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Gpu, Machine};
 use crate::units::Bytes;
 
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let busy: Vec<(&Gpu, Bytes, Bytes)> = machine
         .gpus
         .devices
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
         evidence.push(format!("{}: {used} of {total} in use", gpu.label()));
         evidence.extend(processes(gpu));
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: format!("{used} of {total} on {} is already in use", first.label()),
         evidence,
         remedies: vec![

@@ -1,6 +1,6 @@
 //! `CUDA_VISIBLE_DEVICES` hides every GPU.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Gpu, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let (name, value) = machine.gpus.visible_devices_variable.as_ref()?;
     let devices = &machine.gpus.devices;
     let all_hidden = !devices.iter().any(Gpu::may_be_seen);
@@ -19,7 +19,7 @@ fn check(machine: &Machine) -> Option<Told> {
         return None;
     }
     let shown: String = value.chars().take(60).collect();
-    Some(Told {
+    Some(Diagnosis {
         summary: format!("PyTorch will see no GPU: {name} is {shown:?}"),
         evidence: vec![
             format!(

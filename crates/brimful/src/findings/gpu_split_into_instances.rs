@@ -1,6 +1,6 @@
 //! Multi-instance (MIG) mode: a process gets only a part of a GPU.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let (gpu, instances) = machine
         .gpus
         .devices
@@ -24,7 +24,7 @@ fn check(machine: &Machine) -> Option<Told> {
         Some(total) => format!("PyTorch can use one instance of {total}"),
         None => "PyTorch can use at most one instance".into(),
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "{} is split into {} instances; {what}",
             gpu.label(),

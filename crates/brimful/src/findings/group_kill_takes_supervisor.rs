@@ -1,6 +1,6 @@
 //! An out-of-memory kill ends every process in the container, including supervisors.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, group_name};
 
 pub(super) const RULE: Rule = Rule {
@@ -12,9 +12,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let group = machine.host.killed_together()?;
-    Some(Told {
+    Some(Diagnosis {
         summary: "an out-of-memory kill ends every process in this cgroup, including supervisors".into(),
         evidence: vec![format!(
             "memory.oom.group is 1 in {}",

@@ -1,6 +1,6 @@
 //! Little memory is left before the run starts.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 use crate::units::Bytes;
 
@@ -16,7 +16,7 @@ const LEAST: Bytes = Bytes::from_gib(2);
 /// A tenth of a large server is still room for a training run.
 const ROOMY: Bytes = Bytes::from_gib(8);
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let brim = machine.host.brim();
     let brim = brim.known()?;
     let headroom = *brim.headroom.known()?;
@@ -33,7 +33,7 @@ fn check(machine: &Machine) -> Option<Told> {
     } else {
         vec![end, raise]
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: format!("only {headroom} of host memory is left before the kernel kills"),
         evidence: vec![format!(
             "the brim is {}, set by {}; {headroom} is free",

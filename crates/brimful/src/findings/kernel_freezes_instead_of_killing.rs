@@ -1,6 +1,6 @@
 //! A cgroup in which the kernel suspends processes instead of killing one.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, group_name};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,12 +11,12 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let group = machine
         .host
         .brim_group()
         .filter(|level| level.oom_kill_disabled.known() == Some(&true))?;
-    Some(Told {
+    Some(Diagnosis {
         summary: "a run that exceeds the limit hangs without a message instead of being killed"
             .into(),
         evidence: vec![format!(

@@ -1,7 +1,7 @@
 //! Parent cgroups that are not visible may set a lower limit.
 
 use crate::fact::Fact;
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{HiddenAncestors, LimitSetter, Machine, PlatformName, SubjectKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     // What a profile does not hold was not looked for.
     let is_live = machine.subject.kind == SubjectKind::ThisMachine;
     // A visible limit on the container's own cgroup is the usual case; limits of its parents then rarely matter.
@@ -42,7 +42,7 @@ fn check(machine: &Machine) -> Option<Told> {
             }
         }
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: "the real memory limit may be lower than shown".into(),
         evidence: vec![evidence],
         remedies: remedies(machine),

@@ -1,6 +1,6 @@
 //! Too few memory mappings for one process.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -13,9 +13,9 @@ pub(super) const RULE: Rule = Rule {
 
 const DEFAULT: u64 = 65_530;
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let count = *machine.process_limits.max_map_count.known()?;
-    (count < DEFAULT).then(|| Told {
+    (count < DEFAULT).then(|| Diagnosis {
         summary: format!("mapping more than {count} files fails with \"Cannot allocate memory\""),
         evidence: vec![format!(
             "vm.max_map_count is {count}; the kernel default is {DEFAULT}"

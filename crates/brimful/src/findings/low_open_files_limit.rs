@@ -1,6 +1,6 @@
 //! Too few open files for workers that pass tensors.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -13,9 +13,9 @@ pub(super) const RULE: Rule = Rule {
 
 const ENOUGH: u64 = 4096;
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let limit = machine.process_limits.open_files.known()?.finite()?;
-    (limit < ENOUGH).then(|| Told {
+    (limit < ENOUGH).then(|| Diagnosis {
         summary: format!("DataLoader workers may run out of file descriptors: the limit is {limit}"),
         evidence: vec![format!("RLIMIT_NOFILE (`ulimit -n`) is {limit}")],
         remedies: vec![

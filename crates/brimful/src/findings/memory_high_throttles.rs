@@ -1,6 +1,6 @@
 //! A soft limit that slows a run down before the hard limit kills it.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{LimitEffect, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let brim = machine.host.brim();
     let brim_headroom = *brim.known()?.headroom.known()?;
     let throttle = machine
@@ -26,7 +26,7 @@ fn check(machine: &Machine) -> Option<Told> {
                 .is_some_and(|left| *left < brim_headroom)
         })
         .min_by_key(|limit| limit.bytes)?;
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "the kernel throttles allocations above {}, before the limit that kills",
             throttle.bytes

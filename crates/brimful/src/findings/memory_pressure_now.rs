@@ -1,6 +1,6 @@
 //! The machine is already short of memory.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,9 +11,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let pressure = machine.host.pressure.known()?;
-    (pressure.some_avg60 > 5.0).then(|| Told {
+    (pressure.some_avg60 > 5.0).then(|| Diagnosis {
         summary: "the machine is already short of memory".into(),
         evidence: vec![format!(
             "/proc/pressure/memory: some tasks were stalled for {:.1} % of the last minute, all tasks for {:.1} %",

@@ -45,7 +45,7 @@ mod testing;
 pub use finding::{Finding, Rule, Severity};
 
 use crate::machine::Machine;
-use finding::Told;
+use finding::Diagnosis;
 
 /// Every rule, in the order readers should meet them: host, shared memory, processors, GPU, software.
 pub const CATALOGUE: &[Rule] = &[

@@ -1,6 +1,6 @@
 //! Rehearsals cannot be isolated from the user's files.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{ExpectedIsolation, Landlock, Machine, OverlayObstacle};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let expected = machine.isolation.known()?.expected();
     let ExpectedIsolation::None {
         obstacles,
@@ -20,7 +20,7 @@ fn check(machine: &Machine) -> Option<Told> {
     else {
         return None;
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: "`brimful predict`, `plan` and `init` will probably refuse to start a script: it cannot be isolated \
                   from your files"
             .into(),

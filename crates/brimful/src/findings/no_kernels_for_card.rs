@@ -1,6 +1,6 @@
 //! The installed wheel has no kernels for this GPU.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::kernels;
 use crate::machine::{ComputeCapability, Machine, PlatformName};
 
@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
 /// The lowest compute capability that the default wheels of torch 2.11 to 2.15 support.
 const OLDEST_IN_CURRENT_WHEELS: (u32, u32) = (7, 5);
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let torch = machine
         .python
         .known()
@@ -31,7 +31,7 @@ fn check(machine: &Machine) -> Option<Told> {
             if (card.major, card.minor) >= oldest {
                 continue;
             }
-            return Some(Told {
+            return Some(Diagnosis {
                 summary: format!("current torch wheels have no kernels for {}", gpu.label()),
                 evidence: vec![
                     format!("{} has compute capability {card}", gpu.label()),
@@ -50,7 +50,7 @@ fn check(machine: &Machine) -> Option<Told> {
             continue;
         }
         let list: Vec<String> = built.iter().map(ToString::to_string).collect();
-        return Some(Told {
+        return Some(Diagnosis {
             summary: format!(
                 "torch {} has no kernels for {}: the first operation on it fails",
                 torch.version_text,

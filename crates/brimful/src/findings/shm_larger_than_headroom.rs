@@ -1,6 +1,6 @@
 //! More free space in /dev/shm than the memory limit allows.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     if machine.shm.counts_against_brim.known() != Some(&true) {
         return None;
     }
@@ -20,7 +20,7 @@ fn check(machine: &Machine) -> Option<Told> {
     let brim = brim.known()?;
     let headroom = *brim.headroom.known()?;
     // A tmpfs as large as the memory of the machine is common; report only a real difference.
-    (free.share_of(headroom) > 1.1).then(|| Told {
+    (free.share_of(headroom) > 1.1).then(|| Diagnosis {
         summary: format!(
             "/dev/shm shows {free} free, but only {headroom} can be used before the kernel kills"
         ),

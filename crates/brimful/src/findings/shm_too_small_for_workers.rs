@@ -1,6 +1,6 @@
 //! /dev/shm too small for DataLoader workers.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, PlatformName};
 use crate::units::Bytes;
 
@@ -15,14 +15,14 @@ pub(super) const RULE: Rule = Rule {
 
 const ENOUGH: Bytes = Bytes::from_gib(1);
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let total = *machine.shm.total.known()?;
     let free = *machine.shm.free.known().unwrap_or(&total);
     if total >= ENOUGH && free >= ENOUGH {
         return None;
     }
     if total >= ENOUGH {
-        return Some(Told {
+        return Some(Diagnosis {
             summary: format!(
                 "/dev/shm has only {free} free: DataLoader workers will crash with `Bus error`"
             ),
@@ -42,7 +42,7 @@ fn check(machine: &Machine) -> Option<Told> {
     } else {
         "`mount -o remount,size=8G /dev/shm` (needs root)"
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "/dev/shm is only {total}: DataLoader workers will crash with `Bus error`"
         ),

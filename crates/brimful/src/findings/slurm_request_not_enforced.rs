@@ -1,6 +1,6 @@
 //! The memory requested from Slurm is below every visible limit.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -12,14 +12,14 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let job = machine.platform.slurm.as_ref()?;
     let request = (*job.memory_request.known()?)?;
     let lowest = machine.host.lowest_limit()?;
     if request.share_of(lowest.bytes) > 0.95 {
         return None;
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "Slurm may kill this job at the {request} it requested, although the lowest visible limit is {}",
             lowest.bytes

@@ -1,6 +1,6 @@
 //! The kernel does not overcommit memory.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, OvercommitMode};
 
 pub(super) const RULE: Rule = Rule {
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let overcommit = machine.host.overcommit.known()?;
     if overcommit.mode != OvercommitMode::Never {
         return None;
@@ -28,7 +28,7 @@ fn check(machine: &Machine) -> Option<Told> {
     {
         evidence.push("there is no swap".into());
     }
-    Some(Told {
+    Some(Diagnosis {
         summary: "forked workers and CUDA may fail to allocate although memory is free".into(),
         evidence,
         remedies: vec![

@@ -1,6 +1,6 @@
 //! A GPU, and a torch that cannot use it.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Accelerator, GpuVendor, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let gpu = machine.gpus.devices.first()?;
     let python = machine.python.known()?;
     let torch = python.torch.known()?;
@@ -28,7 +28,7 @@ fn check(machine: &Machine) -> Option<Told> {
         GpuVendor::Nvidia => "CUDA",
         GpuVendor::Amd => "ROCm",
     };
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "torch {} ({accelerator}) does not support the {} in this machine",
             torch.version_text,

@@ -1,6 +1,6 @@
 //! A user-space OOM killer, which kills before the kernel does.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::Machine;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,10 +11,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let killers = machine.host.killers.known()?;
     let first = killers.first()?;
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "{} may kill a run before it reaches the brim",
             first.kind.name()

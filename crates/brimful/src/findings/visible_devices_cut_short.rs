@@ -1,6 +1,6 @@
 //! `CUDA_VISIBLE_DEVICES` lists a GPU that does not exist, so that later entries are ignored.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Gpu, Machine};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let (name, value) = machine.gpus.visible_devices_variable.as_ref()?;
     let end_at = machine.gpus.visible_devices_end_at.as_ref()?;
     // Where nothing is left at all, `gpu_hidden_from_torch` has said it.
@@ -27,7 +27,7 @@ fn check(machine: &Machine) -> Option<Told> {
     let noun = if seen == 1 { "GPU" } else { "GPUs" };
     let shown: String = value.chars().take(60).collect();
     let here: Vec<&str> = machine.gpus.devices.iter().map(Gpu::label).collect();
-    Some(Told {
+    Some(Diagnosis {
         summary: format!(
             "{name} lists {end_at:?}, which does not exist: torch ignores it and all later entries, and sees {seen} {noun}"
         ),

@@ -1,6 +1,6 @@
 //! Python 3.14 starts workers with forkserver, which copies the dataset.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, PythonVersion};
 
 pub(super) const RULE: Rule = Rule {
@@ -14,10 +14,10 @@ pub(super) const RULE: Rule = Rule {
 
 const FIRST: PythonVersion = PythonVersion::new(3, 14);
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     let python = machine.python.known()?;
     let version = *python.version.known()?;
-    (version >= FIRST).then(|| Told {
+    (version >= FIRST).then(|| Diagnosis {
         summary: format!(
             "each DataLoader worker gets its own copy of a dataset held in memory (Python {version})"
         ),

@@ -1,6 +1,6 @@
 //! WSL 2 gives Linux a part of the computer's memory.
 
-use crate::findings::{Rule, Severity, Told};
+use crate::findings::{Diagnosis, Rule, Severity};
 use crate::machine::{Machine, PlatformName};
 
 pub(super) const RULE: Rule = Rule {
@@ -11,12 +11,12 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(machine: &Machine) -> Option<Told> {
+fn check(machine: &Machine) -> Option<Diagnosis> {
     if !machine.platform.is(PlatformName::Wsl) {
         return None;
     }
     let physical = *machine.host.physical.known()?;
-    Some(Told {
+    Some(Diagnosis {
         summary: format!("WSL 2 provides {physical}, by default half of the computer's memory"),
         evidence: machine
             .platform

@@ -7,7 +7,7 @@ use crate::job::error::{JobError, Mistake};
 use crate::job::value::Value;
 
 /// Bytes of a job file at the most: it is written by hand.
-pub const LARGEST_FILE: usize = 1 << 20;
+pub const MAX_JOB_FILE_BYTES: usize = 1 << 20;
 
 /// The text of a file, for the lines of what is found in it.
 pub(super) struct Text {
@@ -30,7 +30,7 @@ pub(super) struct Entry<'a> {
 
 /// Reads TOML of a bounded size.
 pub(super) fn parse(text: &str) -> Result<(Text, DeValue<'_>), JobError> {
-    if text.len() > LARGEST_FILE {
+    if text.len() > MAX_JOB_FILE_BYTES {
         return Err(JobError::nowhere(Mistake::TooLarge));
     }
     let line_starts = text.match_indices('\n').map(|(at, _)| at + 1).collect();

@@ -33,7 +33,7 @@ pub use description::Job;
 pub use error::{JobError, Mistake};
 pub use file::JobFile;
 pub use knob::{Choices, Knob, Science, knobs};
-pub use located::LARGEST_FILE;
+pub use located::MAX_JOB_FILE_BYTES;
 pub use overrides::Override;
 pub use problems::JobProblem;
 pub use read::{read, read_pyproject};

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use crate::plan::Throughput;
-use crate::plan::candidates::Place;
-use crate::plan::fit::Taken;
+use crate::plan::candidates::CandidateIndex;
+use crate::plan::fit::Demand;
 use crate::plan::learning::excludes;
 use crate::plan::lessons::Death;
 use crate::plan::view::View;
@@ -12,12 +12,12 @@ use crate::plan::view::View;
 /// Settings with what they take and how fast they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) place: Place,
-    pub(crate) taken: Taken,
+    pub(crate) place: CandidateIndex,
+    pub(crate) taken: Demand,
     pub(crate) throughput: Throughput,
 }
 
-pub(crate) fn candidate(view: &View<'_>, place: Place) -> Option<Candidate> {
+pub(crate) fn candidate(view: &View<'_>, place: CandidateIndex) -> Option<Candidate> {
     Some(Candidate {
         place,
         taken: view.taken(place)?,

@@ -1,6 +1,6 @@
 //! Every combination of settings that a job allows.
 //!
-//! A combination is a [`Spot`] (what has to be rehearsed), a pipeline (how data is handed over) and a setting of the
+//! A combination is a [`RehearsalPoint`] (what has to be rehearsed), a pipeline (how data is handed over) and a setting of the
 //! allocator; the bytes of the last two are computed from the rehearsal of the first.
 //!
 //! **The order of sacrifice.** A level is one value for each knob of `sacrifice`. Levels are counted like the figures of
@@ -14,11 +14,11 @@ use crate::plan::choices::{
     allocators, eval_batches, first_count, micro_batches, pipes, science, values_or, world_size,
 };
 use crate::plan::pipe::{Pipe, accumulation};
-use crate::plan::{Room, Shape};
+use crate::plan::{PlanLimits, Shape};
 use crate::predict::host::StartMethod;
 
 /// Levels of science that are looked at, at most.
-const MOST_LEVELS: usize = 4096;
+const MAX_LEVELS: usize = 4096;
 
 /// Every combination of settings that a job allows.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Space<'a> {
 
 /// What has to be rehearsed: a place in the lists of a [`Space`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct RehearsalPoint {
     pub(crate) level: usize,
     pub(crate) compile: usize,
     pub(crate) checkpoint: usize,
@@ -56,14 +56,14 @@ pub(crate) struct Spot {
 
 /// One combination: a spot, and places in the lists of pipelines and allocators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) spot: Spot,
+pub(crate) struct CandidateIndex {
+    pub(crate) spot: RehearsalPoint,
     pub(crate) pipe: usize,
     pub(crate) allocator: usize,
 }
 
 impl<'a> Space<'a> {
-    pub(crate) fn new(job: &'a Job, room: &Room, shapes: &[Shape]) -> Space<'a> {
+    pub(crate) fn new(job: &'a Job, room: &PlanLimits, shapes: &[Shape]) -> Space<'a> {
         let listed_micro = job.knob(knobs::MICRO_BATCH).and_then(first_count);
         let wanted = job.effective_batch.filter(|batch| *batch > 0);
         let world = world_size(room, shapes, wanted);
@@ -105,7 +105,7 @@ impl<'a> Space<'a> {
         self.sacrifice
             .iter()
             .fold(1_usize, |n, (_, values)| n.saturating_mul(values.len()))
-            .min(MOST_LEVELS)
+            .min(MAX_LEVELS)
     }
 
     /// What is given up at a level: knob, wanted, taken instead.
@@ -136,7 +136,7 @@ impl<'a> Space<'a> {
     }
 
     /// The settings of a combination, with the accumulation that keeps the effective batch.
-    pub(crate) fn settings(&self, place: Place) -> Settings {
+    pub(crate) fn settings(&self, place: CandidateIndex) -> Settings {
         let mut settings = Settings::default();
         for (name, value) in &self.fixed {
             settings.set(name, (*value).clone());
@@ -173,11 +173,11 @@ impl<'a> Space<'a> {
     }
 
     /// Where settings stand, if they are among the combinations.
-    pub(crate) fn place_of(&self, settings: &Settings) -> Option<Place> {
+    pub(crate) fn place_of(&self, settings: &Settings) -> Option<CandidateIndex> {
         let spot = self.spot_of(settings)?;
         let pipe = self.pipe_of(settings);
         let allocator = settings.text(knobs::ALLOCATOR);
-        Some(Place {
+        Some(CandidateIndex {
             spot,
             pipe: self.pipes.iter().position(|known| *known == pipe)?,
             allocator: self
@@ -187,7 +187,7 @@ impl<'a> Space<'a> {
         })
     }
 
-    pub(crate) fn spot_of(&self, settings: &Settings) -> Option<Spot> {
+    pub(crate) fn spot_of(&self, settings: &Settings) -> Option<RehearsalPoint> {
         let place = |choices: &[Option<Value>], knob: &str| {
             let found = settings.get(knob);
             choices
@@ -209,7 +209,7 @@ impl<'a> Space<'a> {
             let found = settings.get(name)?;
             values.iter().position(|value| *value == found)
         })?;
-        Some(Spot {
+        Some(RehearsalPoint {
             level,
             compile: place(&self.compiles, knobs::COMPILE)?,
             checkpoint: place(&self.checkpoints, knobs::ACTIVATION_CHECKPOINTING)?,
@@ -306,7 +306,7 @@ impl<'a> Space<'a> {
 }
 
 /// The settings that the user would have started with: the first value of each knob.
-pub fn wanted(job: &Job, room: &Room) -> Settings {
+pub fn wanted(job: &Job, room: &PlanLimits) -> Settings {
     let space = Space::new(job, room, &[]);
     if space.is_empty() {
         return Settings::default();
@@ -329,8 +329,8 @@ pub fn wanted(job: &Job, room: &Room) -> Settings {
         .pipes
         .iter()
         .position(|pipe| Some(most(pipe)) == workers);
-    space.settings(Place {
-        spot: Spot {
+    space.settings(CandidateIndex {
+        spot: RehearsalPoint {
             level: 0,
             compile: 0,
             checkpoint: 0,

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::job::{Choices, Job, Knob, Science, Value, knobs};
 use crate::plan::pipe::{Pipe, accumulation};
-use crate::plan::{Room, Shape};
+use crate::plan::{PlanLimits, Shape};
 use crate::predict::host::StartMethod;
 
 /// More processes than this never fed a training faster in our measurements, and each costs memory.
-const MOST_WORKERS: u64 = 8;
+const MAX_WORKERS: u64 = 8;
 /// Values of one knob that are looked at, at most.
-const MOST_VALUES: usize = 64;
+const MAX_VALUES: usize = 64;
 
 pub(crate) fn first_count(knob: &Knob) -> Option<u64> {
     match &knob.choices {
@@ -27,7 +27,7 @@ fn count_of(value: &Value) -> Option<u64> {
 }
 
 /// From a rehearsal; before the first one, a rank for each card where that divides the batch.
-pub(crate) fn world_size(room: &Room, shapes: &[Shape], effective: Option<u64>) -> u64 {
+pub(crate) fn world_size(room: &PlanLimits, shapes: &[Shape], effective: Option<u64>) -> u64 {
     let rehearsed = shapes
         .iter()
         .filter(|shape| shape.world_size > 0)
@@ -62,7 +62,7 @@ pub(crate) fn micro_batches(
         Choices::Auto => divisors(effective / world.max(1)),
         Choices::Listed(values) => values
             .iter()
-            .take(MOST_VALUES)
+            .take(MAX_VALUES)
             .filter_map(|value| {
                 let fits = count_of(value)
                     .filter(|micro| accumulation(Some(effective), *micro, world).is_some());
@@ -96,7 +96,7 @@ pub(crate) fn micro_batches(
     }
     micros.sort_unstable_by(|a, b| b.cmp(a));
     micros.dedup();
-    micros.truncate(MOST_VALUES);
+    micros.truncate(MAX_VALUES);
     micros.into_iter().map(Some).collect()
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn eval_batches(
                 .iter()
                 .filter_map(count_of)
                 .filter(|n| *n > 0)
-                .take(MOST_VALUES)
+                .take(MAX_VALUES)
                 .collect()
         }
     };
@@ -193,7 +193,7 @@ fn listed(knob: &Knob) -> Vec<&Value> {
         return Vec::new();
     };
     let mut found: Vec<&Value> = Vec::new();
-    for value in values.iter().take(MOST_VALUES) {
+    for value in values.iter().take(MAX_VALUES) {
         let is_number = !matches!(value, Value::Number(number) if number.is_nan());
         if is_number && !found.contains(&value) {
             found.push(value);
@@ -229,7 +229,7 @@ fn understood<T: PartialEq>(
         return auto.into_iter().map(Some).collect();
     };
     let mut found: Vec<Option<T>> = Vec::new();
-    for value in values.iter().take(MOST_VALUES) {
+    for value in values.iter().take(MAX_VALUES) {
         match read(value) {
             None => unused.push((
                 name.to_owned(),
@@ -254,13 +254,13 @@ fn flag_of(value: &Value) -> Option<bool> {
 
 /// Every way to hand data over that a DataLoader accepts. Without workers there is nothing to fetch ahead, to keep
 /// alive or to start, so these knobs have one value there: `persistent_workers` false, the others their first.
-pub(crate) fn pipes(job: &Job, room: &Room, unused: &mut Vec<(String, String)>) -> Vec<Pipe> {
+pub(crate) fn pipes(job: &Job, room: &PlanLimits, unused: &mut Vec<(String, String)>) -> Vec<Pipe> {
     let cpus = if room.cpus.is_finite() {
         room.cpus.clamp(1.0, 1024.0)
     } else {
         1.0
     };
-    let most = (0..=MOST_WORKERS)
+    let most = (0..=MAX_WORKERS)
         .rev()
         .find(|n| *n as f64 <= cpus)
         .unwrap_or(0);

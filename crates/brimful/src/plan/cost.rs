@@ -43,7 +43,7 @@ const LEAST_STEP_SECONDS: f64 = 1e-4;
 /// Share of a step that does not shrink with the micro-batch, on processors.
 const FIXED_SHARE: f64 = 0.1;
 /// The same at most: Python around a step of a model of some hundred modules.
-const MOST_FIXED_SECONDS: f64 = 0.01;
+const MAX_FIXED_SECONDS: f64 = 0.01;
 /// Times that activations go through a card's memory.
 const PASSES: f64 = 5.0;
 /// Bytes per second of a card's memory.
@@ -138,7 +138,7 @@ pub(crate) fn model_seconds(work: &Work) -> f64 {
 pub(crate) fn scaled_step(seconds: f64, rehearsed: u64, micro: u64) -> f64 {
     let share = micro.max(1) as f64 / rehearsed.max(1) as f64;
     let seconds = sane(seconds);
-    let fixed = (seconds * FIXED_SHARE).min(MOST_FIXED_SECONDS);
+    let fixed = (seconds * FIXED_SHARE).min(MAX_FIXED_SECONDS);
     fixed + (seconds - fixed) * share
 }
 

@@ -25,9 +25,9 @@ impl Line {
         (self.base + self.slope * micro as f64).max(0.0)
     }
 
-    /// Through one point, by the usual share; what does not grow is at most `most_base`.
-    pub(crate) fn guess((micro, y): (u64, f64), most_base: f64) -> Line {
-        let base = (y * FIXED_SHARE).min(most_base.max(0.0));
+    /// Through one point, by the usual share; what does not grow is at most `max_base`.
+    pub(crate) fn guess((micro, y): (u64, f64), max_base: f64) -> Line {
+        let base = (y * FIXED_SHARE).min(max_base.max(0.0));
         Line {
             base,
             slope: (y - base) / micro.max(1) as f64,
@@ -54,13 +54,13 @@ impl Line {
 }
 
 /// The line of one setting of activation checkpointing, helped by those of another where it has few points itself. What
-/// does not grow is at most `most_base`: the least that was seen at all.
+/// does not grow is at most `max_base`: the least that was seen at all.
 pub(crate) fn card_line(
     own: &[(u64, f64)],
     other: &[(u64, f64)],
     own_recomputes: bool,
     other_recomputes: bool,
-    (micro, most_base): (u64, f64),
+    (micro, max_base): (u64, f64),
 ) -> Option<Line> {
     if let Some(line) = Line::through(own, micro) {
         return Some(line);
@@ -73,14 +73,14 @@ pub(crate) fn card_line(
     };
     let Some(&(m0, y0)) = own.first() else {
         let there = Line::through(other, micro)
-            .or_else(|| other.first().map(|p| Line::guess(*p, most_base)))?;
+            .or_else(|| other.first().map(|p| Line::guess(*p, max_base)))?;
         return Some(Line {
             slope: there.slope * ratio,
             ..there
         });
     };
     let through_own = |slope: f64| {
-        let least = ((y0 - most_base) / m0.max(1) as f64).max(0.0);
+        let least = ((y0 - max_base) / m0.max(1) as f64).max(0.0);
         let slope = slope.clamp(least, (y0 / m0.max(1) as f64).max(least));
         Line {
             base: y0 - slope * m0 as f64,
@@ -106,7 +106,7 @@ pub(crate) fn card_line(
         // Nothing says yet how fast it grows: a rehearsal of the larger one shall tell.
         return Some(through_own(0.0));
     }
-    Some(Line::guess((m0, y0), most_base))
+    Some(Line::guess((m0, y0), max_base))
 }
 
 /// The middle of what is above zero, or zero.

@@ -1,7 +1,7 @@
 //! Whether settings stay below every limit.
 
 use crate::cards;
-use crate::plan::{PlanBrim, Room};
+use crate::plan::{PlanBrim, PlanLimits};
 use crate::units::Bytes;
 
 /// Bytes of the host.
@@ -24,7 +24,7 @@ pub(crate) struct GpuSum {
 
 /// What settings take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Demand {
     pub(crate) host: HostSum,
     /// Nothing for a job on processors.
     pub(crate) gpu: Option<GpuSum>,
@@ -60,7 +60,7 @@ impl Miss {
 
 impl LimitedMemory {
     /// As in `PlanBrim`: `gpu` where there is one card, else with its number.
-    pub(crate) fn name(self, room: &Room) -> String {
+    pub(crate) fn name(self, room: &PlanLimits) -> String {
         match self {
             LimitedMemory::Host => "host".to_owned(),
             LimitedMemory::Shm => "shm".to_owned(),
@@ -70,7 +70,7 @@ impl LimitedMemory {
     }
 
     /// In a sentence.
-    pub(crate) fn words(self, room: &Room) -> String {
+    pub(crate) fn words(self, room: &PlanLimits) -> String {
         match self {
             LimitedMemory::Host => "host memory".to_owned(),
             LimitedMemory::Shm => "/dev/shm".to_owned(),
@@ -90,7 +90,7 @@ fn on_card(gpu: GpuSum, limit: Bytes) -> (u64, u64) {
 }
 
 /// Bytes of the host, likely and safe, with those of cards that have no memory of their own.
-fn on_host(room: &Room, taken: &Taken) -> (u64, u64) {
+fn on_host(room: &PlanLimits, taken: &Demand) -> (u64, u64) {
     let shared = room
         .gpus
         .iter()
@@ -103,7 +103,7 @@ fn on_host(room: &Room, taken: &Taken) -> (u64, u64) {
 }
 
 /// The limits that are missed; none where a limit is not known.
-pub(crate) fn misses(room: &Room, taken: &Taken) -> impl Iterator<Item = Miss> {
+pub(crate) fn misses(room: &PlanLimits, taken: &Demand) -> impl Iterator<Item = Miss> {
     let (_, host) = on_host(room, taken);
     let host = room.host.map(|limit| (LimitedMemory::Host, limit, host));
     let shm = room
@@ -128,22 +128,22 @@ pub(crate) fn misses(room: &Room, taken: &Taken) -> impl Iterator<Item = Miss> {
         .filter(|miss| miss.safe > miss.limit)
 }
 
-pub(crate) fn fits(room: &Room, taken: &Taken) -> bool {
+pub(crate) fn fits(room: &PlanLimits, taken: &Demand) -> bool {
     misses(room, taken).next().is_none()
 }
 
 /// The limit that is missed most, by its share.
-pub(crate) fn worst_miss(room: &Room, taken: &Taken) -> Option<Miss> {
+pub(crate) fn worst_miss(room: &PlanLimits, taken: &Demand) -> Option<Miss> {
     misses(room, taken).max_by(|a, b| a.share().total_cmp(&b.share()))
 }
 
 /// The smallest card.
-pub(crate) fn card_limit(room: &Room) -> Option<u64> {
+pub(crate) fn card_limit(room: &PlanLimits) -> Option<u64> {
     room.gpus.iter().map(|(_, limit)| limit.get()).min()
 }
 
 /// Every known limit and what is taken of it.
-pub(crate) fn brims(room: &Room, taken: &Taken) -> Vec<PlanBrim> {
+pub(crate) fn brims(room: &PlanLimits, taken: &Demand) -> Vec<PlanBrim> {
     let brim = |brim: LimitedMemory, limit: Bytes, likely: u64, safe: u64| PlanBrim {
         name: brim.name(room),
         limit,
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::plan::testing::{MB, room};
 
-    fn taken() -> Taken {
-        Taken {
+    fn taken() -> Demand {
+        Demand {
             host: HostSum {
                 likely: 3_000 * MB,
                 safe: 4_000 * MB,

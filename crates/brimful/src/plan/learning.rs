@@ -2,13 +2,13 @@
 
 use crate::job::Job;
 use crate::job::knobs;
-use crate::plan::candidates::Place;
+use crate::plan::candidates::CandidateIndex;
 use crate::plan::cost::{self, RECOMPUTE};
 use crate::plan::estimate::median;
-use crate::plan::fit::Taken;
+use crate::plan::fit::Demand;
 use crate::plan::lessons::{Death, Lack, Lessons};
 use crate::plan::view::{Needs, View};
-use crate::plan::{LearntRun, MeasuredOn, Observed, Room, Shape};
+use crate::plan::{LearntRun, MeasuredOn, Observed, PlanLimits, Shape};
 
 /// Steps from which a rate is believed.
 const ENOUGH_STEPS: u64 = 10;
@@ -17,7 +17,7 @@ const ENOUGH_STEPS: u64 = 10;
 pub(crate) fn view<'a>(
     needs: &'a dyn Needs,
     job: &'a Job,
-    room: &'a Room,
+    room: &'a PlanLimits,
     shapes: &'a [Shape],
     learnt: &[LearntRun],
 ) -> View<'a> {
@@ -33,7 +33,12 @@ pub(crate) fn view<'a>(
 }
 
 /// Whether a place would die of it too.
-pub(crate) fn excludes(death: &Death, view: &View<'_>, place: Place, taken: &Taken) -> bool {
+pub(crate) fn excludes(
+    death: &Death,
+    view: &View<'_>,
+    place: CandidateIndex,
+    taken: &Demand,
+) -> bool {
     let pipe = &view.space.pipes[place.pipe];
     let workers = death.settings.count(knobs::WORKERS);
     if death.lack == Lack::Handles {
@@ -133,7 +138,7 @@ fn death(view: &View<'_>, run: &LearntRun) -> Option<Death> {
 }
 
 /// Without bytes: a place that has at least as much of everything that counts.
-fn dominated(death: &Death, view: &View<'_>, place: Place, on_card: bool) -> bool {
+fn dominated(death: &Death, view: &View<'_>, place: CandidateIndex, on_card: bool) -> bool {
     let Some(spot) = death.spot else { return false };
     let pipe = &view.space.pipes[place.pipe];
     let prefetch = |own: Option<u64>, theirs: Option<u64>| pipe.workers == Some(0) || own >= theirs;
@@ -145,7 +150,7 @@ fn dominated(death: &Death, view: &View<'_>, place: Place, on_card: bool) -> boo
 }
 
 /// Samples per second of a run that made enough steps.
-fn rate(view: &View<'_>, place: Place, seen: &Observed) -> Option<f64> {
+fn rate(view: &View<'_>, place: CandidateIndex, seen: &Observed) -> Option<f64> {
     let steps = seen
         .steps_per_second()
         .filter(|_| seen.timed_steps >= ENOUGH_STEPS)?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Cause;
 use crate::job::Settings;
-use crate::plan::{Observed, Room, Shape};
+use crate::plan::{Observed, PlanLimits, Shape};
 
 /// One attempt of an earlier run of the same job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct MeasuredOn {
 
 impl MeasuredOn {
     /// The machine that a job runs on, with the torch that it was rehearsed with.
-    pub fn of<'a>(room: &Room, shapes: impl IntoIterator<Item = &'a Shape>) -> MeasuredOn {
+    pub fn of<'a>(room: &PlanLimits, shapes: impl IntoIterator<Item = &'a Shape>) -> MeasuredOn {
         let torch = (shapes.into_iter()).find(|shape| !shape.torch.is_empty());
         MeasuredOn {
             gpus: room.gpus.iter().map(|(name, _)| name.clone()).collect(),
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_speed_holds_for_the_same_gpus_cpus_and_torch() {
-        let room = |gpus: &[&str], cpus: f64| Room {
+        let room = |gpus: &[&str], cpus: f64| PlanLimits {
             host: None,
             shm: None,
             gpus: gpus

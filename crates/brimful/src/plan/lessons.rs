@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use crate::explain::Cause;
 use crate::job::Settings;
-use crate::plan::candidates::{Place, Spot};
-use crate::plan::fit::{GpuSum, HostSum, Taken, times};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint};
+use crate::plan::fit::{Demand, GpuSum, HostSum, times};
 use crate::plan::{Observed, Reason, ReasonKind};
 use crate::units::Bytes;
 
@@ -27,7 +27,7 @@ pub(crate) struct Lessons {
     pub(crate) shm: f64,
     pub(crate) gpu: f64,
     pub(crate) deaths: Vec<Death>,
-    pub(crate) rates: HashMap<Place, f64>,
+    pub(crate) rates: HashMap<CandidateIndex, f64>,
     /// Measured seconds of the card per sample.
     pub(crate) card_seconds: Option<f64>,
     /// Measured against estimated seconds on processors.
@@ -52,7 +52,7 @@ pub(crate) enum Lack {
 pub(crate) struct Death {
     pub(crate) lack: Lack,
     pub(crate) settings: Settings,
-    pub(crate) spot: Option<Spot>,
+    pub(crate) spot: Option<RehearsalPoint>,
     /// What it needed of it, by the same reckoning as everything else.
     pub(crate) bytes: Option<u64>,
     pub(crate) evaluating: bool,
@@ -89,7 +89,7 @@ impl Lack {
     }
 
     /// The bytes of it that are taken, for comparison.
-    pub(crate) fn bytes(self, taken: &Taken) -> Option<u64> {
+    pub(crate) fn bytes(self, taken: &Demand) -> Option<u64> {
         match self {
             Lack::Host => Some(taken.host.safe),
             Lack::Shm => Some(taken.host.shm_safe),
@@ -101,7 +101,7 @@ impl Lack {
 
 impl Lessons {
     /// Raises the factors to what was seen.
-    pub(crate) fn raise(&mut self, seen: &Observed, taken: &Taken) {
+    pub(crate) fn raise(&mut self, seen: &Observed, taken: &Demand) {
         let ratio = |seen: Option<Bytes>, likely: u64| match seen {
             Some(seen) if likely > 0 => (seen.get() as f64 / likely as f64).clamp(1.0, MAX_FACTOR),
             _ => 1.0,
@@ -133,9 +133,9 @@ impl Lessons {
         }
     }
 
-    pub(crate) fn applied(&self, taken: Taken) -> Taken {
+    pub(crate) fn applied(&self, taken: Demand) -> Demand {
         let host = taken.host;
-        Taken {
+        Demand {
             host: HostSum {
                 likely: times(host.likely, self.host),
                 safe: times(host.safe, self.host),
@@ -150,7 +150,7 @@ impl Lessons {
         }
     }
 
-    pub(crate) fn rate(&self, place: Place) -> Option<f64> {
+    pub(crate) fn rate(&self, place: CandidateIndex) -> Option<f64> {
         self.rates.get(&place).copied()
     }
 

@@ -49,7 +49,7 @@ use crate::units::Bytes;
 
 /// The limits that a plan has to stay below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Room {
+pub struct PlanLimits {
     /// Host memory left to the brim; nothing where it is not known.
     pub host: Option<Bytes>,
     pub shm: Option<Bytes>,
@@ -138,12 +138,12 @@ pub struct Plan {
     /// What would be tried next, in the order of a death for want of nothing in particular.
     pub rungs: Vec<Rung>,
     /// What the user would have started with.
-    pub wanted: Wanted,
+    pub wanted: WantedSettings,
 }
 
 /// The settings that were wanted, and what they would take.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct WantedSettings {
     pub settings: Settings,
     /// Empty where it is not known.
     pub brims: Vec<PlanBrim>,

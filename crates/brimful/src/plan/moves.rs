@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::job::{Settings, Value, knobs};
 use crate::plan::Change;
-use crate::plan::candidates::{Place, Space, Spot};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, Space};
 use crate::plan::pipe::Pipe;
 use crate::predict::host::StartMethod;
 
@@ -56,7 +56,11 @@ pub(crate) fn changes_in_words(changed: &[Change]) -> String {
 
 impl Space<'_> {
     /// The place with another pipeline, if the job allows it.
-    pub(crate) fn with_pipe(&self, place: Place, change: impl Fn(&mut Pipe)) -> Option<Place> {
+    pub(crate) fn with_pipe(
+        &self,
+        place: CandidateIndex,
+        change: impl Fn(&mut Pipe),
+    ) -> Option<CandidateIndex> {
         let mut wanted = self.pipes[place.pipe].clone();
         change(&mut wanted);
         let pipe = self.pipes.iter().position(|pipe| {
@@ -67,18 +71,18 @@ impl Space<'_> {
                 *pipe == wanted
             }
         })?;
-        Some(Place { pipe, ..place })
+        Some(CandidateIndex { pipe, ..place })
     }
 
     /// Counts of workers below that of a place, largest first.
-    pub(crate) fn fewer_workers(&self, place: Place) -> Vec<u64> {
+    pub(crate) fn fewer_workers(&self, place: CandidateIndex) -> Vec<u64> {
         let now = self.pipes[place.pipe].workers;
         let all = self.pipes.iter().map(|pipe| pipe.workers);
         descending(all.filter(|workers| *workers < now).flatten())
     }
 
     /// Depths of prefetch below that of a place, largest first; none without workers.
-    pub(crate) fn less_prefetch(&self, place: Place) -> Vec<u64> {
+    pub(crate) fn less_prefetch(&self, place: CandidateIndex) -> Vec<u64> {
         let pipe = &self.pipes[place.pipe];
         if pipe.workers == Some(0) {
             return Vec::new();
@@ -88,17 +92,17 @@ impl Space<'_> {
     }
 
     /// Evaluation batches below that of a place, largest first.
-    pub(crate) fn smaller_evals(&self, place: Place) -> Vec<(u64, Place)> {
+    pub(crate) fn smaller_evals(&self, place: CandidateIndex) -> Vec<(u64, CandidateIndex)> {
         let now = self.evals[place.spot.eval];
         let smaller = self
             .evals
             .iter()
             .enumerate()
             .filter(|(_, eval)| **eval < now);
-        let mut smaller: Vec<(u64, Place)> = smaller
+        let mut smaller: Vec<(u64, CandidateIndex)> = smaller
             .filter_map(|(eval, size)| {
-                let spot = Spot { eval, ..place.spot };
-                Some(((*size)?, Place { spot, ..place }))
+                let spot = RehearsalPoint { eval, ..place.spot };
+                Some(((*size)?, CandidateIndex { spot, ..place }))
             })
             .collect();
         smaller.sort_by_key(|(size, _)| Reverse(*size));
@@ -106,28 +110,28 @@ impl Space<'_> {
     }
 
     /// Micro-batches below that of a place, largest first.
-    pub(crate) fn smaller_micros(&self, place: Place) -> Vec<(u64, Place)> {
+    pub(crate) fn smaller_micros(&self, place: CandidateIndex) -> Vec<(u64, CandidateIndex)> {
         (place.spot.micro + 1..self.micros.len())
             .filter_map(|micro| {
-                let spot = Spot {
+                let spot = RehearsalPoint {
                     micro,
                     ..place.spot
                 };
-                Some((self.micros[micro]?, Place { spot, ..place }))
+                Some((self.micros[micro]?, CandidateIndex { spot, ..place }))
             })
             .collect()
     }
 
     /// Values of checkpointing that save more than that of a place, least saving first.
-    pub(crate) fn more_saving(&self, place: Place) -> Vec<Place> {
+    pub(crate) fn more_saving(&self, place: CandidateIndex) -> Vec<CandidateIndex> {
         let now = self.saving(place.spot.checkpoint);
         let mut more: Vec<usize> = (0..self.checkpoints.len())
             .filter(|checkpoint| self.saving(*checkpoint) > now)
             .collect();
         more.sort_by_key(|checkpoint| self.saving(*checkpoint));
         more.into_iter()
-            .map(|checkpoint| Place {
-                spot: Spot {
+            .map(|checkpoint| CandidateIndex {
+                spot: RehearsalPoint {
                     checkpoint,
                     ..place.spot
                 },
@@ -137,9 +141,12 @@ impl Space<'_> {
     }
 
     /// The place at other levels that give up more, in the order of sacrifice.
-    pub(crate) fn more_sacrifice(&self, place: Place) -> impl Iterator<Item = Place> + use<> {
-        (place.spot.level + 1..self.n_levels()).map(move |level| Place {
-            spot: Spot {
+    pub(crate) fn more_sacrifice(
+        &self,
+        place: CandidateIndex,
+    ) -> impl Iterator<Item = CandidateIndex> + use<> {
+        (place.spot.level + 1..self.n_levels()).map(move |level| CandidateIndex {
+            spot: RehearsalPoint {
                 level,
                 ..place.spot
             },
@@ -148,7 +155,7 @@ impl Space<'_> {
     }
 
     /// The settings of the allocator whose segments grow.
-    pub(crate) fn with_expandable_segments(&self, place: Place) -> Option<Place> {
+    pub(crate) fn with_expandable_segments(&self, place: CandidateIndex) -> Option<CandidateIndex> {
         let expandable = |allocator: &Option<String>| {
             allocator.as_deref().is_some_and(|conf| {
                 let conf = conf.replace(' ', "").to_ascii_lowercase();
@@ -159,15 +166,16 @@ impl Space<'_> {
             return None;
         }
         let allocator = self.allocators.iter().position(expandable)?;
-        Some(Place { allocator, ..place })
+        Some(CandidateIndex { allocator, ..place })
     }
 
     /// Single changes of how data is handed over that may need fewer bytes, without touching the number of workers.
-    pub(crate) fn lighter_pipes(&self, place: Place) -> Vec<Place> {
+    pub(crate) fn lighter_pipes(&self, place: CandidateIndex) -> Vec<CandidateIndex> {
         let pipe = &self.pipes[place.pipe];
         let working = pipe.workers != Some(0);
         let mut lighter = Vec::new();
-        let mut add = |changed: Option<Place>| lighter.extend(changed.filter(|p| *p != place));
+        let mut add =
+            |changed: Option<CandidateIndex>| lighter.extend(changed.filter(|p| *p != place));
         if working && pipe.start_method.is_some_and(|m| m != StartMethod::Fork) {
             add(self.with_pipe(place, |pipe| pipe.start_method = Some(StartMethod::Fork)));
         }
@@ -184,7 +192,7 @@ impl Space<'_> {
     }
 
     /// The place of settings, or of the nearest that the job allows.
-    pub(crate) fn place_near(&self, settings: &Settings) -> Place {
+    pub(crate) fn place_near(&self, settings: &Settings) -> CandidateIndex {
         use crate::job::knobs::{
             ACTIVATION_CHECKPOINTING, ALLOCATOR, COMPILE, EVAL_BATCH, MICRO_BATCH, WORKERS,
         };
@@ -203,8 +211,8 @@ impl Space<'_> {
         let workers: Vec<Option<u64>> = self.pipes.iter().map(|pipe| pipe.workers).collect();
         let most = below(&workers, WORKERS).map(|index| workers[index]);
         let allocator = settings.text(ALLOCATOR);
-        Place {
-            spot: Spot {
+        CandidateIndex {
+            spot: RehearsalPoint {
                 level: self.level_near(settings),
                 compile: index(&self.compiles, COMPILE).unwrap_or(0),
                 checkpoint: index(&self.checkpoints, ACTIVATION_CHECKPOINTING).unwrap_or(0),

@@ -180,13 +180,13 @@ struct Pace {
 }
 
 /// More training processes than this on one machine do not make the rate any better known.
-const MOST_PROCESSES: usize = 256;
+const MAX_PROCESSES: usize = 256;
 
 impl Pace {
     fn look(&mut self, sample: &Sample) {
         for gauge in sample.gauges.iter().filter(|gauge| gauge.steps > 0) {
             let known = self.first.iter().any(|(pid, ..)| *pid == gauge.pid);
-            if !known && self.first.len() < MOST_PROCESSES {
+            if !known && self.first.len() < MAX_PROCESSES {
                 self.first.push((gauge.pid, gauge.steps, sample.at_ms));
             }
             if gauge.steps > self.steps {

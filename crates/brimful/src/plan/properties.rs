@@ -6,12 +6,12 @@ use crate::explain::{Cause, Confidence, Detail, Verdict};
 use crate::job::{Job, Settings, Value, knobs};
 use crate::plan::candidate::{Candidate, candidate, order};
 use crate::plan::candidates::Space;
-use crate::plan::revise::{Known, revise_with};
+use crate::plan::revise::{ReviseInput, revise_with};
 use crate::plan::search::{WORTH, best_at, max_rehearsals, next_step_with};
 use crate::plan::testing::{Model, all_shapes, any_job, any_model, any_room, drive};
 use crate::plan::view::View;
 use crate::plan::{
-    LearntRun, Observed, Plan, Revision, Room, Shape, Step, next_step, revise, wanted,
+    LearntRun, Observed, Plan, PlanLimits, Revision, Shape, Step, next_step, revise, wanted,
 };
 use crate::units::Bytes;
 
@@ -55,7 +55,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
 }
 
 /// The best over all combinations, without a search.
-fn brute_force(model: &Model, job: &Job, room: &Room, shapes: &[Shape]) -> Option<Candidate> {
+fn brute_force(model: &Model, job: &Job, room: &PlanLimits, shapes: &[Shape]) -> Option<Candidate> {
     let view = View::new(model, job, room, shapes);
     view.known()
         .filter_map(|(spot, _)| best_at(&view, spot))
@@ -97,9 +97,9 @@ fn plan_of(step: Step) -> Option<Box<Plan>> {
 }
 
 /// The room with more of everything.
-fn larger(room: &Room, by: (u64, u64, u64)) -> Room {
+fn larger(room: &PlanLimits, by: (u64, u64, u64)) -> PlanLimits {
     let more = |limit: Option<Bytes>, by: u64| limit.map(|limit| Bytes(limit.get() + by));
-    Room {
+    PlanLimits {
         host: more(room.host, by.0),
         shm: more(room.shm, by.1),
         gpus: room
@@ -256,7 +256,7 @@ proptest! {
         deaths in prop::collection::vec((any_cause(), any_observed()), 1..6), with_shapes: bool,
     ) {
         let shapes = if with_shapes { drive(&model, &job, &room, &[]).1 } else { Vec::new() };
-        let known = Known { job: &job, room: &room, shapes: &shapes, learnt: &[] };
+        let known = ReviseInput { job: &job, room: &room, shapes: &shapes, learnt: &[] };
         let space = Space::new(&job, &room, &shapes);
         if space.is_empty() {
             return Ok(());
@@ -357,7 +357,7 @@ proptest! {
             ..Job::default()
         };
         let gpus = cards.into_iter().map(|bytes| (String::new(), Bytes(bytes))).collect();
-        let room = Room { host: host.map(Bytes), shm: None, gpus, cpus };
+        let room = PlanLimits { host: host.map(Bytes), shm: None, gpus, cpus };
         let mut shapes: Vec<Shape> = Vec::new();
         for _ in 0..300 {
             let Step::Rehearse(settings) = next_step(&job, &room, &shapes, &[]) else { break };

@@ -2,7 +2,7 @@
 
 use crate::job::knobs;
 use crate::plan::candidate::{Candidate, candidate, died_of, order};
-use crate::plan::candidates::{Place, Spot, wanted};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, wanted};
 use crate::plan::fit::{self, Miss};
 use crate::plan::lessons::Lack;
 use crate::plan::moves::changes;
@@ -41,7 +41,7 @@ pub(crate) fn reason(kind: ReasonKind, text: String) -> Reason {
 /// The remedy for workers that each hold the dataset, by what they would hold as wanted.
 ///
 /// Only where that matters: fewer workers are planned than were wanted, or nothing fits.
-pub(crate) fn one_copy_for_all(view: &View<'_>, planned: Option<Place>) -> Option<Reason> {
+pub(crate) fn one_copy_for_all(view: &View<'_>, planned: Option<CandidateIndex>) -> Option<Reason> {
     let settings = wanted(view.space.job, view.room);
     let workers = settings.count(knobs::WORKERS).filter(|count| *count > 0)?;
     let planned = planned.and_then(|place| view.space.settings(place).count(knobs::WORKERS));
@@ -135,7 +135,7 @@ fn refused(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
     };
     for checkpoint in 0..view.space.checkpoints.len() {
         for micro in 0..view.space.micros.len() {
-            let spot = Spot {
+            let spot = RehearsalPoint {
                 checkpoint,
                 micro,
                 ..spot
@@ -219,7 +219,7 @@ fn needs_more(view: &View<'_>, miss: &Miss, found: &Candidate) -> String {
 /// Of the rehearsed settings, those that miss least, with the limit that they miss most.
 pub(crate) fn closest(
     view: &View<'_>,
-    among: impl Fn(Spot) -> bool,
+    among: impl Fn(RehearsalPoint) -> bool,
 ) -> Option<(Candidate, Option<Miss>)> {
     let mut closest: Option<(Candidate, Option<Miss>)> = None;
     let share = |miss: &Option<Miss>| miss.map_or(0.0, |miss| miss.share());

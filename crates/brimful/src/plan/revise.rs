@@ -7,13 +7,13 @@
 use crate::explain::{Cause, Confidence, Verdict};
 use crate::job::{Job, Settings, knobs};
 use crate::plan::candidate::{Candidate, candidate, died_of, order};
-use crate::plan::candidates::{Place, Spot, wanted};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, wanted};
 use crate::plan::fit::{self, whole};
 use crate::plan::learning;
 use crate::plan::lessons::Lack;
 use crate::plan::moves::{changes, changes_in_words, halved};
 use crate::plan::view::{Computed, Needs, View};
-use crate::plan::{LearntRun, MeasuredOn, Observed, Revision, Room, Shape};
+use crate::plan::{LearntRun, MeasuredOn, Observed, PlanLimits, Revision, Shape};
 use crate::predict::host::StartMethod;
 
 /// A next try should need at most this share of what was lacking: the prediction was wrong once already.
@@ -24,14 +24,14 @@ const SPARE: f64 = 1.1;
 /// What to try after `tried.last()` died of `verdict`.
 pub fn revise(
     job: &Job,
-    room: &Room,
+    room: &PlanLimits,
     shapes: &[Shape],
     learnt: &[LearntRun],
     tried: &[Settings],
     verdict: &Verdict,
     observed: &Observed,
 ) -> Revision {
-    let known = Known {
+    let known = ReviseInput {
         job,
         room,
         shapes,
@@ -42,16 +42,16 @@ pub fn revise(
 
 /// What is known of a job.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct ReviseInput<'a> {
     pub(crate) job: &'a Job,
-    pub(crate) room: &'a Room,
+    pub(crate) room: &'a PlanLimits,
     pub(crate) shapes: &'a [Shape],
     pub(crate) learnt: &'a [LearntRun],
 }
 
 pub(crate) fn revise_with(
     needs: &dyn Needs,
-    known: &Known<'_>,
+    known: &ReviseInput<'_>,
     tried: &[Settings],
     verdict: &Verdict,
     observed: &Observed,
@@ -90,16 +90,17 @@ pub(crate) fn revise_with(
         Ok(options) => options,
         Err(why) => return give_up(why),
     };
-    let places: Vec<Place> = tried
+    let places: Vec<CandidateIndex> = tried
         .iter()
         .filter_map(|t| view.space.place_of(t))
         .collect();
-    let is_new =
-        |place: &Place| !places.contains(place) && !tried.contains(&view.space.settings(*place));
-    let repeats = |place: &Place| {
+    let is_new = |place: &CandidateIndex| {
+        !places.contains(place) && !tried.contains(&view.space.settings(*place))
+    };
+    let repeats = |place: &CandidateIndex| {
         candidate(&view, *place).is_some_and(|found| died_of(&view, &found).is_some())
     };
-    let new: Vec<Place> = options.into_iter().filter(is_new).collect();
+    let new: Vec<CandidateIndex> = options.into_iter().filter(is_new).collect();
     let next = new.iter().find(|place| !repeats(place)).or(new.first());
     let Some(next) = next else {
         return give_up(scene.nothing_left());
@@ -122,14 +123,14 @@ fn give_up(why: &str) -> Revision {
 /// A death, and where it happened.
 struct Scene<'v, 'a> {
     view: &'v View<'a>,
-    at: Place,
+    at: CandidateIndex,
     cause: Cause,
     seen: &'v Observed,
 }
 
 impl Scene<'_, '_> {
     /// What may be tried, best first; or why nothing may.
-    fn options(&self) -> Result<Vec<Place>, &'static str> {
+    fn options(&self) -> Result<Vec<CandidateIndex>, &'static str> {
         let evaluating = self.seen.evaluating == Some(true);
         Ok(match self.cause {
             Cause::HostOomKill | Cause::DataloaderWorkerKilledOom | Cause::HostAllocFailed => {
@@ -153,7 +154,7 @@ impl Scene<'_, '_> {
         })
     }
 
-    fn less_host(&self) -> Vec<Place> {
+    fn less_host(&self) -> Vec<CandidateIndex> {
         let space = &self.view.space;
         let mut options = Vec::new();
         if space.pipes[self.at.pipe].workers.is_some_and(|n| n > 0) {
@@ -178,7 +179,7 @@ impl Scene<'_, '_> {
     }
 
     /// The largest number of workers that fits by all that is known, then less.
-    fn fewer_workers(&self, from: Place) -> Vec<Place> {
+    fn fewer_workers(&self, from: CandidateIndex) -> Vec<CandidateIndex> {
         let space = &self.view.space;
         let fewer = space.fewer_workers(from);
         let place = |n: u64| space.with_pipe(from, |pipe| pipe.workers = Some(n));
@@ -220,7 +221,7 @@ impl Scene<'_, '_> {
         Some(whole(left / worker.get().max(1) as f64).min(now))
     }
 
-    fn half_the_workers(&self, from: Place) -> Vec<Place> {
+    fn half_the_workers(&self, from: CandidateIndex) -> Vec<CandidateIndex> {
         let space = &self.view.space;
         let now = space.pipes[from.pipe].workers.unwrap_or(0);
         let fewer = space.fewer_workers(from);
@@ -229,10 +230,10 @@ impl Scene<'_, '_> {
         fewer.iter().skip(half).filter_map(place).collect()
     }
 
-    fn less_shm(&self) -> Vec<Place> {
+    fn less_shm(&self) -> Vec<CandidateIndex> {
         let space = &self.view.space;
         let prefetch = |n: u64| space.with_pipe(self.at, |pipe| pipe.prefetch = Some(n));
-        let mut options: Vec<Place> = space
+        let mut options: Vec<CandidateIndex> = space
             .less_prefetch(self.at)
             .into_iter()
             .filter_map(prefetch)
@@ -248,7 +249,7 @@ impl Scene<'_, '_> {
     }
 
     /// Evaluation batches of half the size and less.
-    fn less_evaluation(&self) -> Result<Vec<Place>, &'static str> {
+    fn less_evaluation(&self) -> Result<Vec<CandidateIndex>, &'static str> {
         let space = &self.view.space;
         let now = space.evals[self.at.spot.eval];
         if now.is_none() {
@@ -262,24 +263,24 @@ impl Scene<'_, '_> {
         Ok(chain.skip_while(|place| Some(*place) != half).collect())
     }
 
-    fn less_card(&self) -> Vec<Place> {
+    fn less_card(&self) -> Vec<CandidateIndex> {
         let mut options = self.smaller_model_state();
         options.extend(self.sacrifices());
         options
     }
 
     /// Smaller micro-batches or checkpointing: what should fit and is fastest, then half of it and so on.
-    fn smaller_model_state(&self) -> Vec<Place> {
+    fn smaller_model_state(&self) -> Vec<CandidateIndex> {
         let (view, space) = (self.view, &self.view.space);
         let mut fitting: Vec<Candidate> = Vec::new();
         for checkpoint in 0..space.checkpoints.len() {
             for micro in self.at.spot.micro..space.micros.len() {
-                let spot = Spot {
+                let spot = RehearsalPoint {
                     checkpoint,
                     micro,
                     ..self.at.spot
                 };
-                let place = Place { spot, ..self.at };
+                let place = CandidateIndex { spot, ..self.at };
                 let saves = space.saving(checkpoint) >= space.saving(self.at.spot.checkpoint);
                 if saves && place != self.at && self.should_fit(place) {
                     fitting.extend(candidate(view, place));
@@ -287,7 +288,7 @@ impl Scene<'_, '_> {
             }
         }
         fitting.sort_by(order);
-        let mut options: Vec<Place> = fitting.iter().map(|found| found.place).collect();
+        let mut options: Vec<CandidateIndex> = fitting.iter().map(|found| found.place).collect();
         let smaller = space.smaller_micros(self.at);
         let half = halved(space.micros[self.at.spot.micro], &smaller);
         let chain = smaller.iter().map(|(_, place)| *place);
@@ -297,15 +298,15 @@ impl Scene<'_, '_> {
     }
 
     /// On a card that others use: what needs no more than this run was given before it died.
-    fn beside_others(&self) -> Result<Vec<Place>, &'static str> {
+    fn beside_others(&self) -> Result<Vec<CandidateIndex>, &'static str> {
         const HELD: &str = "Another process holds GPU memory: stop it or use another GPU; no settings of this job are certain to fit.";
         let free = self.seen.gpu_reserved.ok_or(HELD)?.get();
         let space = &self.view.space;
-        let small_enough = |place: &Place| {
+        let small_enough = |place: &CandidateIndex| {
             let gpu = self.view.taken(*place).and_then(|taken| taken.gpu);
             gpu.is_some_and(|gpu| gpu.safe <= free)
         };
-        let options: Vec<Place> = space
+        let options: Vec<CandidateIndex> = space
             .smaller_micros(self.at)
             .into_iter()
             .map(|(_, place)| place)
@@ -320,7 +321,7 @@ impl Scene<'_, '_> {
     }
 
     /// What the user allows to give up, in that order.
-    fn sacrifices(&self) -> impl Iterator<Item = Place> {
+    fn sacrifices(&self) -> impl Iterator<Item = CandidateIndex> {
         self.view.space.more_sacrifice(self.at)
     }
 
@@ -330,15 +331,15 @@ impl Scene<'_, '_> {
     }
 
     /// Stays below the limits, by what is known now.
-    fn fits(&self, place: Place) -> bool {
+    fn fits(&self, place: CandidateIndex) -> bool {
         candidate(self.view, place).is_some_and(|found| {
             fit::fits(self.view.room, &found.taken) && died_of(self.view, &found).is_none()
         })
     }
 
     /// The same, and needs clearly less of what was lacking.
-    fn should_fit(&self, place: Place) -> bool {
-        let lacking = |place: Place| {
+    fn should_fit(&self, place: CandidateIndex) -> bool {
+        let lacking = |place: CandidateIndex| {
             let taken = self.view.taken(place)?;
             Lack::of(self.cause)?.bytes(&taken)
         };

@@ -2,16 +2,16 @@
 
 use crate::cards::{self, Card};
 use crate::machine::Machine;
-use crate::plan::Room;
+use crate::plan::PlanLimits;
 
-impl Room {
+impl PlanLimits {
     /// What a machine leaves to a job, and the card it trains on with how many there are; no card for a job on
     /// processors, and where the machine has none that is known.
     pub fn for_job(
         machine: &Machine,
         on_processors: bool,
-    ) -> (Room, Option<(&'static Card, usize)>) {
-        let mut room = Room::of(machine);
+    ) -> (PlanLimits, Option<(&'static Card, usize)>) {
+        let mut room = PlanLimits::of(machine);
         let card = cards::of_machine(machine).filter(|_| !on_processors);
         if card.is_none() {
             room.gpus.clear();
@@ -22,7 +22,7 @@ impl Room {
     /// What a machine leaves to a job that starts now.
     ///
     /// A limit that cannot be read does not bind: it is absent, never zero.
-    pub fn of(machine: &Machine) -> Room {
+    pub fn of(machine: &Machine) -> PlanLimits {
         let brim = machine.host.brim();
         let brim = brim.known();
         let host = brim.map(|brim| *brim.headroom.known().unwrap_or(&brim.limit));
@@ -39,7 +39,7 @@ impl Room {
             })
             .collect();
         let cpus = machine.cpus.usable();
-        Room {
+        PlanLimits {
             host,
             shm,
             gpus,
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn the_room_of_a_recorded_machine() {
         let machine = profiles::find("colab-t4").unwrap().machine();
-        let room = Room::of(&machine);
+        let room = PlanLimits::of(&machine);
         assert!(room.host.is_some_and(|host| host <= Bytes::from_gib(13)));
         assert_eq!(room.gpus.len(), 1);
         assert!((room.cpus - 2.0).abs() < 1e-9);

@@ -7,23 +7,23 @@
 use std::collections::BTreeSet;
 
 use crate::plan::Rung;
-use crate::plan::candidates::Place;
-use crate::plan::fit::{self, Taken};
+use crate::plan::candidates::CandidateIndex;
+use crate::plan::fit::{self, Demand};
 use crate::plan::moves::{changes, halved};
 use crate::plan::view::View;
 
 /// Longer ladders help nobody.
-const MOST_RUNGS: usize = 12;
+const MAX_RUNGS: usize = 12;
 /// Of these, kept for sacrifices.
-const MOST_SACRIFICES: usize = 3;
+const MAX_SACRIFICES: usize = 3;
 
-pub(crate) fn rungs(view: &View<'_>, top: Place) -> Vec<Rung> {
+pub(crate) fn rungs(view: &View<'_>, top: CandidateIndex) -> Vec<Rung> {
     let mut ladder = Vec::new();
     let mut seen = BTreeSet::from([top]);
     let mut above = top;
     let below = view.space.n_levels() - 1 - top.spot.level;
-    let same_science = MOST_RUNGS - below.min(MOST_SACRIFICES);
-    while ladder.len() < MOST_RUNGS {
+    let same_science = MAX_RUNGS - below.min(MAX_SACRIFICES);
+    while ladder.len() < MAX_RUNGS {
         let down = (ladder.len() < same_science)
             .then(|| cheapest_step_down(view, above, &seen))
             .flatten()
@@ -36,7 +36,7 @@ pub(crate) fn rungs(view: &View<'_>, top: Place) -> Vec<Rung> {
     ladder
 }
 
-fn rung(view: &View<'_>, above: Place, place: Place) -> Rung {
+fn rung(view: &View<'_>, above: CandidateIndex, place: CandidateIndex) -> Rung {
     let settings = view.space.settings(place);
     let taken = view.taken(place);
     Rung {
@@ -49,10 +49,14 @@ fn rung(view: &View<'_>, above: Place, place: Place) -> Rung {
     }
 }
 
-fn cheapest_step_down(view: &View<'_>, from: Place, seen: &BTreeSet<Place>) -> Option<Place> {
+fn cheapest_step_down(
+    view: &View<'_>,
+    from: CandidateIndex,
+    seen: &BTreeSet<CandidateIndex>,
+) -> Option<CandidateIndex> {
     let before = view.taken(from);
-    let speed = |place: &Place| view.throughput(*place).samples_per_second;
-    let is_lower = |place: &Place| match (&before, view.taken(*place)) {
+    let speed = |place: &CandidateIndex| view.throughput(*place).samples_per_second;
+    let is_lower = |place: &CandidateIndex| match (&before, view.taken(*place)) {
         (Some(before), Some(after)) => is_below(&after, before),
         _ => false,
     };
@@ -63,7 +67,7 @@ fn cheapest_step_down(view: &View<'_>, from: Place, seen: &BTreeSet<Place>) -> O
 }
 
 /// One knob each.
-fn steps_down(view: &View<'_>, from: Place) -> Vec<Place> {
+fn steps_down(view: &View<'_>, from: CandidateIndex) -> Vec<CandidateIndex> {
     let space = &view.space;
     let workers = space.pipes[from.pipe].workers;
     let fewer: Vec<(u64, u64)> = space
@@ -76,7 +80,7 @@ fn steps_down(view: &View<'_>, from: Place) -> Vec<Place> {
         halved(workers, &fewer)
             .and_then(|fewer| space.with_pipe(from, |pipe| pipe.workers = Some(fewer))),
     );
-    steps.extend((0..space.allocators.len()).map(|allocator| Place { allocator, ..from }));
+    steps.extend((0..space.allocators.len()).map(|allocator| CandidateIndex { allocator, ..from }));
     steps.extend(space.smaller_micros(from).first().map(|(_, place)| *place));
     steps.extend(space.more_saving(from).first().copied());
     let eval = space.evals[from.spot.eval];
@@ -86,7 +90,11 @@ fn steps_down(view: &View<'_>, from: Place) -> Vec<Place> {
 }
 
 /// The next level that needs less of something; where that is not known, one that gives nothing back.
-fn sacrifice(view: &View<'_>, from: Place, seen: &BTreeSet<Place>) -> Option<Place> {
+fn sacrifice(
+    view: &View<'_>,
+    from: CandidateIndex,
+    seen: &BTreeSet<CandidateIndex>,
+) -> Option<CandidateIndex> {
     let before = view.taken(from);
     view.space.more_sacrifice(from).find(|place| {
         let helps = match (&before, view.taken(*place)) {
@@ -98,8 +106,8 @@ fn sacrifice(view: &View<'_>, from: Place, seen: &BTreeSet<Place>) -> Option<Pla
 }
 
 /// Fewer bytes of something.
-fn is_below(after: &Taken, before: &Taken) -> bool {
-    let card = |taken: &Taken| taken.gpu.map_or(0, |gpu| gpu.safe);
+fn is_below(after: &Demand, before: &Demand) -> bool {
+    let card = |taken: &Demand| taken.gpu.map_or(0, |gpu| gpu.safe);
     after.host.safe < before.host.safe
         || after.host.shm_safe < before.host.shm_safe
         || card(after) < card(before)

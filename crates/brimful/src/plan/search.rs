@@ -17,27 +17,27 @@
 
 use crate::job::{Job, Settings, knobs};
 use crate::plan::candidate::{Candidate, candidate, died_of, order};
-use crate::plan::candidates::{Place, Spot, wanted};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, wanted};
 use crate::plan::fit;
 use crate::plan::impossible::impossible;
 use crate::plan::learning;
 use crate::plan::reasons::reasons;
 use crate::plan::rungs::rungs;
-use crate::plan::view::{Computed, Needs, Page, View};
-use crate::plan::{LearntRun, Need, Plan, Room, Shape, Step, Wanted};
+use crate::plan::view::{Computed, LevelView, Needs, View};
+use crate::plan::{LearntRun, Need, Plan, PlanLimits, Shape, Step, WantedSettings};
 
 /// How much faster something must promise to be to be worth a rehearsal.
 pub(crate) const WORTH: f64 = 1.02;
 
 /// What is to be done to come to a plan for `job` in `room`: rehearse, or be done.
-pub fn next_step(job: &Job, room: &Room, shapes: &[Shape], learnt: &[LearntRun]) -> Step {
+pub fn next_step(job: &Job, room: &PlanLimits, shapes: &[Shape], learnt: &[LearntRun]) -> Step {
     next_step_with(&Computed, job, room, shapes, learnt)
 }
 
 pub(crate) fn next_step_with(
     needs: &dyn Needs,
     job: &Job,
-    room: &Room,
+    room: &PlanLimits,
     shapes: &[Shape],
     learnt: &[LearntRun],
 ) -> Step {
@@ -49,7 +49,7 @@ pub(crate) fn next_step_with(
         for compile in 0..view.space.compiles.len() {
             match decide(&view, level, compile) {
                 Decision::Rehearse(spot) => {
-                    return Step::Rehearse(with_one_worker(view.space.settings(Place {
+                    return Step::Rehearse(with_one_worker(view.space.settings(CandidateIndex {
                         spot,
                         pipe: view.space.rehearsed_pipe(),
                         allocator: 0,
@@ -79,7 +79,7 @@ pub(crate) fn max_rehearsals(n_micros: usize, n_checkpoints: usize) -> usize {
 }
 
 enum Decision {
-    Rehearse(Spot),
+    Rehearse(RehearsalPoint),
     Choose(Candidate),
     Nothing,
 }
@@ -89,7 +89,7 @@ fn decide(view: &View<'_>, level: usize, compile: usize) -> Decision {
     let (n_micros, n_checkpoints) = (view.space.micros.len(), view.space.checkpoints.len());
     let n_rehearsed = page.known.len() + page.failed.len();
     if n_rehearsed == 0 {
-        return Decision::Rehearse(Spot {
+        return Decision::Rehearse(RehearsalPoint {
             level,
             compile,
             checkpoint: 0,
@@ -97,7 +97,7 @@ fn decide(view: &View<'_>, level: usize, compile: usize) -> Decision {
             micro: 0,
         });
     }
-    let mut refused: Vec<Spot> = page.failed.iter().map(|(spot, _)| *spot).collect();
+    let mut refused: Vec<RehearsalPoint> = page.failed.iter().map(|(spot, _)| *spot).collect();
     let mut best: Option<Candidate> = None;
     for (spot, _) in &page.known {
         match best_at(view, *spot) {
@@ -148,7 +148,7 @@ fn decide(view: &View<'_>, level: usize, compile: usize) -> Decision {
                 .filter(|found| unsure(found.place.spot.checkpoint));
             let same = (0..n_checkpoints)
                 .filter(|checkpoint| unsure(*checkpoint) && n_rehearsed < most)
-                .map(|checkpoint| Spot { checkpoint, ..spot })
+                .map(|checkpoint| RehearsalPoint { checkpoint, ..spot })
                 .find(|spot| view.shape(*spot).is_none() && !is_ruled_out(view, *spot, &refused));
             fastest(&mut open).or(same.map(Decision::Rehearse))
         };
@@ -172,9 +172,9 @@ fn decide(view: &View<'_>, level: usize, compile: usize) -> Decision {
 /// One is worth it if it would be faster if it fitted.
 fn untold(
     view: &View<'_>,
-    page: &Page<'_>,
+    page: &LevelView<'_>,
     best: &Candidate,
-    refused: &[Spot],
+    refused: &[RehearsalPoint],
 ) -> Option<Decision> {
     let on_cpu = view.on_cpu() == Some(true);
     let told = |checkpoint: usize| {
@@ -187,7 +187,7 @@ fn untold(
     let open = (0..view.space.checkpoints.len())
         .filter(|checkpoint| !told(*checkpoint))
         .flat_map(|checkpoint| {
-            (0..view.space.micros.len()).map(move |micro| Spot {
+            (0..view.space.micros.len()).map(move |micro| RehearsalPoint {
                 checkpoint,
                 micro,
                 ..best.place.spot
@@ -208,9 +208,9 @@ fn untold(
 /// Spots that were not rehearsed and should fit, each with its best settings. `evals` are known to fit.
 fn hopeful(
     view: &View<'_>,
-    page: &Page<'_>,
+    page: &LevelView<'_>,
     (level, compile): (usize, usize),
-    refused: &[Spot],
+    refused: &[RehearsalPoint],
     mut evals: Vec<usize>,
 ) -> Vec<Candidate> {
     evals.push(evaluation_to_try(view, page));
@@ -220,7 +220,7 @@ fn hopeful(
     for eval in evals {
         for checkpoint in 0..view.space.checkpoints.len() {
             for micro in 0..view.space.micros.len() {
-                let spot = Spot {
+                let spot = RehearsalPoint {
                     level,
                     compile,
                     checkpoint,
@@ -237,14 +237,14 @@ fn hopeful(
 }
 
 /// Something that needs no more was refused.
-fn is_ruled_out(view: &View<'_>, spot: Spot, refused: &[Spot]) -> bool {
+fn is_ruled_out(view: &View<'_>, spot: RehearsalPoint, refused: &[RehearsalPoint]) -> bool {
     refused
         .iter()
         .any(|refused| view.needs_at_least(spot, *refused))
 }
 
 /// The evaluation batch to rehearse with: the first that should fit by itself.
-fn evaluation_to_try(view: &View<'_>, page: &Page<'_>) -> usize {
+fn evaluation_to_try(view: &View<'_>, page: &LevelView<'_>) -> usize {
     let evals = &view.space.evals;
     let smallest = smallest_eval(view);
     let Some(limit) = fit::card_limit(view.room) else {
@@ -266,11 +266,11 @@ fn smallest_eval(view: &View<'_>) -> usize {
 }
 
 /// Smallest batches, most saving.
-fn leanest(view: &View<'_>, level: usize, compile: usize) -> Spot {
+fn leanest(view: &View<'_>, level: usize, compile: usize) -> RehearsalPoint {
     let checkpoint = (0..view.space.checkpoints.len())
         .max_by_key(|index| view.space.saving(*index))
         .unwrap_or(0);
-    Spot {
+    RehearsalPoint {
         level,
         compile,
         checkpoint,
@@ -280,7 +280,7 @@ fn leanest(view: &View<'_>, level: usize, compile: usize) -> Spot {
 }
 
 /// The best settings of a spot that fit, by its rehearsal or by estimate.
-pub(crate) fn best_at(view: &View<'_>, spot: Spot) -> Option<Candidate> {
+pub(crate) fn best_at(view: &View<'_>, spot: RehearsalPoint) -> Option<Candidate> {
     view.places(spot)
         .filter_map(|place| candidate(view, place))
         .filter(|found| fit::fits(view.room, &found.taken) && died_of(view, found).is_none())
@@ -302,7 +302,7 @@ fn plan(view: &View<'_>, best: &Candidate) -> Plan {
 }
 
 /// What the user would have started with, beside what is planned.
-fn wanted_beside(view: &View<'_>, planned: Place) -> Wanted {
+fn wanted_beside(view: &View<'_>, planned: CandidateIndex) -> WantedSettings {
     let settings = wanted(view.space.job, view.room);
     let chosen = view.space.settings(planned);
     let knobs = view.space.job.other_science().map(|knob| &knob.name);
@@ -311,7 +311,7 @@ fn wanted_beside(view: &View<'_>, planned: Place) -> Wanted {
         .cloned()
         .collect();
     let found = (view.space.place_of(&settings)).and_then(|place| candidate(view, place));
-    Wanted {
+    WantedSettings {
         settings,
         brims: found.map_or_else(Vec::new, |found| fit::brims(view.room, &found.taken)),
         throughput: found.map(|found| found.throughput),

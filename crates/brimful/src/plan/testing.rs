@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use crate::job::{Choices, Job, Knob, Settings, Value, knobs};
-use crate::plan::candidates::{Place, Space, Spot};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, Space};
 use crate::plan::search::next_step_with;
 use crate::plan::view::Needs;
-use crate::plan::{GpuNeed, LearntRun, Pace, Room, Shape, Step};
+use crate::plan::{GpuNeed, LearntRun, Pace, PlanLimits, Shape, Step};
 use crate::predict::host::{HostFacts, HostNeed, HostTerm, HostTermId, Pipeline, StartMethod};
 use crate::units::Bytes;
 
@@ -80,7 +80,7 @@ impl Model {
     }
 
     /// What a rehearsal would find.
-    pub(crate) fn rehearse(&self, settings: &Settings, room: &Room) -> Shape {
+    pub(crate) fn rehearse(&self, settings: &Settings, room: &PlanLimits) -> Shape {
         let bytes = self.training(settings).max(self.evaluation(settings));
         let limit = room.gpus.iter().map(|(_, limit)| limit.get()).min();
         let need = |allocator: &str, saved: u64| {
@@ -185,7 +185,7 @@ impl Needs for Model {
 pub(crate) fn drive(
     model: &Model,
     job: &Job,
-    room: &Room,
+    room: &PlanLimits,
     learnt: &[LearntRun],
 ) -> (Step, Vec<Shape>) {
     let mut shapes: Vec<Shape> = Vec::new();
@@ -205,7 +205,7 @@ pub(crate) fn drive(
 }
 
 /// Every rehearsal there is.
-pub(crate) fn all_shapes(model: &Model, job: &Job, room: &Room) -> Vec<Shape> {
+pub(crate) fn all_shapes(model: &Model, job: &Job, room: &PlanLimits) -> Vec<Shape> {
     let ranks = Shape {
         world_size: model.world,
         ..Shape::default()
@@ -217,14 +217,14 @@ pub(crate) fn all_shapes(model: &Model, job: &Job, room: &Room) -> Vec<Shape> {
             for checkpoint in 0..space.checkpoints.len() {
                 for eval in 0..space.evals.len() {
                     for micro in 0..space.micros.len() {
-                        let spot = Spot {
+                        let spot = RehearsalPoint {
                             level,
                             compile,
                             checkpoint,
                             eval,
                             micro,
                         };
-                        let settings = space.settings(Place {
+                        let settings = space.settings(CandidateIndex {
                             spot,
                             pipe: space.rehearsed_pipe(),
                             allocator: 0,
@@ -275,8 +275,8 @@ pub(crate) fn usual_job() -> Job {
     }
 }
 
-pub(crate) fn room(host_mb: u64, card_mb: u64) -> Room {
-    Room {
+pub(crate) fn room(host_mb: u64, card_mb: u64) -> PlanLimits {
+    PlanLimits {
         host: Some(Bytes(host_mb * MB)),
         shm: Some(Bytes(2_000 * MB)),
         gpus: vec![("T4".to_owned(), Bytes(card_mb * MB))],
@@ -315,11 +315,11 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
     })
 }
 
-pub(crate) fn any_room() -> impl Strategy<Value = Room> {
+pub(crate) fn any_room() -> impl Strategy<Value = PlanLimits> {
     let host = prop::option::weighted(0.9, 500..40_000_u64);
     let shm = prop::option::weighted(0.8, 1..4_000_u64);
     (host, shm, 1_000..24_000_u64, 1..3_usize, 1.0..9.0_f64).prop_map(
-        |(host, shm, card, cards, cpus)| Room {
+        |(host, shm, card, cards, cpus)| PlanLimits {
             host: host.map(|mb| Bytes(mb * MB)),
             shm: shm.map(|mb| Bytes(mb * MB)),
             gpus: vec![("T4".to_owned(), Bytes(card * MB)); cards],

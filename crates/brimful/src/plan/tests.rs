@@ -5,18 +5,23 @@ use std::cell::Cell;
 use crate::explain::{Cause, Confidence};
 use crate::job::{Job, Settings, Value, knobs};
 use crate::plan::properties::verdict;
-use crate::plan::revise::{Known, revise_with};
+use crate::plan::revise::{ReviseInput, revise_with};
 use crate::plan::search::next_step_with;
 use crate::plan::testing::{MB, Model, auto, drive, knob, room, usual_job, whole};
 use crate::plan::view::Needs;
 use crate::plan::{
-    LearntRun, MeasuredOn, Observed, Plan, RateSource, ReasonKind, Revision, Room, Shape, Step,
-    next_step, revise, wanted,
+    LearntRun, MeasuredOn, Observed, Plan, PlanLimits, RateSource, ReasonKind, Revision, Shape,
+    Step, next_step, revise, wanted,
 };
 use crate::predict::host::{HostNeed, Pipeline};
 use crate::units::Bytes;
 
-fn planned(model: &Model, job: &Job, room: &Room, learnt: &[LearntRun]) -> (Plan, Vec<Shape>) {
+fn planned(
+    model: &Model,
+    job: &Job,
+    room: &PlanLimits,
+    learnt: &[LearntRun],
+) -> (Plan, Vec<Shape>) {
     match drive(model, job, room, learnt) {
         (Step::Done(plan), shapes) => (*plan, shapes),
         (other, _) => panic!("{other:?}"),
@@ -354,7 +359,7 @@ fn what_is_not_known_or_not_memory_changes_nothing() {
 fn a_full_card_takes_the_fastest_that_should_fit() {
     let (model, job, room) = (Model::default(), usual_job(), room(64_000, 16_000));
     let (plan, shapes) = planned(&model, &job, &room, &[]);
-    let known = Known {
+    let known = ReviseInput {
         job: &job,
         room: &room,
         shapes: &shapes,

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::job::Job;
-use crate::plan::candidates::{Place, Space, Spot};
+use crate::plan::candidates::{CandidateIndex, RehearsalPoint, Space};
 use crate::plan::cost::{self, Feed, RECOMPUTE, Work};
 use crate::plan::estimate::{Line, Points, card_line, median};
-use crate::plan::fit::{GpuSum, HostSum, Taken, times, whole};
+use crate::plan::fit::{Demand, GpuSum, HostSum, times, whole};
 use crate::plan::lessons::{Death, Lessons};
 use crate::plan::pipe::Pipe;
-use crate::plan::{GpuNeed, RateSource, Room, Shape, Throughput};
+use crate::plan::{GpuNeed, PlanLimits, RateSource, Shape, Throughput};
 use crate::predict::host::{HostNeed, Pipeline, host_need};
 
 /// Where the host's bytes come from; a parameter, so that laws can be tested with bytes of any form.
@@ -29,28 +29,28 @@ impl Needs for Computed {
 }
 
 type Cache<K, V> = RefCell<HashMap<K, V>>;
-type Rehearsed<'a> = Vec<(Spot, &'a Shape)>;
+type Rehearsed<'a> = Vec<(RehearsalPoint, &'a Shape)>;
 
 /// All that is known about a job's combinations.
 pub(crate) struct View<'a> {
     pub(crate) space: Space<'a>,
-    pub(crate) room: &'a Room,
+    pub(crate) room: &'a PlanLimits,
     pub(crate) lessons: Lessons,
     needs: &'a dyn Needs,
     /// The newest rehearsal of each spot.
-    shapes: BTreeMap<Spot, &'a Shape>,
-    pages: Cache<(usize, usize), Rc<Page<'a>>>,
-    hosts: Cache<(Spot, usize), Option<HostSum>>,
-    cards: Cache<(Spot, usize), Option<Option<GpuSum>>>,
-    works: Cache<Spot, Work>,
-    nears: Cache<Spot, Rc<Rehearsed<'a>>>,
+    shapes: BTreeMap<RehearsalPoint, &'a Shape>,
+    pages: Cache<(usize, usize), Rc<LevelView<'a>>>,
+    hosts: Cache<(RehearsalPoint, usize), Option<HostSum>>,
+    cards: Cache<(RehearsalPoint, usize), Option<Option<GpuSum>>>,
+    works: Cache<RehearsalPoint, Work>,
+    nears: Cache<RehearsalPoint, Rc<Rehearsed<'a>>>,
 }
 
 /// What was rehearsed at one level of science with one value of `compile`.
-pub(crate) struct Page<'a> {
+pub(crate) struct LevelView<'a> {
     /// Rehearsed to their first steps.
     pub(crate) known: Rehearsed<'a>,
-    pub(crate) failed: Vec<(Spot, &'a str)>,
+    pub(crate) failed: Vec<(RehearsalPoint, &'a str)>,
     /// The card's bytes in training, by checkpointing, then by allocator: likely and safe.
     training: Vec<Vec<[Points; 2]>>,
     /// Where evaluation took more than training: no more than that.
@@ -70,11 +70,11 @@ impl<'a> View<'a> {
     pub(crate) fn new(
         needs: &'a dyn Needs,
         job: &'a Job,
-        room: &'a Room,
+        room: &'a PlanLimits,
         shapes: &'a [Shape],
     ) -> View<'a> {
         let space = Space::new(job, room, shapes);
-        let mut newest: BTreeMap<Spot, &Shape> = BTreeMap::new();
+        let mut newest: BTreeMap<RehearsalPoint, &Shape> = BTreeMap::new();
         for shape in shapes {
             if let Some(spot) = space.spot_of(&shape.settings) {
                 let kept = newest.entry(spot).or_insert(shape);
@@ -114,24 +114,24 @@ impl<'a> View<'a> {
         self.works.borrow_mut().clear();
     }
 
-    pub(crate) fn shape(&self, spot: Spot) -> Option<&'a Shape> {
+    pub(crate) fn shape(&self, spot: RehearsalPoint) -> Option<&'a Shape> {
         self.shapes.get(&spot).copied()
     }
 
     /// A rehearsal of it came to its first steps.
-    pub(crate) fn is_known(&self, spot: Spot) -> bool {
+    pub(crate) fn is_known(&self, spot: RehearsalPoint) -> bool {
         self.shape(spot).is_some_and(|shape| shape.failed.is_none())
     }
 
     /// Every rehearsal that came to its first steps.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (Spot, &'a Shape)> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = (RehearsalPoint, &'a Shape)> {
         self.shapes
             .iter()
             .filter(|(_, shape)| shape.failed.is_none())
             .map(|(spot, shape)| (*spot, *shape))
     }
 
-    pub(crate) fn failed(&self) -> impl Iterator<Item = (Spot, &'a str)> {
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (RehearsalPoint, &'a str)> {
         self.shapes
             .iter()
             .filter_map(|(spot, shape)| Some((*spot, shape.failed.as_deref()?)))
@@ -145,10 +145,13 @@ impl<'a> View<'a> {
     }
 
     /// All places of a spot.
-    pub(crate) fn places(&self, spot: Spot) -> impl Iterator<Item = Place> + use<'a> {
+    pub(crate) fn places(
+        &self,
+        spot: RehearsalPoint,
+    ) -> impl Iterator<Item = CandidateIndex> + use<'a> {
         let (pipes, allocators) = (self.space.pipes.len(), self.space.allocators.len());
         (0..pipes).flat_map(move |pipe| {
-            (0..allocators).map(move |allocator| Place {
+            (0..allocators).map(move |allocator| CandidateIndex {
                 spot,
                 pipe,
                 allocator,
@@ -158,7 +161,7 @@ impl<'a> View<'a> {
 
     /// What a place takes, from its own rehearsal or else from those beside it; nothing where none is known, or where
     /// the setting of the allocator was not replayed.
-    pub(crate) fn taken(&self, place: Place) -> Option<Taken> {
+    pub(crate) fn taken(&self, place: CandidateIndex) -> Option<Demand> {
         let host = self.host(place.spot, place.pipe)?;
         let allocator = place.allocator;
         let gpu = match self.shape(place.spot).filter(|_| self.is_known(place.spot)) {
@@ -173,11 +176,11 @@ impl<'a> View<'a> {
             }
             None => self.card(place.spot, allocator)?,
         };
-        Some(self.lessons.applied(Taken { host, gpu }))
+        Some(self.lessons.applied(Demand { host, gpu }))
     }
 
     /// The terms of a known place, as rehearsed.
-    pub(crate) fn need(&self, place: Place) -> Option<(HostNeed, Option<GpuNeed>)> {
+    pub(crate) fn need(&self, place: CandidateIndex) -> Option<(HostNeed, Option<GpuNeed>)> {
         let shape = self.shape(place.spot)?;
         let pipe = &self.space.pipes[place.pipe];
         let pipeline = pipe.pipeline(&shape.host, self.space.micros[place.spot.micro]);
@@ -188,7 +191,7 @@ impl<'a> View<'a> {
         ))
     }
 
-    fn host(&self, spot: Spot, pipe: usize) -> Option<HostSum> {
+    fn host(&self, spot: RehearsalPoint, pipe: usize) -> Option<HostSum> {
         if let Some(known) = self.hosts.borrow().get(&(spot, pipe)) {
             return *known;
         }
@@ -198,7 +201,12 @@ impl<'a> View<'a> {
     }
 
     /// Of any pipeline; `index` is its place in the list, where it has one.
-    pub(crate) fn host_of(&self, spot: Spot, pipe: &Pipe, index: Option<usize>) -> Option<HostSum> {
+    pub(crate) fn host_of(
+        &self,
+        spot: RehearsalPoint,
+        pipe: &Pipe,
+        index: Option<usize>,
+    ) -> Option<HostSum> {
         let of = |shape: &Shape, micro: Option<u64>| {
             let need = self.needs.host(shape, &pipe.pipeline(&shape.host, micro));
             HostSum {
@@ -208,7 +216,7 @@ impl<'a> View<'a> {
                 shm_safe: need.shm_safe.get(),
             }
         };
-        let micro_of = |spot: Spot| self.space.micros[spot.micro];
+        let micro_of = |spot: RehearsalPoint| self.space.micros[spot.micro];
         if let Some(shape) = self.shape(spot).filter(|shape| shape.failed.is_none()) {
             return Some(of(shape, micro_of(spot)));
         }
@@ -219,17 +227,20 @@ impl<'a> View<'a> {
                 .or_insert_with(|| Rc::new(self.page(spot.level, spot.compile).near(spot))),
         );
         let (first, shape) = *near.first()?;
-        let alike = |other: Spot| (other.eval, other.checkpoint) == (first.eval, first.checkpoint);
+        let alike = |other: RehearsalPoint| {
+            (other.eval, other.checkpoint) == (first.eval, first.checkpoint)
+        };
         let beside = near
             .iter()
             .find(|(other, _)| alike(*other) && other.micro != first.micro);
         let (Some((second, other)), Some(micro)) = (beside, micro_of(spot)) else {
             return Some(of(shape, micro_of(spot)));
         };
-        let sum_at = |spot: Spot, shape: &Shape| match index.filter(|_| self.is_known(spot)) {
-            Some(index) => self.host(spot, index).unwrap_or_default(),
-            None => of(shape, micro_of(spot)),
-        };
+        let sum_at =
+            |spot: RehearsalPoint, shape: &Shape| match index.filter(|_| self.is_known(spot)) {
+                Some(index) => self.host(spot, index).unwrap_or_default(),
+                None => of(shape, micro_of(spot)),
+            };
         let sums = [
             (first, sum_at(first, shape)),
             (*second, sum_at(*second, other)),
@@ -250,7 +261,7 @@ impl<'a> View<'a> {
     }
 
     /// An estimate for a spot that was not rehearsed: `Some(None)` for a job on processors.
-    fn card(&self, spot: Spot, allocator: usize) -> Option<Option<GpuSum>> {
+    fn card(&self, spot: RehearsalPoint, allocator: usize) -> Option<Option<GpuSum>> {
         if let Some(known) = self.cards.borrow().get(&(spot, allocator)) {
             return *known;
         }
@@ -259,7 +270,7 @@ impl<'a> View<'a> {
         sum
     }
 
-    fn new_card(&self, spot: Spot, allocator: usize) -> Option<Option<GpuSum>> {
+    fn new_card(&self, spot: RehearsalPoint, allocator: usize) -> Option<Option<GpuSum>> {
         let page = self.page(spot.level, spot.compile);
         if page.known.is_empty() {
             return None;
@@ -293,7 +304,7 @@ impl<'a> View<'a> {
 
     fn training_line(
         &self,
-        page: &Page<'_>,
+        page: &LevelView<'_>,
         checkpoint: usize,
         allocator: usize,
         which: usize,
@@ -327,7 +338,7 @@ impl<'a> View<'a> {
     }
 
     /// The bytes of evaluation alone, scaled by what was learnt; nothing where it was never rehearsed.
-    pub(crate) fn evaluation_bytes(&self, page: &Page<'_>, size: u64) -> Option<u64> {
+    pub(crate) fn evaluation_bytes(&self, page: &LevelView<'_>, size: u64) -> Option<u64> {
         let least = (0..self.space.allocators.len())
             .filter(|allocator| !page.evaluation[*allocator][1].is_empty())
             .map(|allocator| page.evaluation_at(allocator, 1, size))
@@ -337,7 +348,7 @@ impl<'a> View<'a> {
 
     /// At the same level, `more` needs at least what `less` needs: bytes grow with both batches, and shrink with
     /// checkpointing.
-    pub(crate) fn needs_at_least(&self, more: Spot, less: Spot) -> bool {
+    pub(crate) fn needs_at_least(&self, more: RehearsalPoint, less: RehearsalPoint) -> bool {
         let (micros, evals) = (&self.space.micros, &self.space.evals);
         (more.level, more.compile) == (less.level, less.compile)
             && micros[more.micro] >= micros[less.micro]
@@ -345,7 +356,7 @@ impl<'a> View<'a> {
             && self.space.saving(more.checkpoint) <= self.space.saving(less.checkpoint)
     }
 
-    pub(crate) fn throughput(&self, place: Place) -> Throughput {
+    pub(crate) fn throughput(&self, place: CandidateIndex) -> Throughput {
         if let Some(rate) = self.lessons.rate(place) {
             return Throughput {
                 samples_per_second: rate,
@@ -360,7 +371,7 @@ impl<'a> View<'a> {
     }
 
     /// What goes into the cost model.
-    pub(crate) fn work(&self, place: Place) -> (Work, Feed) {
+    pub(crate) fn work(&self, place: CandidateIndex) -> (Work, Feed) {
         let spot = place.spot;
         let known = self.works.borrow().get(&spot).copied();
         let work = known.unwrap_or_else(|| {
@@ -379,7 +390,7 @@ impl<'a> View<'a> {
         (work, feed)
     }
 
-    fn new_work(&self, spot: Spot) -> Work {
+    fn new_work(&self, spot: RehearsalPoint) -> Work {
         let page = self.page(spot.level, spot.compile);
         let facts = page.known.first().map(|(_, shape)| &shape.host);
         let micro = self.space.micros[spot.micro].or_else(|| facts.map(|facts| facts.micro_batch));
@@ -396,7 +407,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn step_seconds(&self, page: &Page<'_>, spot: Spot) -> f64 {
+    fn step_seconds(&self, page: &LevelView<'_>, spot: RehearsalPoint) -> f64 {
         let micro = self.space.micros[spot.micro].unwrap_or(1);
         let (points, ratio) = if page.steps[spot.checkpoint].is_empty() {
             let other = (0..page.steps.len()).find(|other| !page.steps[*other].is_empty());
@@ -430,7 +441,7 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(crate) fn page(&self, level: usize, compile: usize) -> Rc<Page<'a>> {
+    pub(crate) fn page(&self, level: usize, compile: usize) -> Rc<LevelView<'a>> {
         if let Some(page) = self.pages.borrow().get(&(level, compile)) {
             return Rc::clone(page);
         }
@@ -441,8 +452,8 @@ impl<'a> View<'a> {
         page
     }
 
-    fn new_page(&self, level: usize, compile: usize) -> Page<'a> {
-        let here = |spot: &Spot| (spot.level, spot.compile) == (level, compile);
+    fn new_page(&self, level: usize, compile: usize) -> LevelView<'a> {
+        let here = |spot: &RehearsalPoint| (spot.level, spot.compile) == (level, compile);
         let known: Rehearsed<'_> = self.known().filter(|(spot, _)| here(spot)).collect();
         let failed = self.failed().filter(|(spot, _)| here(spot)).collect();
         let n_allocators = self.space.allocators.len();
@@ -491,7 +502,7 @@ impl<'a> View<'a> {
                 Some(line.slope)
             })
             .fold(0.0, f64::max);
-        Page {
+        LevelView {
             training,
             bounds,
             least,
@@ -510,7 +521,7 @@ impl<'a> View<'a> {
     }
 }
 
-impl<'a> Page<'a> {
+impl<'a> LevelView<'a> {
     /// Rehearsed points of training on the card.
     pub(crate) fn training_points(&self, checkpoint: usize) -> usize {
         let figures = self.training[checkpoint].iter();
@@ -518,7 +529,7 @@ impl<'a> Page<'a> {
     }
 
     /// Known rehearsals, those that tell most about `spot` first.
-    fn near(&self, spot: Spot) -> Rehearsed<'a> {
+    fn near(&self, spot: RehearsalPoint) -> Rehearsed<'a> {
         let mut near = self.known.clone();
         near.sort_by_key(|(known, _)| {
             (

@@ -131,7 +131,7 @@ pub struct Footprint {
 const HUGE: u64 = 1 << 46;
 /// Columns of the curve.
 const COLUMNS: usize = 72;
-const LARGEST: usize = 12;
+const MAX_LARGEST_ALLOCATIONS: usize = 12;
 /// Unused bytes that other settings of the allocator are tried for.
 const MIN_UNUSED: u64 = 256 << 20;
 
@@ -529,7 +529,7 @@ impl<'a> Recorder<'a> {
             })
             .collect();
         largest.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.made_by.cmp(&b.made_by)));
-        largest.truncate(LARGEST);
+        largest.truncate(MAX_LARGEST_ALLOCATIONS);
         largest
     }
 

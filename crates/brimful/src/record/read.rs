@@ -10,9 +10,9 @@ use crate::record::line::{
 use crate::watch::{Alarm, Sample};
 
 /// A line longer than this is not ours.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 /// A record is held below 20 MB by its writer, but for the ends of many attempts; a hostile one is cut off here.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 /// A run has at most 100 attempts.
 const MAX_ATTEMPTS: usize = 1000;
 /// Of all attempts together. The writer's own bounds are lower.
@@ -99,7 +99,7 @@ pub enum RecordUnreadable {
 impl Record {
     /// Reads a record. Broken lines are counted and skipped; only a file that does not begin as a record is refused.
     pub fn read(file: impl Read) -> Result<Record, RecordUnreadable> {
-        let mut reader = io::BufReader::new(file.take(MOST_BYTES));
+        let mut reader = io::BufReader::new(file.take(MAX_BYTES));
         let mut record = Record::default();
         let mut kept = Kept::default();
         let mut seen_run = false;
@@ -107,7 +107,7 @@ impl Record {
         loop {
             bytes.clear();
             let n_read = (&mut reader)
-                .take(LONGEST_LINE)
+                .take(MAX_LINE_BYTES)
                 .read_until(b'\n', &mut bytes)?;
             if n_read == 0 {
                 break;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::units::Bytes;
 use crate::watch::sample::{GpuSample, Sample};
 
-const MOST_CARDS: usize = 64;
-const MOST_OTHERS: usize = 64;
+const MAX_CARDS: usize = 64;
+const MAX_OTHERS: usize = 64;
 const N_LOOKS: usize = 3;
 
 /// The cards by index.
@@ -45,7 +45,7 @@ impl GpuHistory {
     pub(crate) fn take(&mut self, sample: &Sample) {
         for gpu in &sample.gpus {
             let is_new = !self.cards.contains_key(&gpu.index);
-            if is_new && self.cards.len() >= MOST_CARDS {
+            if is_new && self.cards.len() >= MAX_CARDS {
                 continue;
             }
             let card = self.cards.entry(gpu.index).or_default();
@@ -53,7 +53,7 @@ impl GpuHistory {
             card.others
                 .retain(|pid, _| gpu.others.iter().any(|(other, _)| other == pid));
             for (pid, held) in &gpu.others {
-                if card.others.len() < MOST_OTHERS || card.others.contains_key(pid) {
+                if card.others.len() < MAX_OTHERS || card.others.contains_key(pid) {
                     let other = card.others.entry(*pid).or_insert(Other {
                         was_there: is_new,
                         first: None,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::watch::sample::Sample;
 
 const WINDOW_MS: u64 = 60_000;
-const MOST_PROCESSES: usize = 64;
-const MOST_RISES: usize = 32;
+const MAX_PROCESSES: usize = 64;
+const MAX_RISES: usize = 32;
 
 /// The counters of each process, and when they rose.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl Retries {
         self.by_pid
             .retain(|pid, _| sample.gauges.iter().any(|gauge| gauge.pid == *pid));
         for gauge in &sample.gauges {
-            if self.by_pid.len() >= MOST_PROCESSES && !self.by_pid.contains_key(&gauge.pid) {
+            if self.by_pid.len() >= MAX_PROCESSES && !self.by_pid.contains_key(&gauge.pid) {
                 continue;
             }
             let counter = self.by_pid.entry(gauge.pid).or_insert(Counter {
@@ -54,7 +54,7 @@ impl Retries {
             if by > 0 {
                 counter.rises.push_back((now_ms, by));
             }
-            while counter.rises.len() > MOST_RISES
+            while counter.rises.len() > MAX_RISES
                 || counter
                     .rises
                     .front()

@@ -343,12 +343,12 @@ fn growth_in_lumps_is_stopped_before_the_lump_that_kills() {
 }
 
 /// Jobs that live: with `stop` nothing ends them, and so many checkpoints are asked for at most.
-fn check_lives(limit: u64, used: impl Fn(u64) -> u64, until_ms: u64, most_checkpoints: usize) {
+fn check_lives(limit: u64, used: impl Fn(u64) -> u64, until_ms: u64, max_checkpoints: usize) {
     let played = Job::new(limit, used).play(OnPressure::Stop, until_ms);
     assert_eq!(played.killed_by_kernel_ms, None);
     let kinds = played.kinds();
     assert!(
-        kinds.iter().all(|kind| *kind == Kind::Checkpoint) && kinds.len() <= most_checkpoints,
+        kinds.iter().all(|kind| *kind == Kind::Checkpoint) && kinds.len() <= max_checkpoints,
         "{:?}",
         played.acts
     );

@@ -10,11 +10,11 @@ const MOST: usize = 64;
 /// What was said of waiting, newest last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stalls {
-    looks: VecDeque<Look>,
+    looks: VecDeque<StallReading>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct StallReading {
     at_ms: u64,
     /// How long it speaks for.
     span_ms: u64,
@@ -38,7 +38,7 @@ impl Stalls {
             .looks
             .back()
             .map_or(0, |last| now_ms.saturating_sub(last.at_ms).min(WINDOW_MS));
-        self.looks.push_back(Look {
+        self.looks.push_back(StallReading {
             at_ms: now_ms,
             span_ms,
             stall: Stall {
@@ -63,7 +63,7 @@ impl Stalls {
             return None;
         }
         let mean = |value: fn(&Stall) -> f64| {
-            let weighed = |look: &Look| value(&look.stall) * look.span_ms as f64;
+            let weighed = |look: &StallReading| value(&look.stall) * look.span_ms as f64;
             self.looks.iter().map(weighed).sum::<f64>() / span_ms as f64
         };
         Some(MeanStall {

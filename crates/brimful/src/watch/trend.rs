@@ -8,7 +8,7 @@
 //! has its own short look in [`crate::watch::host`], where false alarms are cheap and a miss is not.
 
 /// More points say nothing new, and the pairs grow with the square.
-const MOST_POINTS: usize = 24;
+const MAX_POINTS: usize = 24;
 /// With fewer points even a perfect rise may be chance.
 const LEAST_POINTS: usize = 6;
 
@@ -87,9 +87,9 @@ impl Trend {
     }
 }
 
-/// At most [`MOST_POINTS`] of the points, evenly, the last always among them.
+/// At most [`MAX_POINTS`] of the points, evenly, the last always among them.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let stride = points.len().div_ceil(MOST_POINTS).max(1);
+    let stride = points.len().div_ceil(MAX_POINTS).max(1);
     let skip = points.len().saturating_sub(1) % stride;
     points.iter().skip(skip).step_by(stride).copied().collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::watch::sample::{Role, Sample};
 
-const MOST_WORKERS: usize = 512;
+const MAX_WORKERS: usize = 512;
 
 /// The workers that are alive, by process.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Workers {
         }
         let mut seen = BTreeMap::new();
         for process in &sample.processes {
-            if !matches!(process.role, Role::Worker { .. }) || seen.len() >= MOST_WORKERS {
+            if !matches!(process.role, Role::Worker { .. }) || seen.len() >= MAX_WORKERS {
                 continue;
             }
             let (private, shared) = (process.private.get(), process.shared.get());

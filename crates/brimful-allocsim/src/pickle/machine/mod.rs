@@ -434,12 +434,12 @@ impl<'a> PickleMachine<'a> {
 
 /// A class's name for a message: short, and without anything a terminal would obey.
 fn shown_name(module: &str, name: &str) -> String {
-    const MOST_CHARS: usize = 80;
+    const MAX_CHARS: usize = 80;
     let name: String = module
         .chars()
         .chain(['.'])
         .chain(name.chars())
-        .take(MOST_CHARS)
+        .take(MAX_CHARS)
         .collect();
     name.escape_debug().to_string()
 }

@@ -9,9 +9,9 @@ use crate::explain::text::own::own_lines;
 use crate::printable::is_printable;
 
 /// What is read of a text: its end. A message longer ago than this is not what ended the process.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 /// A quote is no longer than this.
-const LONGEST_QUOTE: usize = 240;
+const MAX_QUOTE_CHARS: usize = 240;
 
 /// A text, cleaned.
 #[derive(Clone, Debug, Default)]
@@ -134,11 +134,11 @@ impl Reading {
         let Some(line) = self.lines.get(line_idx) else {
             return String::new();
         };
-        if line.len() <= LONGEST_QUOTE {
+        if line.len() <= MAX_QUOTE_CHARS {
             return line.clone();
         }
         let begin = floor(line, self.place_in_line(line_idx, at).saturating_sub(40));
-        let end = floor(line, begin + LONGEST_QUOTE);
+        let end = floor(line, begin + MAX_QUOTE_CHARS);
         let mut quote = String::new();
         if begin > 0 {
             quote.push('…');
@@ -152,7 +152,7 @@ impl Reading {
 }
 
 fn last_bytes(text: &str) -> &str {
-    let mut begin = text.len().saturating_sub(MOST_BYTES);
+    let mut begin = text.len().saturating_sub(MAX_BYTES);
     while !text.is_char_boundary(begin) {
         begin += 1;
     }
@@ -339,9 +339,9 @@ mod tests {
 
     #[test]
     fn only_the_end_of_a_long_text_is_read() {
-        let text = format!("é{}the end", "x".repeat(2 * MOST_BYTES));
+        let text = format!("é{}the end", "x".repeat(2 * MAX_BYTES));
         let reading = Reading::new(&text);
-        assert!(reading.flat.len() <= MOST_BYTES);
+        assert!(reading.flat.len() <= MAX_BYTES);
         assert!(reading.flat.ends_with("theend"));
     }
 

@@ -202,7 +202,7 @@ pub(super) fn signs_of_lines(reading: &Reading, places: &Places) -> Vec<Sign> {
         if logs_error(line) && !has_one(&places.all, hit.at, reading.start_of(idx + 1)) {
             signs.push(hit.sign(Rank::Aftermath, NotMemory, Detail::Exception));
         }
-        if signs.len() > MOST_LINES_WITH_SIGNS {
+        if signs.len() > MAX_LINES_WITH_SIGNS {
             break;
         }
     }
@@ -274,7 +274,7 @@ fn reports_error(line: &str) -> bool {
 
 /// A message may go on for a line or two, by a wrap or of itself.
 const MESSAGE_GOES_ON: usize = 120;
-const MOST_LINES_WITH_SIGNS: usize = 4096;
+const MAX_LINES_WITH_SIGNS: usize = 4096;
 
 /// What is raised because another process, or the other end of a pipe, is gone.
 const CONSEQUENCES: &[&str] = &[

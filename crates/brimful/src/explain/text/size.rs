@@ -3,7 +3,7 @@
 use crate::units::Bytes;
 
 /// The longest number that is looked at.
-const MOST_DIGITS: usize = 26;
+const MAX_DIGITS: usize = 26;
 
 /// The size a text begins with: `1.99gib`, `5077901088bytes`, `26,184,840kb`. `GB` and `MB` are taken as binary, as
 /// PyTorch and the kernel mean them.
@@ -26,7 +26,7 @@ pub(super) fn size_at_end(text: &str) -> Option<Bytes> {
     let digits = rest
         .bytes()
         .rev()
-        .take(MOST_DIGITS)
+        .take(MAX_DIGITS)
         .take_while(|b| b.is_ascii_digit() || *b == b'.' || *b == b',')
         .count();
     let value = number(rest[rest.len() - digits..].trim_start_matches(['.', ',']))?;
@@ -46,7 +46,7 @@ pub(super) fn integer_at_start(text: &str) -> Option<i64> {
 
 fn number_length(text: &str) -> usize {
     text.bytes()
-        .take(MOST_DIGITS)
+        .take(MAX_DIGITS)
         .take_while(|b| b.is_ascii_digit() || *b == b'.' || *b == b',')
         .count()
 }

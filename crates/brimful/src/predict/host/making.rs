@@ -18,11 +18,10 @@ pub(crate) fn estimate(case: &Case<'_>, moment: Moment) -> Estimate {
     // What comes and goes between results that stay leaves holes in malloc's heap, in one run many, in the next none:
     // twelve tries with the same 16 images grew by 8 to 88 MB (glibc 2.36).
     let holes = times(case.facts.passing, case.facts.micro_batch);
-    let likely =
-        making.max(per_mille(holes, margins::HOLES_LIKELY).min(margins::MOST_HOLES_LIKELY));
+    let likely = making.max(per_mille(holes, margins::HOLES_LIKELY).min(margins::MAX_HOLES_LIKELY));
     let safe = making
         .saturating_add(per_mille(making, margins::MAKING))
-        .max(holes.min(margins::MOST_HOLES));
+        .max(holes.min(margins::MAX_HOLES));
     let once = case.scaled(per_mille(likely, margins::MAKING_ONCE));
     Estimate::new(case.scaled(likely), case.scaled(safe))
         .times(makers.max(1))

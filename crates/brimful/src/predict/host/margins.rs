@@ -21,8 +21,8 @@ pub(crate) const MAKING: u64 = 300;
 pub(crate) const MAKING_ONCE: u64 = 700;
 /// Of what passes with every sample of a batch, the part that is there as holes.
 pub(crate) const HOLES_LIKELY: u64 = 500;
-pub(crate) const MOST_HOLES_LIKELY: Bytes = Bytes::from_mib(64);
-pub(crate) const MOST_HOLES: Bytes = Bytes::from_mib(128);
+pub(crate) const MAX_HOLES_LIKELY: Bytes = Bytes::from_mib(64);
+pub(crate) const MAX_HOLES: Bytes = Bytes::from_mib(128);
 /// An unpickled dataset against its parts as they were walked over.
 pub(crate) const FRESH_DATASET: u64 = 40;
 /// Pages that one forked worker has for itself, apart from dataset and batches, where none was rehearsed.

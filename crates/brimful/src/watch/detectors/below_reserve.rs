@@ -17,7 +17,7 @@ pub(super) const DETECTOR: Detector = Detector {
 };
 
 /// On a server of 512 GiB 3 % would be 15 GiB: room enough for anything.
-const LARGEST: u64 = 2 << 30;
+const MAX_RESERVE: u64 = 2 << 30;
 
 fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let headroom = state.fresh_headroom()?;
@@ -27,7 +27,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let taken_blindly = whole(rate * blind_ms as f64 / 1e3);
     let reserve = (limit / 100)
         .saturating_mul(3)
-        .min(LARGEST)
+        .min(MAX_RESERVE)
         .max(taken_blindly);
     let over_above = if state.standing(DETECTOR.id).is_some() {
         reserve.saturating_add(reserve / 2)
