@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::pytest::{RETRIES, pytest, pytest_in_two_halves};
 use crate::shell::{cache, cargo, read, root, run};
 use crate::tools::{cargo_deny, fresh_environment, python_tools, torch_environment};
-use crate::{differential, docs, faults, fuzz, generate, wheel};
+use crate::{differential, docs, faults, fuzz, generate, structure, wheel, words};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -19,6 +19,8 @@ const PHANTOM: &str = "brimful.data/data/lib/brimful/libbrimful_phantom.so";
 
 const STEPS: &[Step] = &[
     ("format", format),
+    ("structure", structure::check),
+    ("words", words::check),
     ("clippy", clippy),
     ("tests", tests),
     ("doc tests", doc_tests),
