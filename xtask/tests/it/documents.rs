@@ -14,10 +14,11 @@ fn every_finding_is_a_file_in_the_catalogue() {
             rule.id
         );
     }
+    // Beside the rules: `mod.rs`, `finding.rs` and `testing.rs`.
     let files = files_below(&folder, ".rs").len();
     assert_eq!(
         files,
-        CATALOGUE.len() + 2,
+        CATALOGUE.len() + 3,
         "a file in findings/ is not in CATALOGUE\n\nway out: add it to the list in findings/mod.rs"
     );
 }
