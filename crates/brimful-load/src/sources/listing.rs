@@ -371,7 +371,7 @@ mod tests {
         assert!(
             names(folder.path(), "txt")
                 .unwrap_err()
-                .contains("at most 64 folders")
+                .contains("at most 64 nested directories")
         );
     }
 }
