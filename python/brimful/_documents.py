@@ -34,11 +34,11 @@ class Brim:
     limit_bytes: int | None
     """The limit."""
     set_by: str | None
-    """Who sets it, in words."""
+    """What sets it, in words."""
     kind: str | None
-    """Who sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`."""
+    """What sets it: `physical_memory`, `cgroup_v1`, `cgroup_v2`, `hidden_cgroup` or `given`."""
     cgroup_path: str | None
-    """The control group that sets it, as the kernel names it; `null` where none does."""
+    """The path of the cgroup that sets it; `null` if none does."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Brim:  # noqa: ANN401
@@ -53,32 +53,32 @@ class Brim:
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """One memory control group."""
+    """One memory cgroup."""
 
     version: int
     """1 or 2."""
     path: str
-    """The group's path as the kernel names it."""
+    """The path of the cgroup."""
     max_bytes: int | Literal["unlimited"] | None
     """The limit that kills (`memory.max`, `memory.limit_in_bytes`)."""
     high_bytes: int | Literal["unlimited"] | None
-    """The limit that slows down (`memory.high`)."""
+    """The limit that throttles (`memory.high`)."""
     used_bytes: int | None
-    """Everything charged to the group."""
+    """All memory charged to the cgroup."""
     reclaimable_bytes: int | None
-    """The part that the kernel takes back before it kills."""
+    """The part that the kernel reclaims before it kills."""
     unreclaimable_bytes: int | None
-    """The part that stays while its owners live."""
+    """The part that cannot be reclaimed while its processes run."""
     anon_bytes: int | None
     """Private memory of processes."""
     shmem_bytes: int | None
     """Shared memory and tmpfs."""
     swap_left_bytes: int | Literal["unlimited"] | None
-    """Swap the group may still use."""
+    """Swap that the cgroup can still use."""
     oom_group: bool | None
-    """A kill takes every process of the group."""
+    """Whether an OOM kill ends every process in the cgroup."""
     oom_kill_disabled: bool | None
-    """The kernel freezes instead of killing (v1)."""
+    """Whether the kernel suspends processes instead of killing one (cgroup v1)."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Cgroup:  # noqa: ANN401
@@ -101,20 +101,20 @@ class Cgroup:
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """Processors."""
+    """CPUs."""
 
     usable: float | None
-    """How many can run at the same time; a quota may leave a fraction."""
+    """The number of usable CPUs; a quota may allow a fraction."""
     limited_by: str | None
-    """What holds the number down: `machine`, `affinity`, `cpuset` or `quota`."""
+    """What limits the number: `machine`, `affinity`, `cpuset` or `quota`."""
     online: int | None
-    """What `os.cpu_count()` shows."""
+    """The number that `os.cpu_count()` returns."""
     affinity: int | None
     """Allowed by the affinity mask."""
     cpuset: int | Literal["unlimited"] | None
-    """Allowed by the cpuset of the control group."""
+    """Allowed by the cgroup cpuset."""
     quota: float | Literal["unlimited"] | None
-    """Allowed by the quota of the control group."""
+    """Allowed by the cgroup CPU quota."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Cpus:  # noqa: ANN401
@@ -131,16 +131,16 @@ class Cpus:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that will bite."""
+    """A problem of this machine."""
 
     id: str
-    """Its name in the catalogue."""
+    """Its ID in the catalogue of findings."""
     severity: str
     """`fatal`, `risk` or `note`."""
     summary: str
     """What will happen."""
     evidence: tuple[str, ...]
-    """What that rests on."""
+    """The evidence."""
     remedies: tuple[str, ...]
     """What to do, cheapest first."""
 
@@ -158,12 +158,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A fact that could not be learned."""
+    """A value that is unknown."""
 
     path: str
-    """Where the `null` stands in this document, such as `host.brim.limit_bytes`."""
+    """The path of the `null` in this document, such as `host.brim.limit_bytes`."""
     reason: str
-    """Why it could not be learned."""
+    """Why it is unknown."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Gap:  # noqa: ANN401
@@ -183,33 +183,33 @@ class Gpu:
     name: str | None
     """The product name."""
     uuid: str | None
-    """The driver's unique name for it."""
+    """Its UUID."""
     compute_capability: str | None
-    """NVIDIA's generation number, such as `7.5`."""
+    """The compute capability, such as `7.5`."""
     multiprocessors: int | None
     """Streaming multiprocessors or compute units."""
     total_bytes: int | None
-    """What the driver's management library says it has."""
+    """Total memory as reported by NVML."""
     used_bytes: int | None
-    """In use by processes."""
+    """Memory in use by processes."""
     reserved_bytes: int | None
-    """Kept by the driver for itself."""
+    """Memory reserved by the driver."""
     torch_visible_bytes: int | None
-    """What torch reports as the card's total."""
+    """Total memory as reported by torch."""
     torch_visible_by: str | None
-    """How that is known: `driver`, `measured`, `data sheet` or `estimated`."""
+    """The source of that value: `driver`, `measured`, `data sheet` or `estimated`."""
     torch_sees_it: bool | None
     """Whether torch will see it."""
     torch_index: int | None
-    """The `n` of `cuda:n`, where torch will see it."""
+    """The `n` of `cuda:n`, if torch will see it."""
     processes: tuple[GpuProcess, ...] | None
     """Processes that hold its memory."""
     ecc: bool | None
-    """Error correction is on."""
+    """Whether error correction (ECC) is enabled."""
     mig_enabled: bool | None
-    """Multi-instance (MIG) mode is on."""
+    """Whether multi-instance (MIG) mode is enabled."""
     mig_instances: tuple[MigInstance, ...]
-    """The instances in that mode."""
+    """The MIG instances."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Gpu:  # noqa: ANN401
@@ -239,11 +239,11 @@ class GpuProcess:
     """A process that holds GPU memory."""
 
     pid: int
-    """Its number; in a container that of the host."""
+    """Its PID; in a container, the PID on the host."""
     name: str | None
-    """Its name, where it can be seen from here."""
+    """Its name, if it is visible."""
     used_bytes: int | None
-    """What it holds."""
+    """GPU memory that it holds."""
 
     @classmethod
     def _from_json(cls, data: Any) -> GpuProcess:  # noqa: ANN401
@@ -260,33 +260,33 @@ class Host:
     """Host memory."""
 
     physical_bytes: int | None
-    """Physical memory, as psutil shows it."""
+    """Physical memory, as reported by psutil."""
     available_bytes: int | None
-    """What the kernel thinks can be handed out without swapping."""
+    """The kernel's estimate of the memory available without swapping."""
     swap_total_bytes: int | None
     """Swap of the machine."""
     swap_free_bytes: int | None
-    """Swap that is not in use."""
+    """Unused swap."""
     brim: Brim
     """The nearest limit that kills."""
     headroom_bytes: int | None
-    """Bytes that can still be touched before the kernel kills, without swap."""
+    """Bytes left before the kernel kills, without swap."""
     swap_headroom_bytes: int | None
-    """What could go to swap on top of the headroom."""
+    """Swap available in addition to the headroom."""
     limits: tuple[Limit, ...]
-    """Every limit, the process's own group first, physical memory last."""
+    """Every limit, from the cgroup of the process to physical memory."""
     cgroups: tuple[Cgroup, ...] | None
-    """The memory control groups, the process's own first."""
+    """The memory cgroups, that of the process first."""
     hidden_groups: str | None
-    """What stands above the visible groups: `none`, `own_group` (not even the process's own group can be seen), `unknown`, `none_lower` (there are some, without a lower limit) or `limit` (one with a lower limit). With `own_group`, `unknown` and `limit` the headroom is an upper bound."""
+    """Parents of the visible cgroups: `none`, `own_group` (not even the cgroup of the process is visible), `unknown`, `none_lower` (parents without a lower limit) or `limit` (a parent with a lower limit). With `own_group`, `unknown` and `limit` the headroom is an upper bound."""
     overcommit: Overcommit | None
-    """How the kernel promises memory."""
+    """Memory overcommit."""
     pressure: Pressure | None
-    """How long tasks waited for memory."""
+    """How long tasks were stalled on memory."""
     oom_score_adj: int | None
-    """How early the kernel picks this process: -1000 never, 1000 first."""
+    """The priority of this process for the kernel OOM killer: -1000 never, 1000 first."""
     killers: tuple[Killer, ...] | None
-    """Programs that kill before the kernel does."""
+    """User-space OOM killers."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Host:  # noqa: ANN401
@@ -314,13 +314,13 @@ class Isolation:
     """How rehearsals (`predict`, `plan`, `init`) can be isolated from the user's files."""
 
     expected: str | None
-    """What a rehearsal is expected to use: `overlay`, `redirect`, or `none` where it is expected to refuse. Nothing is tried by a probe; the rehearsal itself proves its isolation and reports the one it used."""
+    """The isolation that a rehearsal is expected to use: `overlay`, `redirect`, or `none` if it is expected to refuse. A probe does not test it; the rehearsal itself verifies its isolation and reports which one it used."""
     reason: str | None
     """Why, in words."""
     cap_sys_admin: bool | None
-    """Whether this process may mount without a user namespace (`CAP_SYS_ADMIN`)."""
+    """Whether this process can mount without a user namespace (`CAP_SYS_ADMIN`)."""
     user_namespaces: bool | None
-    """Whether the kernel has user namespaces."""
+    """Whether the kernel supports user namespaces."""
     max_user_namespaces: int | None
     """`user.max_user_namespaces`."""
     unprivileged_userns_clone: bool | None
@@ -328,19 +328,19 @@ class Isolation:
     apparmor_restrict_unprivileged_userns: bool | None
     """`kernel.apparmor_restrict_unprivileged_userns`; false in kernels without this setting."""
     apparmor_profile: str | None
-    """The AppArmor profile of this process; `null` where AppArmor is not in use."""
+    """The AppArmor profile of this process; `null` if AppArmor is not in use."""
     apparmor_enforced: bool | None
     """Whether AppArmor enforces that profile."""
     seccomp_filter: bool | None
     """Whether a seccomp filter is in force."""
     overlay_filesystem: bool | None
-    """Whether the kernel has the overlay file system, or a module for it."""
+    """Whether the kernel supports overlayfs, built in or as a module."""
     scratch_directory: str | None
     """The directory in which a rehearsal is expected to store what the script writes."""
     scratch_filesystem: str | None
     """The file system of that directory."""
     landlock_abi: int | None
-    """The version of Landlock's interface; 0 where it is not available."""
+    """The Landlock ABI version; 0 if it is not available."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Isolation:  # noqa: ANN401
@@ -365,16 +365,16 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Killer:
-    """A program that kills when memory is short."""
+    """A user-space OOM killer."""
 
     name: str
     """Its name."""
     pid: int
-    """Its process."""
+    """Its PID."""
     acts_when: str
-    """When it acts unless told otherwise."""
+    """When it acts by default."""
     arguments: tuple[str, ...]
-    """How it was started."""
+    """Its command-line arguments."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Killer:  # noqa: ANN401
@@ -394,11 +394,11 @@ class Limit:
     limit_bytes: int
     """The limit."""
     set_by: str
-    """Who sets it, in words."""
+    """What sets it, in words."""
     kind: str
-    """Who sets it, as in `brim.kind`."""
+    """What sets it, as in `brim.kind`."""
     cgroup_path: str | None
-    """The control group that sets it; `null` where none does."""
+    """The path of the cgroup that sets it; `null` if none does."""
     effect: str
     """`kills` or `throttles`."""
     headroom_bytes: int | None
@@ -424,13 +424,13 @@ class MigInstance:
     name: str | None
     """Its name."""
     uuid: str | None
-    """Its unique name, as `CUDA_VISIBLE_DEVICES` takes it."""
+    """Its UUID, as `CUDA_VISIBLE_DEVICES` accepts it."""
     total_bytes: int | None
     """Its memory."""
     used_bytes: int | None
-    """In use."""
+    """Memory in use."""
     torch_index: int | None
-    """The `n` of `cuda:n`, where torch will see it."""
+    """The `n` of `cuda:n`, if torch will see it."""
 
     @classmethod
     def _from_json(cls, data: Any) -> MigInstance:  # noqa: ANN401
@@ -446,14 +446,14 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
-    """How the kernel promises memory."""
+    """Memory overcommit."""
 
     mode: str
     """`heuristic`, `always` or `never`."""
     commit_limit_bytes: int | None
-    """The most that may be promised in mode `never`."""
+    """The commit limit in mode `never`."""
     committed_bytes: int | None
-    """What is promised now."""
+    """Committed memory."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Overcommit:  # noqa: ANN401
@@ -476,7 +476,7 @@ class Platform:
     system: str | None
     """The kernel and the distribution."""
     slurm: SlurmJob | None
-    """What Slurm was asked for."""
+    """What the job requested from Slurm."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Platform:  # noqa: ANN401
@@ -496,7 +496,7 @@ class PlatformLayer:
     name: str
     """Its name."""
     evidence: str
-    """What gave it away."""
+    """How it was recognized."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlatformLayer:  # noqa: ANN401
@@ -509,16 +509,16 @@ class PlatformLayer:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Share of time, in percent, in which tasks waited for memory."""
+    """Share of time, in percent, in which tasks were stalled on memory."""
 
     some_avg10_percent: float
-    """Some task waited, last 10 seconds."""
+    """Some task was stalled, last 10 seconds."""
     some_avg60_percent: float
-    """Some task waited, last minute."""
+    """Some task was stalled, last minute."""
     full_avg10_percent: float
-    """All tasks waited, last 10 seconds."""
+    """All tasks were stalled, last 10 seconds."""
     full_avg60_percent: float
-    """All tasks waited, last minute."""
+    """All tasks were stalled, last minute."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Pressure:  # noqa: ANN401
@@ -533,7 +533,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """Limits that the kernel keeps for each process."""
+    """Limits of each process, set by the kernel."""
 
     address_space_bytes: int | Literal["unlimited"] | None
     """RLIMIT_AS."""
@@ -591,9 +591,9 @@ class SharedMemory:
     total_bytes: int | None
     """Its size."""
     free_bytes: int | None
-    """What is free of it."""
+    """Free space."""
     counts_against_brim: bool | None
-    """Whether what is stored there fills the memory limit."""
+    """Whether its contents count against the memory limit."""
 
     @classmethod
     def _from_json(cls, data: Any) -> SharedMemory:  # noqa: ANN401
@@ -608,16 +608,16 @@ class SharedMemory:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """What Slurm was asked for."""
+    """What the job requested from Slurm."""
 
     job_id: str
-    """The job."""
+    """The job ID."""
     memory_request_bytes: int | None
-    """Memory requested on this node; `null` where the whole node was asked for."""
+    """Memory requested on this node; `null` if the whole node was requested."""
     whole_node: bool | None
-    """Whether all of the node's memory was asked for (`--mem=0`)."""
+    """Whether all of the memory of the node was requested (`--mem=0`)."""
     cpus_on_node: int | None
-    """Processors given on this node."""
+    """CPUs allocated on this node."""
 
     @classmethod
     def _from_json(cls, data: Any) -> SlurmJob:  # noqa: ANN401
@@ -639,9 +639,9 @@ class Subject:
     profile: str | None
     """The profile's name."""
     sources: tuple[str, ...]
-    """Where recorded figures come from."""
+    """Sources of the recorded values."""
     replaced: tuple[str, ...]
-    """What was put in place of a fact, such as another card."""
+    """Values that the user replaced, such as another GPU."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Subject:  # noqa: ANN401
@@ -661,9 +661,9 @@ class Torch:
     version: str
     """The version, such as `2.9.1+cu128`."""
     build: str | None
-    """What it can compute on, such as `CUDA 12.8` or `CPU only`."""
+    """The platform it was built for, such as `CUDA 12.8` or `CPU only`."""
     kernels_for: tuple[str, ...] | None
-    """Compute capabilities the official build has kernels for, where known."""
+    """Compute capabilities that the official build has kernels for, if known."""
 
     @classmethod
     def _from_json(cls, data: Any) -> Torch:  # noqa: ANN401
@@ -677,10 +677,10 @@ class Torch:
 
 @dataclass(frozen=True, slots=True)
 class ProbeDocument:
-    """What a machine really allows, and what will bite there."""
+    """The effective memory limits of a machine, and its problems."""
 
     schema_version: int
-    """The version of this document's form."""
+    """The schema version of this document."""
     brimful_version: str
     """The version of brimful that wrote it."""
     subject: Subject
@@ -688,19 +688,19 @@ class ProbeDocument:
     host: Host
     """Host memory."""
     shm: SharedMemory
-    """Shared memory, through which DataLoader workers hand over batches."""
+    """Shared memory, which DataLoader workers use to pass batches."""
     process_limits: ProcessLimits
-    """Limits that the kernel keeps for each process."""
+    """Limits of each process, set by the kernel."""
     cpus: Cpus
-    """Processors that can really be used."""
+    """Usable CPUs."""
     gpus: tuple[Gpu, ...]
     """GPUs, visible to torch or not."""
     gpu_driver_version: str | None
     """The version of the NVIDIA driver."""
     gpu_driver_cuda: str | None
-    """The newest CUDA the driver can serve, such as `12.4`."""
+    """The newest CUDA version that the driver supports, such as `12.4`."""
     gpu_visible_devices: str | None
-    """The variable that hides GPUs from torch, as `NAME=VALUE`; `null` where none is set."""
+    """The variable that hides GPUs from torch, as `NAME=VALUE`; `null` if none is set."""
     platform: Platform
     """Where the process runs."""
     isolation: Isolation | None
@@ -708,9 +708,9 @@ class ProbeDocument:
     python: Python | None
     """The Python that would run the job."""
     allocator_variables: tuple[AllocatorVariable, ...]
-    """Variables that configure torch's allocator, as far as they are set."""
+    """Variables that configure torch's allocator, if they are set."""
     findings: tuple[Finding, ...]
-    """What will bite, worst first."""
+    """Problems, most severe first."""
     gaps: tuple[Gap, ...]
     """Why facts are missing."""
 
@@ -740,14 +740,14 @@ class ProbeDocument:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorAlternative:
-    """Settings of the allocator under which PyTorch would hold less."""
+    """Allocator settings with which PyTorch would reserve less."""
 
     alloc_conf: str
     """As in `PYTORCH_ALLOC_CONF`."""
     peak_reserved_bytes: int
-    """Bytes that PyTorch holds at most with these settings."""
+    """Peak of reserved bytes with these settings."""
     fits: bool
-    """Whether it fits the GPU then, by the safe value."""
+    """Whether the run then fits on the GPU, by the safe value."""
 
     @classmethod
     def _from_json(cls, data: Any) -> AllocatorAlternative:  # noqa: ANN401
@@ -761,16 +761,16 @@ class AllocatorAlternative:
 
 @dataclass(frozen=True, slots=True)
 class BudgetTerm:
-    """One line of the budget."""
+    """One use of GPU memory."""
 
     name: str
-    """`weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`, `cached` (held by PyTorch, not in use: fragmentation), `context` or `nccl`."""
+    """`weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`, `cached` (reserved by PyTorch but unused: fragmentation), `context` or `nccl`."""
     likely_bytes: int
-    """Bytes when most is in use; for `cached` what is held above that at the highest."""
+    """Bytes at the peak of allocated memory; for `cached`, reserved bytes above that at the peak."""
     safe_bytes: int
-    """The same with the uncertainty that belongs to this term."""
+    """The safe value, which includes the uncertainty of this term."""
     by_phase: tuple[PhaseBytes, ...]
-    """Bytes at the fullest moment of each phase."""
+    """Bytes at the peak of each phase."""
 
     @classmethod
     def _from_json(cls, data: Any) -> BudgetTerm:  # noqa: ANN401
@@ -785,14 +785,14 @@ class BudgetTerm:
 
 @dataclass(frozen=True, slots=True)
 class CurveColumn:
-    """One part of the memory curve: its highest values."""
+    """One interval of the memory curve: its highest values."""
 
     allocated_bytes: int
-    """Bytes in use."""
+    """Allocated bytes."""
     reserved_bytes: int
-    """Bytes that PyTorch holds."""
+    """Reserved bytes."""
     step: int
-    """Steps that were complete."""
+    """Number of completed steps."""
 
     @classmethod
     def _from_json(cls, data: Any) -> CurveColumn:  # noqa: ANN401
@@ -806,10 +806,10 @@ class CurveColumn:
 
 @dataclass(frozen=True, slots=True)
 class FailedGpu:
-    """A card on which the script did not run."""
+    """A GPU on which the script failed."""
 
     name: str
-    """The card."""
+    """The GPU."""
     reason: str
     """The last line that the script wrote."""
 
@@ -824,30 +824,30 @@ class FailedGpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuFit:
-    """Whether the training fits a card."""
+    """Whether the run fits on a GPU."""
 
     name: str
-    """The card."""
+    """The GPU."""
     total_bytes: int
-    """What PyTorch sees of its memory."""
+    """Total memory that PyTorch sees."""
     fits: bool
     """Whether it fits, by the safe value."""
     verdict: str
-    """`fits`, `tight` (the likely value fits, the safe one does not, or the figure is an upper bound) or `does_not_fit`."""
+    """`fits`, `tight` (the likely value fits but the safe value does not, or the value is an upper bound) or `does_not_fit`."""
     headroom_bytes: int
-    """Bytes left by the safe value; negative: bytes missing."""
+    """Bytes left, by the safe value; negative if it does not fit."""
     device_bytes: LikelyAndSafe
-    """The highest use of the card by the process."""
+    """Peak GPU memory of the process."""
     peak_reserved_bytes: int
-    """Bytes that PyTorch holds at the most."""
+    """Peak of reserved bytes."""
     peak_allocated_bytes: int
-    """Bytes in use at the most."""
+    """Peak of allocated bytes."""
     retries: int
-    """Times that PyTorch has to give cached memory back to go on."""
+    """Number of times PyTorch frees cached memory and retries."""
     alloc_conf: str
-    """The allocator's settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
+    """The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
     alternative: AllocatorAlternative | None
-    """Settings of the allocator under which PyTorch would hold less; nothing where little is unused."""
+    """Allocator settings with which PyTorch would reserve less; `null` if little is unused."""
 
     @classmethod
     def _from_json(cls, data: Any) -> GpuFit:  # noqa: ANN401
@@ -869,16 +869,16 @@ class GpuFit:
 
 @dataclass(frozen=True, slots=True)
 class HostBudgetTerm:
-    """One line of the host's budget."""
+    """One use of host memory."""
 
     name: str
     """`program`, `dataset`, `training`, `worker_programs`, `worker_copies`, `making_batches`, `pickle_buffer`, `batches`, `pinned` or `checkpoint`."""
     likely_bytes: int
-    """The most likely bytes."""
+    """The likely value in bytes."""
     safe_bytes: int
-    """The same with the uncertainty that belongs to this term."""
+    """The safe value, which includes the uncertainty of this term."""
     reason: str | None
-    """Why it is charged like this, where that needs a word."""
+    """An explanation, if there is one."""
 
     @classmethod
     def _from_json(cls, data: Any) -> HostBudgetTerm:  # noqa: ANN401
@@ -893,16 +893,16 @@ class HostBudgetTerm:
 
 @dataclass(frozen=True, slots=True)
 class HostByWorkers:
-    """The host's need with other workers."""
+    """Host memory with another number of workers."""
 
     start_method: str
     """`fork`, `forkserver` or `spawn`."""
     workers: int
-    """Worker processes of the DataLoader."""
+    """Number of DataLoader workers."""
     bytes: LikelyAndSafe
-    """The highest use."""
+    """Peak host memory."""
     shm_bytes: LikelyAndSafe
-    """Of these, what lies in `/dev/shm`."""
+    """The part of it in `/dev/shm`."""
 
     @classmethod
     def _from_json(cls, data: Any) -> HostByWorkers:  # noqa: ANN401
@@ -938,14 +938,14 @@ class HostConnection:
 
 @dataclass(frozen=True, slots=True)
 class LargestUse:
-    """What takes much."""
+    """A group of large allocations."""
 
     kind: str
-    """`weights`, `gradients`, … as in the budget."""
+    """`weights`, `gradients`, …, as in `terms`."""
     made_by: str
-    """The tensor, or the module or phase that made it."""
+    """The tensor, or the module or phase that allocated it."""
     count: int
-    """How many allocations."""
+    """Number of allocations."""
     bytes: int
     """Bytes of all of them."""
 
@@ -998,14 +998,14 @@ class PhaseBytes:
 
 @dataclass(frozen=True, slots=True)
 class PhaseUse:
-    """The fullest moment of a phase."""
+    """The peak of a phase."""
 
     phase: str
     """`setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`."""
     allocated_bytes: int
-    """Bytes in use."""
+    """Allocated bytes."""
     reserved_bytes: int
-    """Bytes that PyTorch holds."""
+    """Reserved bytes."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PhaseUse:  # noqa: ANN401
@@ -1019,28 +1019,28 @@ class PhaseUse:
 
 @dataclass(frozen=True, slots=True)
 class PredictedHost:
-    """Predicted host memory of a training: anonymous and shared memory of all of its processes together."""
+    """Predicted host memory: anonymous and shared memory of all processes of the job."""
 
     workers: int
-    """Worker processes of the DataLoader, as rehearsed."""
+    """Number of DataLoader workers, as rehearsed."""
     prefetch: int
-    """Batches that each worker makes ahead (`prefetch_factor`), as rehearsed."""
+    """Batches that each worker prefetches (`prefetch_factor`), as rehearsed."""
     micro_batch: int
-    """Samples of a batch, as rehearsed."""
+    """Batch size, as rehearsed."""
     start_method: str
     """`fork`, `forkserver` or `spawn`, as rehearsed."""
     pin_memory: bool
-    """Whether batches are pinned for a card, as rehearsed."""
+    """Whether batches are in pinned memory, as rehearsed."""
     persistent_workers: bool
-    """Whether workers stay from one epoch to the next, as rehearsed."""
+    """Whether workers persist between epochs, as rehearsed."""
     bytes: LikelyAndSafe
-    """The highest use."""
+    """Peak host memory."""
     shm_bytes: LikelyAndSafe
-    """Of these, what lies in `/dev/shm`."""
+    """The part of it in `/dev/shm`."""
     terms: tuple[HostBudgetTerm, ...]
-    """What the memory is for at the fullest moment."""
+    """Memory by use at the peak."""
     by_workers: tuple[HostByWorkers, ...]
-    """The same training with other workers and other start methods; all else as rehearsed."""
+    """Predictions for other numbers of workers and start methods; everything else as rehearsed."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PredictedHost:  # noqa: ANN401
@@ -1061,18 +1061,18 @@ class PredictedHost:
 
 @dataclass(frozen=True, slots=True)
 class PredictedPeak:
-    """The highest use of a card."""
+    """Peak use of a GPU."""
 
     gpu: str
-    """The card."""
+    """The GPU."""
     allocated_bytes: int
-    """Bytes in tensors and scratch memory, as `torch.cuda.max_memory_allocated` would say."""
+    """Allocated bytes, as `torch.cuda.max_memory_allocated` would report."""
     reserved_bytes: int
-    """Bytes that PyTorch holds, as `torch.cuda.max_memory_reserved` would say."""
+    """Reserved bytes, as `torch.cuda.max_memory_reserved` would report."""
     device_bytes: LikelyAndSafe
-    """All of the process on the card, with the CUDA context."""
+    """Total GPU memory of the process, including the CUDA context."""
     phase: str
-    """What the training is doing then."""
+    """The phase of the peak."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PredictedPeak:  # noqa: ANN401
@@ -1088,12 +1088,12 @@ class PredictedPeak:
 
 @dataclass(frozen=True, slots=True)
 class PredictionCaveat:
-    """A reason to trust the figures less."""
+    """A reason to trust the prediction less."""
 
     id: str
-    """A stable name, such as `value_dependent_shape`."""
+    """A stable ID, such as `value_dependent_shape`."""
     text: str
-    """What it means here."""
+    """What it means for this prediction."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PredictionCaveat:  # noqa: ANN401
@@ -1109,43 +1109,43 @@ class PredictDocument:
     """Predicted memory of a training command, on the GPU and on the host."""
 
     schema_version: int
-    """The version of this document's form."""
+    """The schema version of this document."""
     brimful_version: str
     """The version of brimful that wrote it."""
     command: tuple[str, ...]
-    """What was rehearsed."""
+    """The rehearsed command."""
     torch_version: str
-    """The PyTorch it was rehearsed with."""
+    """The PyTorch version of the rehearsal."""
     steps: int
-    """Optimizer steps that were made."""
+    """Number of rehearsed optimizer steps."""
     world_size: int
-    """Processes of the training, each with a GPU of its own."""
+    """Number of training processes, each with its own GPU."""
     seconds: float
     """How long the rehearsal and the replays took."""
     isolation: str
-    """How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed."""
+    """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed."""
     suppressed: tuple[str, ...]
-    """What the script asked of experiment trackers and hubs, and what was not done in the rehearsal."""
+    """Requests of the script to experiment trackers and hubs that were not sent in the rehearsal."""
     connections: tuple[HostConnection, ...]
-    """Hosts beyond this machine that the script connected to."""
+    """Other hosts that the script connected to."""
     peak: PredictedPeak | None
-    """The highest use of the first card of `gpus`, which `terms`, `phases`, `largest` and `curve` speak of too. Nothing for a training on the processors."""
+    """The peak on the first GPU of `gpus`; `terms`, `phases`, `largest` and `curve` describe the same GPU. `null` for training on the CPU."""
     terms: tuple[BudgetTerm, ...]
-    """The budget: what the memory is for when most is in use. Its sum is the likely use of the card."""
+    """Memory by use at the peak. The sum is the likely GPU memory use."""
     phases: tuple[PhaseUse, ...]
-    """The fullest moment of each phase."""
+    """The peak of each phase."""
     gpus: tuple[GpuFit, ...]
-    """Every card asked for: whether it fits, and what is left."""
+    """For each requested GPU: whether the run fits, and how much memory is left."""
     failed: tuple[FailedGpu, ...]
-    """Cards on which the script died before its first step, of something else than memory."""
+    """GPUs on which the script failed before its first step for a reason other than memory."""
     largest: tuple[LargestUse, ...]
-    """What takes most when most is in use."""
+    """The largest allocations at the peak."""
     curve: tuple[CurveColumn, ...]
-    """The memory over the rehearsal, in equal parts of its allocations and frees."""
+    """Memory over the rehearsal, in intervals with equal numbers of allocations and frees."""
     host: PredictedHost | None
-    """Host memory; nothing where it could not be measured."""
+    """Host memory; `null` if it could not be measured."""
     caveats: tuple[PredictionCaveat, ...]
-    """What makes the figures weaker, heaviest first."""
+    """Caveats, most important first."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PredictDocument:  # noqa: ANN401
@@ -1214,16 +1214,16 @@ class KnobChange:
 
 @dataclass(frozen=True, slots=True)
 class PlanReason:
-    """One sentence of why."""
+    """One reason."""
 
     kind: str
     """Such as `refused`, `sacrificed`, `chosen` or `estimated`."""
     text: str
     """The sentence."""
     brim: str | None
-    """The limit that forbids it, where one does."""
+    """The limit that is exceeded, if any."""
     missing_bytes: int | None
-    """By how many bytes."""
+    """By how many bytes it is exceeded."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlanReason:  # noqa: ANN401
@@ -1238,18 +1238,18 @@ class PlanReason:
 
 @dataclass(frozen=True, slots=True)
 class PlanRehearsal:
-    """A rehearsal that the answer rests on."""
+    """A rehearsal that the plan is based on."""
 
     settings: dict[str, bool | int | float | str]
     """One value per knob."""
     reused: bool
-    """Whether it was made before and kept."""
+    """Whether it came from the cache."""
     age_seconds: float
     """How long ago it was made."""
     seconds: float
     """How long it took when it was made."""
     failed: str | None
-    """Where it died before its first steps: its last words."""
+    """The last line of output, if the script failed before its first steps."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlanRehearsal:  # noqa: ANN401
@@ -1265,16 +1265,16 @@ class PlanRehearsal:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBrim:
-    """A limit, and what the settings take of it."""
+    """A limit, and how much of it the settings need."""
 
     name: str
-    """`host`, `shm` or `gpu`, with a number where there are several."""
+    """`host`, `shm` or `gpu`, with an index if there are several."""
     limit_bytes: int
-    """Bytes that the job may use."""
+    """Bytes available to the job."""
     likely_bytes: int
     """The most likely use."""
     safe_bytes: int
-    """What 95 of 100 runs stay below."""
+    """The safe value: 95 % of runs stay below it."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedBrim:  # noqa: ANN401
@@ -1294,7 +1294,7 @@ class PlannedBytes:
     likely_bytes: int
     """The most likely value."""
     safe_bytes: int
-    """What 95 of 100 runs stay below."""
+    """The safe value: 95 % of runs stay below it."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedBytes:  # noqa: ANN401
@@ -1307,7 +1307,7 @@ class PlannedBytes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedConfig:
-    """The values that the copy of a config file gets."""
+    """The values to write into the copy of a config file."""
 
     file: str
     """The file as the command names it."""
@@ -1325,16 +1325,16 @@ class PlannedConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFootprint:
-    """What settings need of the host and of each card."""
+    """The host and GPU memory that settings need."""
 
     host: PlannedBytes
     """Anonymous and shared memory of all processes together."""
     shm: PlannedBytes
-    """Of these, what lies in /dev/shm."""
+    """The part of it in /dev/shm."""
     gpu: PlannedBytes | None
-    """The fullest card; nothing for a job on processors."""
+    """The GPU with the highest use; `null` for a job on the CPU."""
     host_terms: tuple[PlannedTerm, ...]
-    """What the host's bytes are for at the fullest moment."""
+    """Use of host memory at its peak."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedFootprint:  # noqa: ANN401
@@ -1349,16 +1349,16 @@ class PlannedFootprint:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRung:
-    """One step down."""
+    """One rung."""
 
     settings: dict[str, bool | int | float | str]
     """One value per knob."""
     changed: tuple[KnobChange, ...]
     """What differs from the rung above."""
     brims: tuple[PlannedBrim, ...]
-    """Every limit, and what the rung takes of it."""
+    """Every limit, and how much of it the rung needs."""
     throughput: PlannedThroughput | None
-    """How fast it would train; nothing where that is not known."""
+    """Expected throughput; `null` if unknown."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedRung:  # noqa: ANN401
@@ -1373,16 +1373,16 @@ class PlannedRung:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTerm:
-    """One line of the host's budget."""
+    """One use of host memory."""
 
     name: str
     """Such as `program`, `dataset`, `worker_copies` or `batches`."""
     likely_bytes: int
     """The most likely value."""
     safe_bytes: int
-    """What 95 of 100 runs stay below."""
+    """The safe value: 95 % of runs stay below it."""
     reason: str | None
-    """Why it is charged like this, where that needs a word."""
+    """An explanation, if there is one."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedTerm:  # noqa: ANN401
@@ -1397,7 +1397,7 @@ class PlannedTerm:
 
 @dataclass(frozen=True, slots=True)
 class PlannedThroughput:
-    """How fast it would train."""
+    """Expected throughput."""
 
     samples_per_second: float
     """Samples per second."""
@@ -1415,16 +1415,16 @@ class PlannedThroughput:
 
 @dataclass(frozen=True, slots=True)
 class WantedSettings:
-    """The settings that were wanted: the first value of each knob."""
+    """The preferred settings: the first value of each knob."""
 
     settings: dict[str, bool | int | float | str]
     """One value per knob."""
     brims: tuple[PlannedBrim, ...]
-    """Every limit that binds, and what they would take of it. Empty where that is not known."""
+    """Every limit, and how much of it they would need. Empty if unknown."""
     throughput: PlannedThroughput | None
-    """How fast they would train; nothing where that is not known."""
+    """Expected throughput; `null` if unknown."""
     result_changes: tuple[str, ...]
-    """Knobs whose planned value changes the result of the training."""
+    """Knobs whose planned value changes the training result."""
 
     @classmethod
     def _from_json(cls, data: Any) -> WantedSettings:  # noqa: ANN401
@@ -1439,20 +1439,20 @@ class WantedSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlanDocument:
-    """The best settings that fit, why, and the rungs below."""
+    """The fastest settings that fit, the reasons, and the lower rungs."""
 
     schema_version: int
-    """The version of this document's form."""
+    """The schema version of this document."""
     brimful_version: str
     """The version of brimful that wrote it."""
     job: str
     """The job file."""
     mode: str | None
-    """The mode that was asked for."""
+    """The mode, if one was selected."""
     machine: str
     """The machine it is for."""
     fits: bool
-    """Whether anything fits. Where nothing does, `settings` is what comes closest."""
+    """Whether any settings fit. If none do, `settings` are the closest ones."""
     settings: dict[str, bool | int | float | str]
     """One value per knob."""
     effective_batch: int | None
@@ -1466,25 +1466,25 @@ class PlanDocument:
     footprint: PlannedFootprint
     """What the settings need."""
     brims: tuple[PlannedBrim, ...]
-    """Every limit that binds, and what the settings take of it."""
+    """Every limit, and how much of it the settings need."""
     throughput: PlannedThroughput | None
-    """How fast it would train; nothing where that is not known."""
+    """Expected throughput; `null` if unknown."""
     reasons: tuple[PlanReason, ...]
     """Why these settings and not better ones."""
     rungs: tuple[PlannedRung, ...]
-    """What would be tried next, best first."""
+    """The settings to try next, best first."""
     wanted: WantedSettings
-    """What was wanted, and what it would take."""
+    """The preferred settings, and what they would need."""
     rehearsals: tuple[PlanRehearsal, ...]
-    """The rehearsals that the answer rests on."""
+    """The rehearsals that the plan is based on."""
     isolation: str | None
-    """How your files were protected from the script: `overlay`, `redirect`, or `off` where writes were allowed. Nothing where every rehearsal was made before."""
+    """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if all rehearsals came from the cache."""
     suppressed: tuple[str, ...]
-    """What the script asked of experiment trackers and hubs, and what was not done in the rehearsals made now."""
+    """Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now."""
     connections: tuple[HostConnection, ...]
-    """Hosts beyond this machine that the script connected to in the rehearsals made now."""
+    """Other hosts that the script connected to in the rehearsals made now."""
     seconds: float
-    """How long the answer took."""
+    """How long planning took."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlanDocument:  # noqa: ANN401

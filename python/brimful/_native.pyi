@@ -83,7 +83,7 @@ class Epoch:
         """
     def next(self, /) -> tuple[list[BatchArray], int] | None:
         """
-        The fields of the next batch and where the epoch goes on after it; nothing at the end.
+        The fields of the next batch and the position after it; None at the end.
         """
 
 @final
@@ -118,7 +118,7 @@ class Loader:
     @property
     def statistics(self, /) -> tuple[int, int, int, float, float, float, list[tuple[str, float]]]:
         """
-        Batches, samples, skipped samples; seconds that the training waited, threads worked and threads were idle, and
+        Batches, samples, skipped samples; seconds that the consumer waited, that threads worked and that they were idle, and
         those of each stage.
         """
 
@@ -141,7 +141,7 @@ class Packing:
         """
     def wait(self, /) -> tuple[int, int, str] | None:
         """
-        Documents, tokens and their type; nothing where it is not over yet, after a moment.
+        Documents, tokens and their dtype; None after a short wait if packing is not finished.
         """
 
 @final
@@ -149,8 +149,8 @@ class SharedArray:
     """
     A NumPy array or a torch tensor in shared memory.
 
-    Made by `brimful.share`. Indexing gives plain arrays or tensors without a copy; everything else that an array or
-    a tensor has is asked of it (`shape`, `dtype`, `mean`, …); `value` is it itself. Pickling sends a handle, not the data.
+    Made by `brimful.share`. Indexing returns regular arrays or tensors without a copy; other attributes are those of
+    the array or tensor (`shape`, `dtype`, `mean`, …); `value` is the whole array. Pickling sends a handle, not the data.
     """
     def __getattr__(self, name: Any, /) -> Any: ...
     def __getitem__(self, key: Any, /) -> Any: ...
@@ -178,7 +178,7 @@ class SharedDict:
     """
     A dict in shared memory: it is read like a dict and cannot be changed.
 
-    Made by `brimful.share`. Values are made anew when they are asked for; inner lists and dicts are views.
+    Made by `brimful.share`. Each access creates a new value; nested lists and dicts are views.
     Pickling sends a handle, not the data.
     """
     def __contains__(self, key: Any, /) -> bool: ...
@@ -228,7 +228,7 @@ class SharedList:
     """
     A list in shared memory: it is read like a list and cannot be changed.
 
-    Made by `brimful.share`. Items are made anew when they are asked for; slices and inner lists are views.
+    Made by `brimful.share`. Each access creates a new item; slices and nested lists are views.
     Pickling sends a handle, not the data.
     """
     @property
@@ -304,7 +304,7 @@ def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: Suppor
     """
     Searches for the best settings of a job.
 
-    Returns the JSON document, the page for a terminal, the card for a notebook, and the settings under the names of
+    Returns the JSON document, the page for a terminal, the HTML for a notebook, and the settings under the names of
     Hugging Face and of Lightning.
     """
 
@@ -312,7 +312,7 @@ def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, s
     """
     Rehearses a command and predicts its memory.
 
-    Returns the JSON document, the page for a terminal and the card for a notebook. `progress` is called with one line
+    Returns the JSON document, the page for a terminal and the HTML for a notebook. `progress` is called with one line
     at a time.
     """
 
@@ -320,7 +320,7 @@ def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, execut
     """
     Reads the machine this process runs on, or describes a recorded one.
 
-    Returns it in three forms: the JSON document, the page for a terminal, the card for a notebook. Plain text, so that
+    Returns it in three forms: the JSON document, the page for a terminal, the HTML for a notebook. Plain text, so that
     what Python makes of it can be copied, pickled and sent to workers.
     """
 
