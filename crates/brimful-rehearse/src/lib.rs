@@ -31,6 +31,8 @@ mod outcome;
 mod planning;
 mod prediction;
 mod protection;
+#[cfg(all(test, unix))]
+mod recorded_tests;
 mod reports;
 mod request;
 mod results;
