@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 /// `roundup_power2_divisions` knows sixteen size classes: 1 MiB, 2 MiB, … 32 GiB and more.
 const SIZE_CLASSES: usize = 16;
 
-/// What the user may set. [`Settings::default`] is PyTorch's default.
+/// What the user may set. [`AllocatorSettings::default`] is PyTorch's default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AllocatorSettings {
     /// Blocks from this size on are never split.

@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub torch_hint: Option<&'static str>,
     /// The places in code that [`TraceEntry::frames`] and [`Block::frames`] point to.
     pub frames: Vec<Frame>,
-    /// The names that [`Action::Other`] points to.
+    /// The names that [`TraceAction::Other`] points to.
     pub other_actions: Vec<String>,
 }
 
@@ -78,14 +78,14 @@ pub enum BlockState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
     pub action: TraceAction,
-    /// 0 for [`Action::OutOfMemory`], which has none.
+    /// 0 for [`TraceAction::OutOfMemory`], which has none.
     pub address: u64,
-    /// For [`Action::OutOfMemory`] the bytes that could not be had.
+    /// For [`TraceAction::OutOfMemory`] the bytes that could not be had.
     pub size: u64,
     pub stream: u64,
     /// Since 1970; 0 in files of versions that recorded no time.
     pub time_us: i64,
-    /// Bytes that CUDA still reported free; for [`Action::OutOfMemory`] only.
+    /// Bytes that CUDA still reported free; for [`TraceAction::OutOfMemory`] only.
     pub device_free: Option<u64>,
     /// `None` in files of versions that recorded no pool.
     pub private_pool: Option<(u64, u64)>,

@@ -3,7 +3,7 @@
 //! A detector is a function of the state so far and the latest sample. It returns an output as long as the problem lasts;
 //! [`Watch::observe`](crate::watch::Watch::observe) raises an alarm once, again when it gets worse, and again when it
 //! returns after a minute without it. To avoid flicker at a threshold, a detector whose alarm is active
-//! ([`WatchState::standing`]) clears it only at a lower value than the one that raised it.
+//! ([`WatchState::standing`](crate::watch::state::WatchState::standing)) clears it only at a lower value than the one that raised it.
 //!
 //! To add one, copy the nearest file and add it to [`CATALOGUE`].
 
