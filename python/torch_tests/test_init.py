@@ -144,7 +144,7 @@ def test_hard_coded_values_are_named(tmp_path: Path) -> None:
     )
     script.draft()
     assert "train.py:5: DataLoader(batch_size=4, num_workers=2) is hard-coded" in script.notes
-    assert "make each an option" in script.notes
+    assert "turn these values into options" in script.notes
 
 
 def test_hard_coded_training_arguments_are_named(tmp_path: Path) -> None:

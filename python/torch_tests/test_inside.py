@@ -361,6 +361,6 @@ def test_errors_that_are_caught_do_not_add_up(inside: Inside, run: Run) -> None:
     names = {file.name for file in (inside.folder / "snapshots").iterdir()}
     assert names == {f"oom-{fatal['pid']}-{number}.pickle" for number in (1, 2, 3)}
     assert inside.pages()[0][OOMS] == 51
-    assert "no history" in replay(inside.folder / fatal["snapshot"]).stderr, (
+    assert "no allocation history" in replay(inside.folder / fatal["snapshot"]).stderr, (
         "read, and not recorded by default"
     )

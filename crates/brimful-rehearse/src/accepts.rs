@@ -30,8 +30,8 @@ const MAX_RESULT_BYTES: u64 = 16 << 20;
 /// What came of asking.
 #[derive(Debug)]
 pub enum Accepted {
-    /// Its parser told.
-    PlanEvent(Accepts),
+    /// Its parser reported its options.
+    Parsed(Accepts),
     /// It got past its arguments, or to its end, without a parser that can be watched.
     NeverParsed {
         /// How it ended; nothing where it was ended by us.
@@ -202,7 +202,7 @@ fn accepts_in(
     child.end();
     let output = tail(&output);
     let hard_coded = match read(&results) {
-        Some(Written::Options(accepts)) => return Ok(Accepted::PlanEvent(accepts)),
+        Some(Written::Options(accepts)) => return Ok(Accepted::Parsed(accepts)),
         Some(Written::Problem { hard_coded, .. }) => hard_coded,
         None => Vec::new(),
     };

@@ -125,7 +125,7 @@ fn ask(
         told => told?,
     };
     match told {
-        Accepted::PlanEvent(accepts) => Ok(accepts),
+        Accepted::Parsed(accepts) => Ok(accepts),
         Accepted::NeverParsed {
             status, hard_coded, ..
         } => {
