@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use brimful_workflow::Progress;
 use pyo3::prelude::*;
 
-/// Python's lock is taken for every line, but only for each of so many idle events.
+/// Python's lock is taken for every line, but only for one in this many idle events.
 const IDLE_EVENTS_PER_CHECK: u32 = 16;
 
 /// Calls the callback with lines and notices Ctrl-C or a notebook's "interrupt".

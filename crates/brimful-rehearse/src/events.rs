@@ -18,7 +18,7 @@ pub enum Event {
     Torch {
         torch: String,
     },
-    /// Torch was built without CUDA: the script goes on with tensors that have shapes and no values.
+    /// Torch was built without CUDA: the script continues with tensors that have shapes and no values.
     NoCuda {
         torch: String,
     },

@@ -148,7 +148,7 @@ pub(crate) fn by_variant(
     ended: &EndOfScript,
     results: &Path,
 ) -> Result<Vec<Variant>, RehearsalError> {
-    let processes = read_results(results, request.processors)?;
+    let processes = read_results(results, request.on_cpus)?;
     let mut variants: Vec<Variant> = request
         .variants
         .iter()
@@ -198,7 +198,7 @@ mod tests {
         RehearsalRequest {
             command: Vec::new(),
             phantom: PathBuf::new(),
-            processors: false,
+            on_cpus: false,
             variants: vec![Vec::new()],
             steps: 3,
             with: Vec::new(),

@@ -134,7 +134,7 @@ impl UserError for PredictionError {
     }
 }
 
-/// In place of a card: the script trains on the processors, and only the host is measured.
+/// In place of a card: the script trains on CPUs, and only the host is measured.
 pub const NO_CARD: &str = "none";
 
 /// What most people can get.
@@ -157,7 +157,7 @@ pub fn predict(
 ) -> Result<Prediction, PredictionError> {
     let start = Instant::now();
     if question.gpu.trim() == NO_CARD {
-        return on_processors(question, &mut look, start);
+        return on_cpus(question, &mut look, start);
     }
     let wanted = wanted(&question.gpu)?;
     if let Some(conf) = &question.alloc_conf {
@@ -211,13 +211,13 @@ pub fn predict(
 }
 
 /// A rehearsal without any card: no footprints, only the host.
-fn on_processors(
+fn on_cpus(
     question: &Question,
     look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
     start: Instant,
 ) -> Result<Prediction, PredictionError> {
     let request = RehearsalRequest {
-        processors: true,
+        on_cpus: true,
         variants: vec![Vec::new()],
         ..rehearsal_request(question, &[])
     };
@@ -291,7 +291,7 @@ fn rehearsal_request(question: &Question, wanted: &[GpuCount]) -> RehearsalReque
     RehearsalRequest {
         command: question.command.clone(),
         phantom: question.phantom.clone(),
-        processors: false,
+        on_cpus: false,
         variants: wanted.iter().map(tries).collect(),
         steps: question.steps,
         with: question.with.clone(),

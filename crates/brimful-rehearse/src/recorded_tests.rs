@@ -39,7 +39,7 @@ fn outcome(name: &str, n_cards: usize, code: i32) -> Result<Vec<Variant>, Rehear
     let request = RehearsalRequest {
         command: Vec::new(),
         phantom: PathBuf::new(),
-        processors: n_cards == 0,
+        on_cpus: n_cards == 0,
         variants: vec![Vec::new(); n_cards.max(1)],
         steps: STEPS,
         with: Vec::new(),

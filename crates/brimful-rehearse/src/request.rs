@@ -12,8 +12,8 @@ pub struct RehearsalRequest {
     pub command: Vec<OsString>,
     /// `libbrimful_phantom.so`.
     pub phantom: PathBuf,
-    /// On the processors, without any card; `variants` then has one that is empty.
-    pub processors: bool,
+    /// On CPUs, without any GPU; `variants` then has one that is empty.
+    pub on_cpus: bool,
     /// For each card to rehearse on, descriptions for the phantom that are tried in turn until the script does not die
     /// of memory.
     pub variants: Vec<Vec<String>>,

@@ -28,10 +28,7 @@ pub struct Rehearsed {
     pub died: bool,
 }
 
-pub(crate) fn read_results(
-    folder: &Path,
-    processors: bool,
-) -> Result<Vec<Rehearsed>, RehearsalError> {
+pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
     // A message about JSON quotes what it found, which may be as long as the file.
     let unreadable = |what: &dyn std::fmt::Display| RehearsalError::Result {
         what: (what.to_string().chars())
@@ -51,7 +48,7 @@ pub(crate) fn read_results(
         let trace = if snapshot.exists() {
             let bytes = bounded(&snapshot).map_err(|error| unreadable(&error))?;
             trace_of(&bytes, &facts)?
-        } else if processors {
+        } else if on_cpus {
             Trace::default()
         } else {
             continue;

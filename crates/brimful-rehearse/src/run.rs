@@ -62,7 +62,7 @@ fn rehearse_in(
     look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
 ) -> Result<Rehearsal, RehearsalError> {
     let start = Instant::now();
-    let stage = if request.processors {
+    let stage = if request.on_cpus {
         Stage::without_card()
     } else {
         File::open(&request.phantom).map_err(|source| RehearsalError::Phantom {
@@ -152,7 +152,7 @@ fn spawn(
     let program = request.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
     command.args(request.command.iter().skip(1));
-    if request.processors {
+    if request.on_cpus {
         stage.apply_hook_without_card(&mut command);
     } else {
         stage.apply_hook(&mut command);
@@ -162,7 +162,7 @@ fn spawn(
         .first()
         .and_then(|tries| tries.last())
         .map_or("", String::as_str);
-    let variants = if request.processors {
+    let variants = if request.on_cpus {
         "[]".to_owned()
     } else {
         serde_json::to_string(&request.variants).unwrap_or_default()

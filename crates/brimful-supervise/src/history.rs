@@ -69,7 +69,7 @@ fn path_of(state: &Path, job_key: &str) -> PathBuf {
     state.join(HISTORY).join(name)
 }
 
-/// What tells a job apart from others: the directory it is started in and its command with places for knobs.
+/// What identifies a job: the directory it is started in and its command with places for knobs.
 pub fn job_key(directory: &Path, command: &[String]) -> String {
     let directory = directory
         .canonicalize()

@@ -1,4 +1,4 @@
-//! What a run reports while it goes on, and who turns it into text.
+//! What a run reports while it runs, and who turns it into text.
 
 use brimful::explain::Verdict;
 use brimful::record::{ActionLine, Record};
@@ -21,7 +21,7 @@ pub enum Notice<'a> {
         run: &'a StoredRun,
         pid: u32,
     },
-    /// Something could not be done; the training goes on.
+    /// Something could not be done; the training continues.
     Gap(&'a str),
     /// Nothing can be supervised, for this reason: the command takes the place of brimful.
     Unsupervised(&'a str),

@@ -65,7 +65,7 @@ impl ProcessControl {
             signal_hook::consts::SIGCHLD => self.reap(display),
             signal_hook::consts::SIGWINCH => {
                 display.resized();
-                // The kernel tells only those that have the real terminal.
+                // The kernel notifies only processes on the real terminal.
                 if self.terminal.own_group() {
                     self.signal_training(Signal::WINCH);
                 }

@@ -1,4 +1,4 @@
-//! What a caller is told while work is in progress.
+//! What a caller sees while work is in progress.
 
 use brimful_supervise::checkpoints::Checkpoints;
 

@@ -9,7 +9,7 @@ use syn::visit::Visit;
 
 use super::sources::{SourceFile, is_test};
 
-/// Names are looked up through at most so many re-exports.
+/// Maximum number of re-exports that a name is looked up through.
 const MAX_DEPTH: usize = 16;
 
 type Module = Vec<String>;

@@ -1,4 +1,4 @@
-//! Where sources compare texts: kinds that are told apart by a string, and environment variables that are read by one.
+//! Where sources compare texts: kinds that are distinguished by a string, and environment variables that are read by one.
 
 use syn::visit::Visit;
 

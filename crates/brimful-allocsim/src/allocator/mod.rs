@@ -118,19 +118,19 @@ impl<D: Device> Allocator<D> {
         &self.statistics
     }
 
-    /// Peaks begin anew at what is used now, and counters at zero (`torch.cuda.reset_peak_memory_stats` and
+    /// Resets peaks to what is used now, and counters to zero (`torch.cuda.reset_peak_memory_stats` and
     /// `reset_accumulated_memory_stats`).
     pub fn reset_statistics(&mut self) {
         let now = self.statistics;
-        let anew = |gauge: Stat| Stat {
-            current: gauge.current,
-            peak: gauge.current,
+        let reset = |stat: Stat| Stat {
+            current: stat.current,
+            peak: stat.current,
         };
         self.statistics = Statistics {
-            allocated: anew(now.allocated),
-            active: anew(now.active),
-            requested: anew(now.requested),
-            reserved: anew(now.reserved),
+            allocated: reset(now.allocated),
+            active: reset(now.active),
+            requested: reset(now.requested),
+            reserved: reset(now.reserved),
             ..Statistics::default()
         };
     }

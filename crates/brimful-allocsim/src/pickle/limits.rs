@@ -5,7 +5,7 @@
 pub struct Limits {
     /// Bytes of everything built: values, references, memo and stack, without the input itself.
     pub max_built_bytes: u64,
-    /// Containers inside of each other; the number in `1` is none, in `[[]]` two.
+    /// Maximum nesting of containers: 0 for `1`, 2 for `[[]]`.
     pub max_depth: u16,
     /// Highest number of memo entries, and so also of a memo index.
     pub max_memo_entries: usize,

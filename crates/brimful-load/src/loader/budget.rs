@@ -125,7 +125,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Of 4 processors and batches of 8 MiB, with needs in MiB: threads, scratch buffers, batches.
+    /// Of 4 CPUs and batches of 8 MiB, with needs in MiB: threads, scratch buffers, batches.
     fn check(
         access: Access,
         memory: u64,

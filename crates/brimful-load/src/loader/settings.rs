@@ -24,9 +24,9 @@ pub struct LoaderSettings {
     pub seed: u64,
     /// All that it may hold: what threads read and make, and batches that were not handed out yet.
     pub memory: Bytes,
-    /// Nothing for as many as keep the processors busy.
+    /// `None` for the number that keeps the CPUs busy.
     pub threads: Option<usize>,
-    /// Batches ahead at the most, where the memory allows.
+    /// Maximum number of batches made ahead, if the memory allows.
     pub prefetch: u64,
     pub rank: u64,
     pub world_size: u64,

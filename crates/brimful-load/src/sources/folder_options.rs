@@ -8,13 +8,13 @@ pub enum Labels {
     /// There are none; all files below the root are samples.
     #[default]
     None,
-    /// Folders in the root are classes, all files below them samples.
+    /// Directories in the root are classes, all files below them samples.
     Classes,
-    /// Folders in the root are classes, files below `root/class/SPLIT` samples. The classes are the same in each split.
+    /// Directories in the root are classes, files below `root/class/SPLIT` samples. The classes are the same in each split.
     ClassesWithSplit(String),
 }
 
-/// What is taken from a folder.
+/// What is taken from a directory.
 #[derive(Clone, Debug)]
 pub struct FolderOptions {
     /// `jpg`, `png`: files with other names are left out; any case. Empty takes all files.

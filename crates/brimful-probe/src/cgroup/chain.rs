@@ -109,7 +109,7 @@ impl Chain {
 /// Every directory from the group at `path` up to the mount's own directory.
 fn chain(path: &str, mount: &Mount, version: CgroupVersion) -> Chain {
     // A container often sees its own group bind-mounted: then the mount's root is a group's path, and the process's
-    // own path starts with it. Both are told relative to the same namespace.
+    // own path starts with it. Both are relative to the same namespace.
     // Colab moves the notebook out of its container's group, to `/../../jupyter-children`. What is mounted there
     // belongs to somebody else, and its limits are not ours.
     let Some(below_mount) = parse::strip_path_prefix(path, &mount.root) else {

@@ -17,7 +17,7 @@ pub struct PlanQuestion {
     pub room: PlanLimits,
     /// The room is that of this machine.
     pub here: bool,
-    /// The card of the machine and how many the job may use; nothing for a job on processors.
+    /// The GPU model of the machine and how many GPUs the job may use; `None` for a job on CPUs.
     pub card: Option<(&'static Card, usize)>,
     pub learnt: Vec<LearntRun>,
     /// Where rehearsals are kept; nothing to keep none.

@@ -39,7 +39,7 @@ pub const ARGUMENT: &str = "__keep";
 /// For the keeper to come up and the training to stand at its gate, also on a machine that swaps.
 const COMES_UP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Tells the keeper to let go of one route, so that the training hears that nobody reads it any more.
+/// Asks the keeper to close one route, so that the training sees that nobody reads it any more.
 pub(crate) fn let_go(line: &File, route_idx: usize) {
     let idx = u8::try_from(route_idx).unwrap_or(u8::MAX);
     let _ = rustix::io::write(line, &[said::LET_GO, idx]);

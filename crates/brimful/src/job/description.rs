@@ -11,7 +11,7 @@ use crate::job::value::Value;
 pub struct Job {
     /// The command line, with places for knobs: `{workers}`.
     pub command: Vec<String>,
-    /// Patterns of the files or folders that hold checkpoints, below the job's folder.
+    /// Patterns of the files or directories that hold checkpoints, below the job's directory.
     pub checkpoints: Vec<String>,
     /// What is added to the command to go on from `{checkpoint}`; empty where the script finds it by itself.
     pub resume: Vec<String>,

@@ -71,8 +71,8 @@ fn with_one_worker(settings: Settings) -> Settings {
     }
 }
 
-/// The maximum number of rehearsals at one level with one value of `compile`, for so many micro-batches and values of checkpointing. The
-/// leanest corner may come on top.
+/// The maximum number of rehearsals at one level with one value of `compile`, for this number of micro-batches and
+/// values of checkpointing. The leanest corner may come on top.
 pub(crate) fn max_rehearsals(n_micros: usize, n_checkpoints: usize) -> usize {
     let halvings = usize::try_from(n_micros.max(1).ilog2()).unwrap_or(0) + 1;
     3 + halvings * n_checkpoints.max(1)

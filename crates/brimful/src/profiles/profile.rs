@@ -22,12 +22,12 @@ pub struct Profile {
     pub cpus: Option<u32>,
     /// Ids of the catalogue of cards, one per GPU; `None` where the machine may have any.
     pub gpus: Option<&'static [&'static str]>,
-    /// What is known of the control group the user's program runs in.
+    /// What is known of the cgroup of the user's program.
     pub group: Option<GroupFact>,
     pub sources: &'static [&'static str],
 }
 
-/// The one thing that is known of a control group whose limits are set per container.
+/// The one thing that is known of a cgroup whose limits are set per container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupFact {
     /// A kill takes every process of the container.

@@ -9,7 +9,7 @@ const FASTEST_MS: u64 = 20;
 /// The interval while memory is not short.
 pub(crate) const CALM_MS: u64 = 1_000;
 
-/// The time to the next look with so much left, falling at so many bytes per second.
+/// The time to the next sample, with this many bytes left and falling at this rate.
 pub(crate) fn interval_ms(headroom: u64, rate: f64) -> u64 {
     let headroom = headroom as f64;
     let mut seconds = headroom / BYTES_PER_SECOND;

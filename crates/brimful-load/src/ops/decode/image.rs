@@ -61,7 +61,7 @@ impl DecodeImage {
         2 * MAX_NOTES + BYTES_PER_SIDE * u64::from(self.longest_side)
     }
 
-    /// Where pixels go, if so many are allowed.
+    /// The output buffer for an image of this size, or an error if it has too many pixels.
     pub(super) fn pixels<'a>(
         &self,
         out: &'a mut Out<'_>,

@@ -14,7 +14,7 @@ pub(super) struct Node<T> {
 pub(super) enum Layer {
     /// A struct of which one child is read.
     Struct,
-    /// So many elements each.
+    /// Elements per sample.
     Fixed(usize),
     /// From one offset to the next.
     Varying(Offsets),
@@ -23,7 +23,7 @@ pub(super) enum Layer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
     Number(DType),
-    /// So many bytes each.
+    /// Bytes per element.
     Binary(usize),
     /// Eight to a byte.
     Bits,

@@ -117,13 +117,13 @@ impl Source for Lines {
     fn max_sample_bytes(&self) -> u64 {
         let held = |file: &TextFile| {
             let longest = file.starts.longest();
-            // A field with escapes is written anew: by the parser, whose memory doubles as it grows, then as a text, then
+            // A field with escapes is copied: by the parser, whose memory doubles as it grows, then as a text, then
             // into the sample when the first of them is gone.
-            let anew = match self.json_field {
+            let copies = match self.json_field {
                 Some(_) => 3 * longest.next_multiple_of(PAGE as u64),
                 None => 0,
             };
-            file.reader.held_for(longest) + anew
+            file.reader.held_for(longest) + copies
         };
         self.files.iter().map(held).max().unwrap_or_default()
     }

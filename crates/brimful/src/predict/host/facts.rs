@@ -70,13 +70,13 @@ pub struct HostFacts {
     pub imports: Bytes,
     /// What the CUDA libraries take in each process, where the phantom stood in for them.
     pub libraries: Bytes,
-    /// The main process at the most until its first loop over the data.
+    /// Peak of the main process until its first loop over the data.
     pub build_peak: Bytes,
     /// The main process when that loop begins: the dataset is there, workers are not.
     pub main_at_start: Bytes,
     /// What it has more after some steps, between two of them.
     pub training_kept: Bytes,
-    /// What it has more than that at the most within a step.
+    /// What a step adds to that at its peak.
     pub training_peak: Bytes,
     /// Bytes of a batch, in tensors.
     pub batch: Bytes,
@@ -130,7 +130,7 @@ pub struct WorkerFacts {
     pub private: Bytes,
     /// With what it shares.
     pub all: Bytes,
-    /// At the most before its first batch, with what it shares.
+    /// Peak before its first batch, with what it shares.
     pub start_peak: Bytes,
     /// Pages that it has copied by looking at what it shares, so far.
     pub copied: Bytes,

@@ -7,7 +7,7 @@ use crate::units::Bytes;
 /// Predicted bytes of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNeed {
-    /// Anonymous and shared memory of all processes together, at the most.
+    /// Peak of the anonymous and shared memory of all processes together.
     pub likely: Bytes,
     pub safe: Bytes,
     /// Of these, what lies in `/dev/shm`.
