@@ -170,6 +170,58 @@ def test_shapes_from_the_model_are_caveats_with_their_place(caveats) -> None:  #
     assert "train.py:9" in found["value_read"]
 
 
+EXPERTS = """
+    import torch
+    class Mixture(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = torch.nn.Linear(256, 8)
+            widths = [1024] + [256] * 7
+            self.experts = torch.nn.ModuleList(torch.nn.Linear(256, width) for width in widths)
+        def forward(self, x):
+            chosen = self.router(x).softmax(-1).argmax(-1)
+            total = 0
+            for at, expert in enumerate(self.experts):
+                total = total + expert(x[chosen == at]).square().mean()
+            return total
+    model = Mixture().cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(100):
+        x = torch.randn(65536, 256, device="cuda")
+        {loss}.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "caveat"),
+    [("model(x)", "assumed_values"), ("model.router(x)[model.router(x) > 0].sum()", "value_dependent_shape")],
+)
+def test_shapes_from_the_model_give_a_range(tmp_path: Path, loss: str, caveat: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(EXPERTS.replace("{loss}", loss)))
+    command = [
+        Path(sys.executable).with_name("brimful"),
+        "predict",
+        "--json",
+        "--gpu",
+        "t4",
+        "--",
+        sys.executable,
+        path,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    [gpu] = document["gpus"]
+    assert gpu["worst_case_bytes"]["likely"] > gpu["device_bytes"]["likely"] + (2 << 20)
+    texts = {found["id"]: found["text"] for found in document["caveats"]}
+    assert "the worst case" in texts[caveat]
+    # Every expert is chosen, also in the worst case, so that all have gradients and optimizer state.
+    assert "optimizer_without_steps" not in texts
+
+
 def test_what_the_model_writes_is_no_longer_known(caveats) -> None:  # noqa: ANN001
     found = caveats(WRITTEN_BY_THE_MODEL, TRAINING)
     assert "3 shapes depend" in found["value_dependent_shape"]

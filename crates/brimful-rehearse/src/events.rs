@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
+use brimful::predict::AssumedCase;
 use brimful::units::Bytes;
 use serde::Deserialize;
 
@@ -63,6 +64,9 @@ pub enum Event {
     AssumedValue {
         place: String,
     },
+    /// The script is rehearsed again with other assumed values.
+    #[serde(skip)]
+    OtherCase(AssumedCase),
 }
 
 impl Event {
@@ -79,6 +83,12 @@ impl Event {
             Event::Unsupported { what, .. } => what.clone(),
             Event::Unhooked { .. } => "torch was loaded without the hook".to_owned(),
             Event::Input { .. } => "the script asks for input".to_owned(),
+            Event::OtherCase(AssumedCase::Worst) => {
+                "shapes depend on the model's values: rehearsing the worst case".to_owned()
+            }
+            Event::OtherCase(AssumedCase::Usual | AssumedCase::Balanced) => {
+                "shapes depend on the model's values: rehearsing a balanced case".to_owned()
+            }
             Event::Ended { .. } | Event::Suppressed { .. } | Event::AssumedValue { .. } => {
                 return None;
             }
@@ -92,6 +102,16 @@ pub struct Progress {
     pub pid: u32,
     #[serde(flatten)]
     pub event: Event,
+}
+
+impl Progress {
+    /// An event of brimful itself.
+    pub(crate) fn own(event: Event) -> Progress {
+        Progress {
+            pid: std::process::id(),
+            event,
+        }
+    }
 }
 
 /// Lines that several processes append.

@@ -188,6 +188,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
+    use brimful::predict::AssumedCase;
     use brimful::user_error::UserError;
 
     use super::*;
@@ -200,6 +201,7 @@ mod tests {
             phantom: PathBuf::new(),
             on_cpus: false,
             variants: vec![Vec::new()],
+            assumed: AssumedCase::Usual,
             steps: 3,
             with: Vec::new(),
             alloc_conf: None,

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use brimful::cards::{self, Card, UnknownCard};
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
-use brimful::predict::{Footprint, Target, context, footprint};
+use brimful::predict::{AssumedCase, Footprint, Target, Workload, context, footprint};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 
 use crate::error::RehearsalError;
-use crate::events::Progress;
+use crate::events::{Event, Progress};
 use crate::host::{host_facts, pace};
+use crate::outcome::Variant;
 use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::request::RehearsalRequest;
@@ -24,7 +25,7 @@ use crate::results::Rehearsed;
 use crate::run::rehearse;
 use crate::side_effects::SideEffects;
 use crate::stage::has_driver;
-use crate::workload::{phantom_devices, workload};
+use crate::workload::{other_cases, phantom_devices, workload};
 
 /// What is to be predicted.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Question {
     pub steps: u32,
     /// Of `eval` and `save`.
     pub with: Vec<String>,
+    /// Whether to rehearse again with other assumptions, where shapes depend on values that only the model computes.
+    pub ranges: bool,
     pub alloc_conf: Option<String>,
     pub phantom: PathBuf,
     pub beside_driver: bool,
@@ -167,33 +170,35 @@ pub fn predict(
     if has_driver() && !question.beside_driver {
         return Err(PredictionError::BesideDriver);
     }
-    let first = rehearse(&rehearsal_request(question, &wanted), &mut look)?;
-    let mut side_effects = first.side_effects;
-    let mut variants = first.variants;
-    // Where the script has several processes it may have run on the first card only.
-    for at in 1..wanted.len() {
-        let first_only = variants[0]
-            .processes
-            .first()
-            .is_some_and(|process| process.facts.variant.is_none());
-        if first_only && variants[at].processes.is_empty() {
-            let twin = (0..at).find(|earlier| same_kernels(&wanted[*earlier], &wanted[at]));
-            variants[at] = if let Some(twin) = twin {
-                variants[twin].clone()
-            } else {
-                let mut next = rehearse(&rehearsal_request(question, &wanted[at..=at]), &mut look)?;
-                side_effects = side_effects.and(next.side_effects);
-                next.variants.swap_remove(0)
-            };
-        }
-    }
+    let usual = on_cards(question, &wanted, AssumedCase::Usual, &mut look)?;
+    let range = range(question, &wanted, &usual, &mut look)?;
+    let (side_effects, variants) = match &range {
+        Some(range) => (range.side_effects.clone(), &range.balanced),
+        None => (usual.side_effects.clone(), &usual.variants),
+    };
+    let assumed = match range {
+        Some(_) => AssumedCase::Balanced,
+        None => AssumedCase::Usual,
+    };
     let mut footprints = Vec::new();
     let mut failed = Vec::new();
     let mut processes = Vec::new();
-    for (wanted, variant) in wanted.iter().zip(&variants) {
-        match fullest(question, wanted.card, &variant.processes)? {
+    for (at, (wanted, variant)) in wanted.iter().zip(variants).enumerate() {
+        match fullest(question, wanted.card, &variant.processes, assumed)? {
             Some((found, process)) => {
-                footprints.push(found);
+                let worst = match &range {
+                    Some(range) => fullest(
+                        question,
+                        wanted.card,
+                        &range.worst[at].processes,
+                        AssumedCase::Worst,
+                    )?,
+                    None => None,
+                };
+                footprints.push(match worst {
+                    Some((worst, _)) => found.with_worst_case(&worst),
+                    None => found,
+                });
                 processes.push(process.clone());
             }
             None => failed.push(FailedCard {
@@ -210,6 +215,109 @@ pub fn predict(
     })
 }
 
+/// What one case of assumed values gives on every card.
+struct OnCards {
+    side_effects: SideEffects,
+    variants: Vec<Variant>,
+}
+
+/// Rehearses on every card.
+fn on_cards(
+    question: &Question,
+    wanted: &[GpuCount],
+    assumed: AssumedCase,
+    look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
+) -> Result<OnCards, PredictionError> {
+    let first = rehearse(&rehearsal_request(question, wanted, assumed), &mut *look)?;
+    let mut side_effects = first.side_effects;
+    let mut variants = first.variants;
+    // Where the script has several processes it may have run on the first card only.
+    for at in 1..wanted.len() {
+        let first_only = variants[0]
+            .processes
+            .first()
+            .is_some_and(|process| process.facts.variant.is_none());
+        if first_only && variants[at].processes.is_empty() {
+            let twin = (0..at).find(|earlier| same_kernels(&wanted[*earlier], &wanted[at]));
+            variants[at] = if let Some(twin) = twin {
+                variants[twin].clone()
+            } else {
+                let request = rehearsal_request(question, &wanted[at..=at], assumed);
+                let mut next = rehearse(&request, &mut *look)?;
+                side_effects = side_effects.and(next.side_effects);
+                next.variants.swap_remove(0)
+            };
+        }
+    }
+    Ok(OnCards {
+        side_effects,
+        variants,
+    })
+}
+
+/// The two ends of what the values of the model may lead to.
+struct Range {
+    side_effects: SideEffects,
+    balanced: Vec<Variant>,
+    worst: Vec<Variant>,
+}
+
+/// Rehearses the other cases, if the usual one says that shapes depend on them. `None` if they do not, or if the
+/// script fails with other values: then the usual case stands alone, with its caveats.
+fn range(
+    question: &Question,
+    wanted: &[GpuCount],
+    usual: &OnCards,
+    look: &mut dyn FnMut(Option<&Progress>) -> ControlFlow<()>,
+) -> Result<Option<Range>, PredictionError> {
+    if !question.ranges {
+        return Ok(None);
+    }
+    let others = other_cases(usual.variants.iter().flat_map(|variant| &variant.processes));
+    if !others.balanced && !others.worst {
+        return Ok(None);
+    }
+    let mut side_effects = usual.side_effects.clone();
+    let mut case = |is_needed: bool, assumed: AssumedCase| {
+        if !is_needed {
+            return Ok(Some(usual.variants.clone()));
+        }
+        let again = Progress::own(Event::OtherCase(assumed));
+        if look(Some(&again)).is_break() {
+            return Err(RehearsalError::Interrupted {
+                progress: LastStep::default(),
+            }
+            .into());
+        }
+        match on_cards(question, wanted, assumed, look) {
+            Ok(found) => {
+                side_effects = side_effects.clone().and(found.side_effects);
+                let is_complete = (usual.variants.iter().zip(&found.variants))
+                    .all(|(usual, found)| usual.processes.is_empty() || has_steps(found));
+                Ok(is_complete.then_some(found.variants))
+            }
+            Err(error) if error.interrupted().is_some() => Err(error),
+            Err(_) => Ok(None),
+        }
+    };
+    let Some(balanced) = case(others.balanced, AssumedCase::Balanced)? else {
+        return Ok(None);
+    };
+    let Some(worst) = case(others.worst, AssumedCase::Worst)? else {
+        return Ok(None);
+    };
+    Ok(Some(Range {
+        side_effects,
+        balanced,
+        worst,
+    }))
+}
+
+/// Whether a rehearsal came to its steps and did not end with an error.
+fn has_steps(variant: &Variant) -> bool {
+    (variant.processes.iter()).any(|process| process.facts.steps > 0 && !process.died)
+}
+
 /// A rehearsal without any card: no footprints, only the host.
 fn on_cpus(
     question: &Question,
@@ -219,7 +327,7 @@ fn on_cpus(
     let request = RehearsalRequest {
         on_cpus: true,
         variants: vec![Vec::new()],
-        ..rehearsal_request(question, &[])
+        ..rehearsal_request(question, &[], AssumedCase::Usual)
     };
     let rehearsal = rehearse(&request, look)?;
     let side_effects = rehearsal.side_effects;
@@ -287,18 +395,27 @@ fn same_kernels(a: &GpuCount, b: &GpuCount) -> bool {
     a.count == b.count && a.card.compute_capability == b.card.compute_capability
 }
 
-fn rehearsal_request(question: &Question, wanted: &[GpuCount]) -> RehearsalRequest {
+fn rehearsal_request(
+    question: &Question,
+    wanted: &[GpuCount],
+    assumed: AssumedCase,
+) -> RehearsalRequest {
     RehearsalRequest {
         command: question.command.clone(),
         phantom: question.phantom.clone(),
         on_cpus: false,
         variants: wanted.iter().map(tries).collect(),
+        assumed,
         steps: question.steps,
         with: question.with.clone(),
         alloc_conf: question.alloc_conf.clone(),
         beside_driver: question.beside_driver,
         time_limit: question.time_limit,
-        output: question.output.clone(),
+        // What the script prints with other values would replace what was asked for.
+        output: match assumed {
+            AssumedCase::Usual => question.output.clone(),
+            AssumedCase::Balanced | AssumedCase::Worst => None,
+        },
         protection: question.protection.clone(),
     }
 }
@@ -323,6 +440,7 @@ fn fullest<'a>(
     question: &Question,
     card: &'static Card,
     processes: &'a [Rehearsed],
+    assumed: AssumedCase,
 ) -> Result<Option<(Footprint, &'a Rehearsed)>, PredictionError> {
     let mut fullest: Option<(Footprint, &Rehearsed)> = None;
     for process in processes {
@@ -341,7 +459,11 @@ fn fullest<'a>(
             multiprocessors: card.multiprocessors.value,
             settings: AllocatorSettings::parse(conf, version)?,
         };
-        let found = footprint(&workload(process, question.steps), &target);
+        let workload = Workload {
+            assumed,
+            ..workload(process, question.steps)
+        };
+        let found = footprint(&workload, &target);
         if fullest
             .as_ref()
             .is_none_or(|(most, _)| found.device.likely > most.device.likely)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use brimful::cards;
 use brimful::predict::host::{Pipeline, host_need};
-use brimful::predict::{Footprint, Target, footprint};
+use brimful::predict::{AssumedCase, Footprint, Target, footprint};
 use brimful_allocsim::settings::AllocatorSettings;
 
 use crate::error::RehearsalError;
@@ -41,6 +41,7 @@ fn outcome(name: &str, n_cards: usize, code: i32) -> Result<Vec<Variant>, Rehear
         phantom: PathBuf::new(),
         on_cpus: n_cards == 0,
         variants: vec![Vec::new(); n_cards.max(1)],
+        assumed: AssumedCase::Usual,
         steps: STEPS,
         with: Vec::new(),
         alloc_conf: None,
@@ -72,7 +73,11 @@ fn footprint_on(card: &str, process: &Rehearsed) -> Footprint {
 }
 
 fn caveats(footprint: &Footprint) -> Vec<&'static str> {
-    footprint.caveats.iter().map(|caveat| caveat.id).collect()
+    footprint
+        .caveats
+        .iter()
+        .map(|caveat| caveat.kind.id())
+        .collect()
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brimful::predict::AssumedCase;
+
 use crate::protection::Protection;
 
 /// What to rehearse.
@@ -17,6 +19,8 @@ pub struct RehearsalRequest {
     /// For each card to rehearse on, descriptions for the phantom that are tried in turn until the script does not die
     /// of memory.
     pub variants: Vec<Vec<String>>,
+    /// What to assume of values that only the model could compute.
+    pub assumed: AssumedCase,
     pub steps: u32,
     /// Of `eval` and `save`, what to go on for after the steps.
     pub with: Vec<String>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use brimful::predict::AssumedCase;
 use brimful_isolate::{Isolated, Isolation, StartError};
 
 use crate::connections;
@@ -143,6 +144,15 @@ fn rehearse_in(
     })
 }
 
+/// The case as the hook is told (`brimful_plausible.py`).
+fn case(assumed: AssumedCase) -> &'static str {
+    match assumed {
+        AssumedCase::Usual => "",
+        AssumedCase::Balanced => "balanced",
+        AssumedCase::Worst => "worst",
+    }
+}
+
 fn spawn(
     request: &RehearsalRequest,
     stage: &Stage,
@@ -174,6 +184,7 @@ fn spawn(
             brimful::env_vars::BRIMFUL_CONNECTIONS,
             stage.results().join(connections::FILE_NAME),
         )
+        .env("BRIMFUL_REHEARSAL_CASE", case(request.assumed))
         .env("BRIMFUL_REHEARSAL_STEPS", request.steps.to_string())
         .env("BRIMFUL_REHEARSAL_WITH", request.with.join(","));
     trackers::turn_off(&mut command, &stage.results().join("trackers"));

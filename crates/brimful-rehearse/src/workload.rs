@@ -1,11 +1,15 @@
 //! From what the hook wrote to the value that predictions are made of.
 
 use brimful::cards::Card;
-use brimful::predict::{Kind, NamedTensor, Occurrences, Workload};
+use brimful::predict::{AssumedCase, Kind, NamedTensor, Occurrences, Workload};
 use brimful::units::Bytes;
 
 use crate::Rehearsed;
 use crate::facts::{EndReason, Facts, TensorKind};
+
+/// Caveats of the hook.
+const UNKNOWN_SHAPES: &str = "value-dependent-shape";
+const ASSUMED_SHAPES: &str = "assumed_values";
 
 /// The workload of one process; `steps` is what was asked for.
 pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
@@ -36,8 +40,9 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         ended_early: facts.reason == EndReason::End && facts.steps < steps,
         compiled: facts.compiled,
         cudnn_benchmark: facts.cudnn_benchmark && uses_cudnn,
-        unknown_shapes: occurrences(facts, "value-dependent-shape"),
-        assumed_shapes: occurrences(facts, "assumed_values"),
+        assumed: AssumedCase::Usual,
+        unknown_shapes: occurrences(facts, UNKNOWN_SHAPES),
+        assumed_shapes: occurrences(facts, ASSUMED_SHAPES),
         assumed_numbers: occurrences(facts, "value_read"),
         autotuned: count(facts, "autotune") > 0,
         fake_tensors: facts.fake_tensors,
@@ -46,6 +51,27 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         guesses: phantom.guesses,
         problems: facts.problems.clone(),
     }
+}
+
+/// Which other cases the memory of a process may depend on.
+pub(crate) struct OtherCases {
+    /// Masks may select less.
+    pub(crate) balanced: bool,
+    /// Choices may be unbalanced.
+    pub(crate) worst: bool,
+}
+
+/// The other cases of these processes; none where there are no values at all.
+pub(crate) fn other_cases<'a>(processes: impl Iterator<Item = &'a Rehearsed>) -> OtherCases {
+    let mut others = OtherCases {
+        balanced: false,
+        worst: false,
+    };
+    for process in processes.filter(|process| !process.facts.fake_tensors) {
+        others.balanced |= count(&process.facts, UNKNOWN_SHAPES) > 0;
+        others.worst |= count(&process.facts, ASSUMED_SHAPES) > 0;
+    }
+    others
 }
 
 fn count(facts: &Facts, caveat: &str) -> u64 {

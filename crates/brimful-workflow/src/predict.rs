@@ -65,6 +65,7 @@ pub fn predict(
         gpu: request.gpu.unwrap_or_else(|| USUAL_CARDS.to_owned()),
         steps: options.steps,
         with: request.with,
+        ranges: true,
         alloc_conf: request.alloc_conf,
         phantom: if is_without_gpu {
             PathBuf::new()

@@ -205,6 +205,9 @@ variables! {
     BRIMFUL_REHEARSAL_STEPS = "BRIMFUL_REHEARSAL_STEPS",
         "the rehearsal's hook",
         "Number of steps to rehearse. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_CASE = "BRIMFUL_REHEARSAL_CASE",
+        "the rehearsal's hook",
+        "What to assume of values that only the model computes: `balanced` or `worst`. Set by `brimful predict`.";
     BRIMFUL_REHEARSAL_WITH = "BRIMFUL_REHEARSAL_WITH",
         "the rehearsal's hook",
         "What the rehearsal is to measure besides GPU memory. Set by `brimful predict` and `brimful plan`.";

@@ -432,12 +432,13 @@ class Operators(Assumptions):
         return values, shadow.is_true
 
     def nonzero(self, original, tensor):
-        """Without values everything is selected, which is the most memory that it can take."""
+        """Without values everything is selected, or half of it (`plausible.CASE`)."""
         if not is_on_cuda(tensor):
             return original()
         known = self.values_for_shape(tensor, "a mask or nonzero()")
         if known is None:
-            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64, device=tensor.device)
+            selected = plausible.n_selected(tensor.numel())
+            return torch.empty((selected, tensor.dim()), dtype=torch.int64, device=tensor.device)
         selected = known[0].nonzero()
         result = torch.empty(selected.shape, dtype=torch.int64, device=tensor.device)
         self.shadows.set(result, selected, known[1])
@@ -452,9 +453,11 @@ class Operators(Assumptions):
             known = self.values_for_shape(tensor, "unique()")
             if known is None and tensor.numel() > 4 * MAX_ELEMENTS:
                 return original()
-            values = (
-                known[0] if known is not None else torch.arange(tensor.numel(), device=CPU).view(tensor.shape)
-            )
+            if known is not None:
+                values = known[0]
+            else:
+                different = max(plausible.n_selected(tensor.numel()), 1)
+                values = torch.arange(tensor.numel(), device=CPU).remainder_(different).view(tensor.shape)
             found = op(values, *args, **kwargs)
             # The kernel sorts a copy.
             scratch = [torch.empty_like(tensor), torch.empty_like(tensor, dtype=torch.int64)]
@@ -495,7 +498,7 @@ class Operators(Assumptions):
         indices, values = tensor._indices(), tensor._values()
         known = self.values_for_shape(indices, "coalesce()")
         found = torch.unique(known[0], dim=1) if known is not None else None
-        count = found.shape[1] if known is not None else indices.shape[1]
+        count = found.shape[1] if known is not None else plausible.n_selected(indices.shape[1])
         new_indices = torch.empty((indices.shape[0], count), dtype=indices.dtype, device=indices.device)
         new_values = torch.empty((count, *values.shape[1:]), dtype=values.dtype, device=values.device)
         if known is not None:
@@ -511,6 +514,9 @@ class Operators(Assumptions):
             result = original()
             if any(is_on_cuda(tensor) for tensor in tensors_of(args)):
                 self.caveat("value-dependent-shape", f"{op._schema.name}(), {place()}")
+                selected = plausible.n_selected(result.shape[0])
+                if selected < result.shape[0]:
+                    return result[:selected].clone()
             return result
 
         return kernel

@@ -1,11 +1,16 @@
 """Assumed values: what stands in for values that only the model could compute.
 
 They are finite and not all equal, losses are above zero and fall slowly, `all` is true and `any` is false:
-checks pass and loops end. Choices among classes or experts are balanced. Everything in here is a function of
-shapes and arguments.
+checks pass and loops end. Choices among classes or experts are balanced and masks select everything, unless
+the rehearsal asks for another case (`CASE`). Everything in here is a function of shapes and arguments.
 """
 
+import os
+
 import torch
+
+# `balanced`: masks select half of the elements. `worst`: nearly all choices are the same.
+CASE = os.environ.get("BRIMFUL_REHEARSAL_CASE", "")
 
 CPU = torch.device("cpu")
 # The fractional part of multiples of the golden ratio: spread evenly, and never the same twice.
@@ -36,7 +41,7 @@ def probabilities(shape, dtype):
 
 
 def balanced_choices(shape, choices, dim=-1):
-    """Indices below `choices`, each as often as the others; different ones along `dim`."""
+    """Indices below `choices`, evenly used but in the worst case; different ones along `dim`."""
     count = torch.Size(shape).numel()
     if not shape:
         return torch.zeros((), dtype=torch.int64, device=CPU)
@@ -46,6 +51,11 @@ def balanced_choices(shape, choices, dim=-1):
     if choices > MIN_VOCABULARY:
         # Words, not the special tokens at the ends of a vocabulary: no text ends with its first token.
         rows = rows.remainder_(choices // 2).add_(choices // 4)
+    elif CASE == "worst" and last < choices:
+        # Each is chosen once, so that it gets gradients; then always the first ones.
+        once = -(-choices // last) * last
+        rows[:once].remainder_(choices)
+        rows[once:].remainder_(last)
     else:
         rows = rows.remainder_(max(choices, 1))
     moved = [*shape[:dim], *shape[dim + 1 :], last]
@@ -62,5 +72,10 @@ def positions(shape, dim=-1):
 
 
 def count_of(elements):
-    """How many of some elements a condition selects."""
-    return max(elements // 2, 1)
+    """The sum over a condition: how many of some elements fulfil it."""
+    return elements if CASE == "worst" else max(elements // 2, 1)
+
+
+def n_selected(elements):
+    """How many of some elements a mask selects."""
+    return (elements + 1) // 2 if CASE == "balanced" else elements

@@ -215,6 +215,7 @@ fn rehearsed(
         },
         steps: question.steps,
         with: Vec::new(),
+        ranges: false,
         alloc_conf: None,
         phantom: question.phantom.clone(),
         beside_driver: question.beside_driver,

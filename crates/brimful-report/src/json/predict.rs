@@ -126,13 +126,16 @@ pub struct GpuFit {
     pub total_bytes: u64,
     /// Whether it fits, by the safe value.
     pub fits: bool,
-    /// `fits`, `tight` (the likely value fits but the safe value does not, or the value is an upper bound) or
-    /// `does_not_fit`.
+    /// `fits`, `tight` (the likely value fits but the safe value or the worst case does not, or the value is an upper
+    /// bound) or `does_not_fit`.
     pub verdict: String,
-    /// Bytes left, by the safe value; negative if it does not fit.
+    /// Bytes left, by the safe value of the worst case; negative if it does not fit.
     pub headroom_bytes: i64,
     /// Peak GPU memory of the process.
     pub device_bytes: LikelyAndSafe,
+    /// The same in the worst case, if shapes depend on values that only a real model computes: masks select all of
+    /// their elements, and nearly all choices (for example of experts) are the same. Otherwise `null`.
+    pub worst_case_bytes: Option<LikelyAndSafe>,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.
@@ -279,7 +282,7 @@ impl PredictDocument {
                 .caveats
                 .iter()
                 .map(|caveat| PredictionCaveat {
-                    id: caveat.id.into(),
+                    id: caveat.kind.id().into(),
                     text: caveat.text.clone(),
                 })
                 .collect(),
@@ -312,6 +315,7 @@ fn fit(footprint: &Footprint) -> GpuFit {
         verdict: footprint.verdict.id().into(),
         headroom_bytes: footprint.headroom,
         device_bytes: footprint.device.into(),
+        worst_case_bytes: footprint.worst_case.map(LikelyAndSafe::from),
         peak_reserved_bytes: footprint.peak_reserved.get(),
         peak_allocated_bytes: footprint.peak_allocated.get(),
         retries: footprint.retries,

@@ -155,9 +155,13 @@ fn verdict(footprint: &Footprint) -> (Role, &'static str, String) {
 /// The verdict, and what is left or missing.
 pub(crate) fn verdict_words(footprint: &Footprint) -> (&'static str, String) {
     let (left, total) = (Bytes(footprint.headroom.unsigned_abs()), footprint.total);
+    let at_worst = match footprint.worst_case {
+        Some(worst) if worst.safe > footprint.device.safe => ", worst case",
+        _ => "",
+    };
     match footprint.verdict {
-        FitVerdict::Fits => ("fits", format!("{left} of {total} free")),
-        FitVerdict::Tight => ("tight", format!("up to {left} over {total}")),
+        FitVerdict::Fits => ("fits", format!("{left} of {total} free{at_worst}")),
+        FitVerdict::Tight => ("tight", format!("up to {left} over {total}{at_worst}")),
         FitVerdict::DoesNotFit => ("does not fit", format!("{left} over {total}")),
     }
 }
@@ -171,7 +175,7 @@ fn peak(footprint: &Footprint, page: &Page) -> String {
         Phase::Save => "while saving a checkpoint",
         Phase::Forward | Phase::Backward => &when,
     };
-    let rows = vec![
+    let mut rows = vec![
         vec![
             "allocated (tensors)".into(),
             footprint.peak_allocated.to_string(),
@@ -189,6 +193,12 @@ fn peak(footprint: &Footprint, page: &Page) -> String {
             footprint.device.safe.to_string(),
         ],
     ];
+    if let Some(worst) = footprint.worst_case {
+        rows.push(vec![
+            "total GPU memory, worst case".into(),
+            worst.safe.to_string(),
+        ]);
+    }
     table(page, &[when, ""], &rows)
 }
 

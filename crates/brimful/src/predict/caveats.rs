@@ -2,22 +2,87 @@
 
 use brimful_allocsim::version::{Tie, TorchVersion};
 
-use super::Workload;
 use super::story::Story;
+use super::{AssumedCase, Workload};
 use crate::cards;
 use crate::units::Bytes;
+
+/// What makes a prediction less accurate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaveatKind {
+    FakeTensorFallback,
+    Uncompiled,
+    NoStep,
+    OneStep,
+    EndedEarly,
+    OptimizerWithoutSteps,
+    StepsByScript,
+    FullGeneration,
+    ManagedMemory,
+    ReservedRises,
+    Died,
+    CaughtOom,
+    ShortEvaluation,
+    ValueDependentShape,
+    AssumedValues,
+    ValueRead,
+    CudnnWorkspacesUnknown,
+    AutotunedKernels,
+    UnknownCall,
+    GuessedSize,
+    NcclEstimated,
+    StillGrowing,
+    NewTorch,
+    AddressOrder,
+    HookProblem,
+    SharedWithHost,
+}
+
+impl CaveatKind {
+    /// The stable ID, as in documents.
+    pub const fn id(self) -> &'static str {
+        match self {
+            CaveatKind::FakeTensorFallback => "fake_tensor_fallback",
+            CaveatKind::Uncompiled => "uncompiled",
+            CaveatKind::NoStep => "no_step",
+            CaveatKind::OneStep => "one_step",
+            CaveatKind::EndedEarly => "ended_early",
+            CaveatKind::OptimizerWithoutSteps => "optimizer_without_steps",
+            CaveatKind::StepsByScript => "steps_by_script",
+            CaveatKind::FullGeneration => "full_generation",
+            CaveatKind::ManagedMemory => "managed_memory",
+            CaveatKind::ReservedRises => "reserved_rises",
+            CaveatKind::Died => "died",
+            CaveatKind::CaughtOom => "caught_oom",
+            CaveatKind::ShortEvaluation => "short_evaluation",
+            CaveatKind::ValueDependentShape => "value_dependent_shape",
+            CaveatKind::AssumedValues => "assumed_values",
+            CaveatKind::ValueRead => "value_read",
+            CaveatKind::CudnnWorkspacesUnknown => "cudnn_workspaces_unknown",
+            CaveatKind::AutotunedKernels => "autotuned_kernels",
+            CaveatKind::UnknownCall => "unknown_call",
+            CaveatKind::GuessedSize => "guessed_size",
+            CaveatKind::NcclEstimated => "nccl_estimated",
+            CaveatKind::StillGrowing => "still_growing",
+            CaveatKind::NewTorch => "new_torch",
+            CaveatKind::AddressOrder => "address_order",
+            CaveatKind::HookProblem => "hook_problem",
+            CaveatKind::SharedWithHost => "shared_with_host",
+        }
+    }
+}
 
 /// A reason to trust the prediction less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caveat {
-    pub id: &'static str,
+    pub kind: CaveatKind,
     pub text: String,
 }
 
 /// A GPU without its own memory runs out before its total is reached.
 pub(super) fn memory_of_the_host(card: &str) -> Option<Caveat> {
     cards::shares_host_memory(card).then(|| Caveat {
-        id: "shared_with_host",
+        kind: CaveatKind::SharedWithHost,
         text: format!(
             "{card} shares its memory with the host: host memory of the script and of other programs comes on top"
         ),
@@ -28,9 +93,9 @@ pub(super) fn memory_of_the_host(card: &str) -> Option<Caveat> {
 struct Found(Vec<Caveat>);
 
 impl Found {
-    fn add(&mut self, id: &'static str, text: impl Into<String>) {
+    fn add(&mut self, kind: CaveatKind, text: impl Into<String>) {
         let text = text.into();
-        self.0.push(Caveat { id, text });
+        self.0.push(Caveat { kind, text });
     }
 }
 
@@ -50,13 +115,13 @@ pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
 fn about_torch(workload: &Workload, found: &mut Found) {
     if workload.fake_tensors {
         found.add(
-            "fake_tensor_fallback",
+            CaveatKind::FakeTensorFallback,
             "this torch has no CUDA, so the estimate is less accurate: brimful used fake tensors and approximated PyTorch's choice of kernels, without the workspaces of cuDNN and of some kernels. Use a CUDA build of torch for exact predictions; it needs no GPU",
         );
     }
     if workload.uncompiled {
         found.add(
-            "uncompiled",
+            CaveatKind::Uncompiled,
             "torch.compile needs CUDA, which this torch does not have: the code ran uncompiled",
         );
     }
@@ -66,23 +131,23 @@ fn about_torch(workload: &Workload, found: &mut Found) {
 fn about_steps(workload: &Workload, found: &mut Found) {
     if workload.steps == 0 {
         found.add(
-            "no_step",
+            CaveatKind::NoStep,
             "no optimizer step was observed: gradients and optimizer state may be missing",
         );
     } else if workload.steps < 2 {
         found.add(
-            "one_step",
+            CaveatKind::OneStep,
             "only one optimizer step was rehearsed; later steps often need more memory",
         );
     } else if workload.ended_early {
         found.add(
-            "ended_early",
+            CaveatKind::EndedEarly,
             format!("the script exited after {} steps", workload.steps),
         );
     }
     if !workload.idle_optimizers.is_empty() {
         found.add(
-            "optimizer_without_steps",
+            CaveatKind::OptimizerWithoutSteps,
             format!(
                 "some optimizers made no step during the rehearsal, so memory may be missing: {}",
                 workload.idle_optimizers.join("; ")
@@ -91,13 +156,13 @@ fn about_steps(workload: &Workload, found: &mut Found) {
     }
     if workload.steps_by_script {
         found.add(
-            "steps_by_script",
+            CaveatKind::StepsByScript,
             "the script updates its parameters without an optimizer: steps were counted from new gradients",
         );
     }
     if workload.full_generation {
         found.add(
-            "full_generation",
+            CaveatKind::FullGeneration,
             "generate() produced the maximum number of tokens, which needs the most memory",
         );
     }
@@ -107,7 +172,7 @@ fn about_steps(workload: &Workload, found: &mut Found) {
 fn about_memory(workload: &Workload, found: &mut Found) {
     if workload.managed > Bytes::ZERO {
         found.add(
-            "managed_memory",
+            CaveatKind::ManagedMemory,
             format!(
                 "{} of managed memory, such as the state of a paged optimizer, is not included: the driver keeps it on the GPU if it fits, and moves it to host memory otherwise",
                 workload.managed
@@ -116,7 +181,7 @@ fn about_memory(workload: &Workload, found: &mut Found) {
     }
     if workload.reserved_rises {
         found.add(
-            "reserved_rises",
+            CaveatKind::ReservedRises,
             format!(
                 "reserved memory was still growing after {} steps, so a longer run needs more: batches differ in shape, or memory is fragmented. expandable_segments:True often helps",
                 workload.steps
@@ -125,13 +190,13 @@ fn about_memory(workload: &Workload, found: &mut Found) {
     }
     if workload.died {
         found.add(
-            "died",
+            CaveatKind::Died,
             "the script failed after these steps; use `--output FILE` to save its output",
         );
     }
     if workload.caught_ooms > 0 {
         found.add(
-            "caught_oom",
+            CaveatKind::CaughtOom,
             format!(
                 "GPU memory ran out {} times and the run continued: with a convolution algorithm that needs a smaller workspace, or because the script handled the error",
                 workload.caught_ooms
@@ -140,7 +205,7 @@ fn about_memory(workload: &Workload, found: &mut Found) {
     }
     if workload.evaluated {
         found.add(
-            "short_evaluation",
+            CaveatKind::ShortEvaluation,
             "only the first batches of the evaluation were rehearsed: outputs that the script collects on the GPU over all batches come on top",
         );
     }
@@ -150,27 +215,41 @@ fn about_memory(workload: &Workload, found: &mut Found) {
 fn about_values(workload: &Workload, found: &mut Found) {
     if workload.unknown_shapes.count > 0 {
         found.add(
-            "value_dependent_shape",
+            CaveatKind::ValueDependentShape,
             format!(
-                "{} on values that only a real model computes ({}). brimful assumes the largest shape, so this is an upper bound",
+                "{} on values that only a real model computes ({}). {}",
                 shapes(workload.unknown_shapes.count),
-                workload.unknown_shapes.places
+                workload.unknown_shapes.places,
+                match workload.assumed {
+                    AssumedCase::Usual | AssumedCase::Worst =>
+                        "brimful assumes the largest shape, so this is an upper bound",
+                    AssumedCase::Balanced =>
+                        "The likely value assumes that masks select half of their elements, the worst case that they select all",
+                }
             ),
         );
     }
     if workload.assumed_shapes.count > 0 {
         found.add(
-            "assumed_values",
+            CaveatKind::AssumedValues,
             format!(
-                "{} on assumed values ({}): choices, for example of experts, are assumed to be balanced. A real run can need more",
+                "{} on assumed values ({}). {}",
                 shapes(workload.assumed_shapes.count),
-                workload.assumed_shapes.places
+                workload.assumed_shapes.places,
+                match workload.assumed {
+                    AssumedCase::Usual =>
+                        "Choices, for example of experts, are assumed to be balanced. A real run can need more",
+                    AssumedCase::Balanced =>
+                        "The likely value assumes that choices, for example of experts, are balanced, the worst case that nearly all are the same",
+                    AssumedCase::Worst =>
+                        "Nearly all choices, for example of experts, are assumed to be the same",
+                }
             ),
         );
     }
     if workload.assumed_numbers.count > 0 {
         found.add(
-            "value_read",
+            CaveatKind::ValueRead,
             format!(
                 "the script reads integers that only a real model computes ({} times: {}). Sizes derived from them are assumptions",
                 workload.assumed_numbers.count, workload.assumed_numbers.places
@@ -183,25 +262,25 @@ fn about_values(workload: &Workload, found: &mut Found) {
 fn about_libraries(workload: &Workload, found: &mut Found) {
     if workload.cudnn_guessed && !workload.fake_tensors {
         found.add(
-            "cudnn_workspaces_unknown",
+            CaveatKind::CudnnWorkspacesUnknown,
             "the workspaces of cuDNN are unknown: no cuDNN 9.8 or later was found next to torch (a wrapper script can hide it); reserved memory of convolutional networks is 11 % higher in the median, up to 38 %",
         );
     }
     if workload.cudnn_benchmark {
         found.add(
-            "autotuned_kernels",
+            CaveatKind::AutotunedKernels,
             "torch.backends.cudnn.benchmark chooses kernels by timing them: the workspaces on a real GPU may differ",
         );
     }
     if workload.autotuned {
         found.add(
-            "autotuned_kernels",
+            CaveatKind::AutotunedKernels,
             "torch.compile chooses kernels by timing them, which is not possible on the phantom GPU",
         );
     }
     if !workload.unknown_calls.is_empty() {
         found.add(
-            "unknown_call",
+            CaveatKind::UnknownCall,
             format!(
                 "the phantom GPU does not implement {}, and reported success",
                 workload.unknown_calls.join(", ")
@@ -210,7 +289,7 @@ fn about_libraries(workload: &Workload, found: &mut Found) {
     }
     if !workload.guesses.is_empty() {
         found.add(
-            "guessed_size",
+            CaveatKind::GuessedSize,
             format!(
                 "some sizes are rules of thumb, not values from the NVIDIA libraries: {}",
                 workload.guesses.join(", ")
@@ -219,7 +298,7 @@ fn about_libraries(workload: &Workload, found: &mut Found) {
     }
     if workload.world_size > 1 {
         found.add(
-            "nccl_estimated",
+            CaveatKind::NcclEstimated,
             "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)",
         );
     }
@@ -229,7 +308,7 @@ fn about_libraries(workload: &Workload, found: &mut Found) {
 fn about_the_rehearsal(workload: &Workload, story: &Story, found: &mut Found) {
     if let Some(growth) = growth(workload, story).map(Bytes) {
         found.add(
-            "still_growing",
+            CaveatKind::StillGrowing,
             format!(
                 "memory was still growing between the last two steps, by {growth}: use a longer rehearsal (--steps)"
             ),
@@ -238,14 +317,14 @@ fn about_the_rehearsal(workload: &Workload, story: &Story, found: &mut Found) {
     let version: Result<TorchVersion, _> = workload.trace.torch.parse();
     match version {
         Ok(version) if version > TorchVersion::NEWEST_CHECKED => found.add(
-            "new_torch",
+            CaveatKind::NewTorch,
             format!(
                 "torch {version} is newer than the latest tested release ({})",
                 TorchVersion::NEWEST_CHECKED
             ),
         ),
         Ok(version) if version.tie() == Tie::LowestAddress => found.add(
-            "address_order",
+            CaveatKind::AddressOrder,
             format!(
                 "torch {version} prefers low addresses, which the driver assigns: reserved memory varies by about 1 %"
             ),
@@ -254,7 +333,7 @@ fn about_the_rehearsal(workload: &Workload, story: &Story, found: &mut Found) {
     }
     if let Some(problem) = workload.problems.first() {
         found.add(
-            "hook_problem",
+            CaveatKind::HookProblem,
             format!("the rehearsal had a problem, so values may be incomplete: {problem}"),
         );
     }

@@ -32,6 +32,16 @@ pub struct DeviceBytes {
     pub safe: Bytes,
 }
 
+impl DeviceBytes {
+    /// The larger of both, each by itself.
+    pub(super) fn at_least(self, other: DeviceBytes) -> DeviceBytes {
+        DeviceBytes {
+            likely: self.likely.max(other.likely),
+            safe: self.safe.max(other.safe),
+        }
+    }
+}
+
 /// Whether it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitVerdict {
@@ -113,8 +123,10 @@ pub struct Footprint {
     /// Times that cached memory had to be given back to go on.
     pub retries: u64,
     pub verdict: FitVerdict,
-    /// Bytes left of the card by the safe value; negative: bytes missing.
+    /// Bytes left of the card by the safe value, in the worst case if there is one; negative: bytes missing.
     pub headroom: i64,
+    /// Where shapes depend on values that only the model could compute: what is used if they are unfavourable.
+    pub worst_case: Option<DeviceBytes>,
     pub terms: Vec<Term>,
     pub phases: Vec<PhasePeak>,
     pub largest: Vec<LargestAllocation>,
@@ -217,6 +229,7 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         retries: outcome.statistics.retries,
         verdict,
         headroom,
+        worst_case: None,
         terms: recorder.terms(&context, &nccl, spare),
         phases: recorder.phase_peaks(),
         largest: recorder.largest(),

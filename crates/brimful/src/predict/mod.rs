@@ -13,8 +13,9 @@ mod story;
 #[cfg(test)]
 mod tests;
 mod workload;
+mod worst_case;
 
-pub use caveats::{Caveat, caveats};
+pub use caveats::{Caveat, CaveatKind, caveats};
 pub use footprint::{
     Alternative, CurvePoint, DeviceBytes, FitVerdict, Footprint, LargestAllocation, PhasePeak,
     Target, Term, footprint,
@@ -22,4 +23,4 @@ pub use footprint::{
 pub use kind::Kind;
 pub use outside::{Outside, context, nccl};
 pub use story::{Phase, Story};
-pub use workload::{NamedTensor, Occurrences, Workload};
+pub use workload::{AssumedCase, NamedTensor, Occurrences, Workload};

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::story::Story;
 use super::{
-    FitVerdict, Footprint, Kind, NamedTensor, Phase, Target, Workload, caveats, footprint,
+    AssumedCase, CaveatKind, FitVerdict, Footprint, Kind, NamedTensor, Phase, Target, Workload,
+    caveats, footprint,
 };
 use crate::units::Bytes;
 
@@ -139,7 +140,7 @@ fn weak_figures_say_so() {
     let ids = |workload: &Workload| -> Vec<&'static str> {
         caveats(workload, &Story::of(&workload.trace))
             .iter()
-            .map(|caveat| caveat.id)
+            .map(|caveat| caveat.kind.id())
             .collect()
     };
     assert!(ids(&workload(3, 10)).is_empty());
@@ -176,7 +177,11 @@ fn without_cuda_the_figure_is_called_weaker_and_its_margin_is_wider() {
     assert!(spare(&exact) < spare(&weak));
     assert!(spare(&weak) < spare(&convolutions));
     let ids = |found: &Footprint| -> Vec<&'static str> {
-        found.caveats.iter().map(|caveat| caveat.id).collect()
+        found
+            .caveats
+            .iter()
+            .map(|caveat| caveat.kind.id())
+            .collect()
     };
     assert!(ids(&exact).is_empty());
     assert_eq!(ids(&weak), ["fake_tensor_fallback"]);
@@ -202,7 +207,7 @@ fn a_leak_is_noticed() {
             .insert(at + kept - 1, brimful_allocsim::trace::Event::Alloc(number));
     }
     let found = caveats(&leaking, &Story::of(&leaking.trace));
-    assert_eq!(found[0].id, "still_growing");
+    assert_eq!(found[0].kind, CaveatKind::StillGrowing);
 }
 
 proptest! {
@@ -285,8 +290,53 @@ fn a_card_without_memory_of_its_own_says_so() {
         let mut target = target(Bytes::from_gib(16));
         target.name = name.into();
         let found = footprint(&workload(3, 10), &target);
-        found.caveats.iter().map(|caveat| caveat.id).collect()
+        found
+            .caveats
+            .iter()
+            .map(|caveat| caveat.kind.id())
+            .collect()
     };
     assert_eq!(ids("NVIDIA GB10"), ["shared_with_host"]);
     assert!(ids("Tesla T4").is_empty());
+}
+
+#[test]
+fn a_range_fits_only_if_its_worst_case_does() {
+    let of = |batch: u64, assumed: AssumedCase, total: Bytes| {
+        let mut workload = workload(3, batch);
+        workload.assumed = assumed;
+        workload.assumed_shapes.count = 1;
+        footprint(&workload, &target(total))
+    };
+    let range = |total: Bytes| {
+        of(100, AssumedCase::Balanced, total).with_worst_case(&of(400, AssumedCase::Worst, total))
+    };
+    let roomy = range(Bytes::from_gib(16));
+    assert_eq!(roomy.verdict, FitVerdict::Fits);
+    let worst = roomy.worst_case.expect("a range");
+    assert!(worst.safe > roomy.device.safe);
+    assert_eq!(
+        roomy.headroom,
+        i64::try_from(Bytes::from_gib(16).get() - worst.safe.get()).unwrap()
+    );
+    let between = Bytes(u64::midpoint(roomy.device.safe.get(), worst.likely.get()));
+    assert_eq!(range(between).verdict, FitVerdict::Tight);
+    let small = Bytes(roomy.device.likely.get() - Bytes::from_mib(60).get());
+    assert_eq!(range(small).verdict, FitVerdict::DoesNotFit);
+}
+
+#[test]
+fn cases_that_need_the_same_memory_say_so() {
+    let mut workload = workload(3, 100);
+    workload.assumed = AssumedCase::Balanced;
+    workload.unknown_shapes.count = 2;
+    let same = footprint(&workload, &target(Bytes::from_gib(16)));
+    let range = same.clone().with_worst_case(&same);
+    assert_eq!(range.verdict, FitVerdict::Fits);
+    assert_eq!(range.worst_case, Some(range.device));
+    assert!(
+        range.caveats[0]
+            .text
+            .ends_with("select all. Both need the same memory")
+    );
 }

@@ -41,9 +41,11 @@ pub struct Workload {
     pub evaluated: bool,
     pub compiled: bool,
     pub cudnn_benchmark: bool,
-    /// Shapes made from unknown values, as of `nonzero` and boolean masks: each is the largest possible.
+    /// What was assumed of the values that only the model could compute.
+    pub assumed: AssumedCase,
+    /// Shapes made from unknown values, as of `nonzero` and boolean masks.
     pub unknown_shapes: Occurrences,
-    /// Shapes made from assumed values: choices are taken to be balanced.
+    /// Shapes made from assumed values, as of a choice of experts.
     pub assumed_shapes: Occurrences,
     /// Whole numbers that the script read and only the model could compute.
     pub assumed_numbers: Occurrences,
@@ -58,6 +60,18 @@ pub struct Workload {
     pub guesses: Vec<String>,
     /// Hooks that failed; the figures by module may be incomplete.
     pub problems: Vec<String>,
+}
+
+/// What a rehearsal assumes of values that only the model could compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AssumedCase {
+    /// Choices are balanced, masks select everything: the only rehearsal.
+    #[default]
+    Usual,
+    /// Choices are balanced, masks select half of their elements. There is a rehearsal of the worst case too.
+    Balanced,
+    /// Nearly all choices are the same, masks select everything.
+    Worst,
 }
 
 /// How often something happened, and where in the script.
