@@ -13,28 +13,49 @@ Examples:
 """
 
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
+from brimful._explain import Explanation, Runs, explain, runs
 from brimful._native import SharedArray, SharedDict, SharedList, __version__
 from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
+from brimful._replay import Replay, replay
+from brimful._run import Run, run
 from brimful._share import share
+from brimful._watch import Watch, watch
 
 __all__ = [
     "BrimfulError",
+    "Explanation",
     "Footprint",
     "InputError",
     "InternalError",
     "Machine",
     "MachineError",
     "Plan",
+    "Replay",
+    "Run",
+    "Runs",
     "SharedArray",
     "SharedDict",
     "SharedList",
+    "Watch",
     "__version__",
     "card_names",
+    "explain",
     "machine_names",
     "plan",
     "predict",
     "probe",
+    "replay",
+    "run",
+    "runs",
     "share",
+    "watch",
 ]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Add the cell magic `%%brimful`, and show why the last kernel was killed: `%load_ext brimful`."""
+    from brimful._notebook import load
+
+    load(shell)

@@ -833,11 +833,13 @@ class GpuFit:
     fits: bool
     """Whether it fits, by the safe value."""
     verdict: str
-    """`fits`, `tight` (the likely value fits but the safe value does not, or the value is an upper bound) or `does_not_fit`."""
+    """`fits`, `tight` (the likely value fits but the safe value or the worst case does not, or the value is an upper bound) or `does_not_fit`."""
     headroom_bytes: int
-    """Bytes left, by the safe value; negative if it does not fit."""
+    """Bytes left, by the safe value of the worst case; negative if it does not fit."""
     device_bytes: LikelyAndSafe
     """Peak GPU memory of the process."""
+    worst_case_bytes: LikelyAndSafe | None
+    """The same in the worst case, if shapes depend on values that only a real model computes: masks select all of their elements, and nearly all choices (for example of experts) are the same. Otherwise `null`."""
     peak_reserved_bytes: int
     """Peak of reserved bytes."""
     peak_allocated_bytes: int
@@ -859,6 +861,7 @@ class GpuFit:
             verdict=data["verdict"],
             headroom_bytes=data["headroom_bytes"],
             device_bytes=LikelyAndSafe._from_json(data["device_bytes"]),
+            worst_case_bytes=None if data["worst_case_bytes"] is None else LikelyAndSafe._from_json(data["worst_case_bytes"]),
             peak_reserved_bytes=data["peak_reserved_bytes"],
             peak_allocated_bytes=data["peak_allocated_bytes"],
             retries=data["retries"],
@@ -1512,4 +1515,304 @@ class PlanDocument:
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             seconds=data["seconds"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayAgreement:
+    """How many allocations the model places at their recorded address, given only the addresses of new segments."""
+
+    allocations: int
+    """Number of recorded allocations."""
+    same_address: int
+    """Number of allocations that the model places at the same address."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ReplayAgreement:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            allocations=data["allocations"],
+            same_address=data["same_address"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """One replay."""
+
+    gpu: str | None
+    """The GPU model, if one was named."""
+    alloc_conf: str
+    """The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`; empty for the default."""
+    capacity_bytes: int
+    """GPU memory available to PyTorch, in bytes."""
+    peak_allocated_bytes: int
+    """Peak of allocated bytes, until the end or until memory ran out."""
+    peak_reserved_bytes: int
+    """Peak of reserved bytes."""
+    oom: bool
+    """Whether it ran out of memory."""
+    oom_request_bytes: int | None
+    """The size of the failed allocation."""
+    retries: int
+    """Number of times cached memory was freed before a retry."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ReplayResult:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            gpu=data["gpu"],
+            alloc_conf=data["alloc_conf"],
+            capacity_bytes=data["capacity_bytes"],
+            peak_allocated_bytes=data["peak_allocated_bytes"],
+            peak_reserved_bytes=data["peak_reserved_bytes"],
+            oom=data["oom"],
+            oom_request_bytes=data["oom_request_bytes"],
+            retries=data["retries"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDocument:
+    """Results of a replay for each capacity and setting."""
+
+    schema_version: int
+    """The schema version of this document."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    file: str
+    """The file that was replayed."""
+    torch_version: str
+    """The modeled PyTorch version."""
+    torch_version_assumed: bool
+    """Whether that is an assumption: the file names no version and none was given."""
+    device: int
+    """The replayed device."""
+    events: int
+    """Number of allocations and frees in the file."""
+    agreement: ReplayAgreement | None
+    """How closely the model matches the recorded addresses; `null` if the file has none."""
+    results: tuple[ReplayResult, ...]
+    """One result per capacity and setting, in the requested order."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ReplayDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            file=data["file"],
+            torch_version=data["torch_version"],
+            torch_version_assumed=data["torch_version_assumed"],
+            device=data["device"],
+            events=data["events"],
+            agreement=None if data["agreement"] is None else ReplayAgreement._from_json(data["agreement"]),
+            results=tuple(ReplayResult._from_json(item) for item in data["results"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedAttempt:
+    """One attempt of a run that was restarted."""
+
+    number: int
+    """The number of the attempt, from 1."""
+    changed: tuple[str, ...]
+    """What differs from the attempt before, such as `workers 4 to 2`."""
+    resumed_from: str | None
+    """The checkpoint it resumed from."""
+    cause: str | None
+    """The cause of its end, if it has ended."""
+    confidence: str | None
+    """`proved`, `likely` or `cannot_tell`."""
+    summary: str | None
+    """One sentence."""
+    n_false_alarms: int
+    """Number of alarms after which memory did not run out."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ExplainedAttempt:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            number=data["number"],
+            changed=tuple(data["changed"]),
+            resumed_from=data["resumed_from"],
+            cause=data["cause"],
+            confidence=data["confidence"],
+            summary=data["summary"],
+            n_false_alarms=data["n_false_alarms"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedProof:
+    """One line of evidence."""
+
+    source: str
+    """Where it comes from: `kernel`, `kernel_log`, `wait_status`, `samples`, `hook`, `snapshot` or `output`."""
+    text: str
+    """What it shows, with the measured values."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ExplainedProof:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            source=data["source"],
+            text=data["text"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRemedy:
+    """A way to avoid the failure."""
+
+    text: str
+    """What to do."""
+    effect: str | None
+    """The effect it would have had on this run, if that can be computed."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ExplainedRemedy:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            text=data["text"],
+            effect=data["effect"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedVerdict:
+    """Why an attempt ended."""
+
+    cause: str
+    """One of the closed list of causes, such as `host_oom_kill`."""
+    confidence: str
+    """`proved`, `likely` or `cannot_tell`."""
+    detail: str
+    """A closer description of the cause."""
+    summary: str
+    """One sentence."""
+    evidence: tuple[ExplainedProof, ...]
+    """Evidence, strongest first."""
+    remedies: tuple[ExplainedRemedy, ...]
+    """What to do, cheapest first."""
+    would_settle: tuple[str, ...]
+    """What would confirm the cause, if it is not proved."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ExplainedVerdict:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            cause=data["cause"],
+            confidence=data["confidence"],
+            detail=data["detail"],
+            summary=data["summary"],
+            evidence=tuple(ExplainedProof._from_json(item) for item in data["evidence"]),
+            remedies=tuple(ExplainedRemedy._from_json(item) for item in data["remedies"]),
+            would_settle=tuple(data["would_settle"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Summary of a run."""
+
+    id: str
+    """The ID of the run."""
+    started_at_unix_ms: int
+    """Milliseconds since 1970."""
+    command: tuple[str, ...]
+    """The command."""
+    folder: str
+    """The working directory."""
+    state: str
+    """`running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, `ended` if its exit status is unknown, or `cut_off` if brimful itself ended before the run."""
+    exit_code: int | None
+    """The exit code, if it exited."""
+    signal: int | None
+    """The signal, if one killed it."""
+    n_attempts: int
+    """Number of attempts: more than one if it was restarted."""
+    duration_ms: int
+    """Total duration of all attempts, as far as it was observed."""
+    peak_host_used_bytes: int | None
+    """Peak host memory of all attempts."""
+    host_limit_bytes: int | None
+    """The nearest limit that kills."""
+    cause: str | None
+    """The cause in the verdict of the last attempt, if there is one."""
+    summary: str | None
+    """The summary of the verdict."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> RunSummary:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            id=data["id"],
+            started_at_unix_ms=data["started_at_unix_ms"],
+            command=tuple(data["command"]),
+            folder=data["folder"],
+            state=data["state"],
+            exit_code=data["exit_code"],
+            signal=data["signal"],
+            n_attempts=data["n_attempts"],
+            duration_ms=data["duration_ms"],
+            peak_host_used_bytes=data["peak_host_used_bytes"],
+            host_limit_bytes=data["host_limit_bytes"],
+            cause=data["cause"],
+            summary=data["summary"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainDocument:
+    """Why a run died."""
+
+    schema_version: int
+    """The schema version of this document."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    source: str
+    """What was explained: the ID of a run, the name of a file, or `-` for standard input."""
+    run: RunSummary | None
+    """The run, if it was one."""
+    attempts: tuple[ExplainedAttempt, ...]
+    """What happened in each attempt, if the run was restarted; empty otherwise."""
+    verdict: ExplainedVerdict
+    """Why the last attempt ended."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ExplainDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            source=data["source"],
+            run=None if data["run"] is None else RunSummary._from_json(data["run"]),
+            attempts=tuple(ExplainedAttempt._from_json(item) for item in data["attempts"]),
+            verdict=ExplainedVerdict._from_json(data["verdict"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunsDocument:
+    """All recorded runs, newest first."""
+
+    schema_version: int
+    """The schema version of this document."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    state_dir: str
+    """The state directory."""
+    runs: tuple[RunSummary, ...]
+    """Newest first."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> RunsDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            state_dir=data["state_dir"],
+            runs=tuple(RunSummary._from_json(item) for item in data["runs"]),
         )

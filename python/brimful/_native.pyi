@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "share", "shared_from_handle", "size_bytes", "size_text"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "untold_death"]
 
 __version__: Final[str]
 """
@@ -285,6 +285,12 @@ def card_names() -> list[str]:
     The names that `probe(gpu=…)` takes.
     """
 
+def explain(*, what: str | None, state_dir: str | PathLike[str] | None) -> tuple[str, str, str]:
+    """
+    Explains a file, a run by its ID, or the last run: the JSON document, the page for a terminal and the HTML for a
+    notebook.
+    """
+
 def machine_names() -> list[str]:
     """
     The names that `probe(as_machine=…)` takes.
@@ -324,6 +330,21 @@ def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, execut
     what Python makes of it can be copied, pickled and sent to workers.
     """
 
+def replay(*, file: str | PathLike[str], gpu: SupportsGetItem[int, str], capacity: SupportsGetItem[int, str], alloc_conf: SupportsGetItem[int, str], device: SupportsIndex | None, torch: str | None) -> tuple[str, str]:
+    """
+    Replays a trace or a memory snapshot: the JSON document and the page for a terminal.
+    """
+
+def run_of_supervisor(*, supervisor_pid: SupportsIndex, state_dir: str | PathLike[str] | None) -> str | None:
+    """
+    The ID of the run that this process of brimful supervises or has supervised.
+    """
+
+def runs(*, last: SupportsIndex | None, state_dir: str | PathLike[str] | None) -> tuple[str, str]:
+    """
+    The recorded runs, newest first: the JSON document and the page for a terminal.
+    """
+
 def share(value: Any, *, folder: str | PathLike[str] | None) -> Any:
     """
     Copies `value` into memory that other processes can map; into a file in `folder` if one is given.
@@ -344,4 +365,9 @@ def size_bytes(text: str) -> int:
 def size_text(size_bytes: SupportsIndex) -> str:
     """
     A number of bytes as people read it.
+    """
+
+def untold_death(*, directory: str, state_dir: str | PathLike[str] | None) -> tuple[str, str, str] | None:
+    """
+    Why the last watched process of this directory was killed, told once, in the same forms.
     """

@@ -99,7 +99,7 @@ def plan(  # noqa: PLR0913
         as_json, as_text, as_html, hf, lightning = _native.plan(
             job=None if job is None else os.fspath(job),
             mode=mode,
-            overrides=[_written(knob, value) for knob, value in (overrides or {}).items()],
+            overrides=[written(knob, value) for knob, value in (overrides or {}).items()],
             as_machine=as_machine,
             gpu=gpu,
             memory=None if memory is None else str(memory),
@@ -123,7 +123,7 @@ def plan(  # noqa: PLR0913
     return Plan(**values, _json=as_json, _text=as_text, _html=as_html, _hf=hf, _lightning=lightning)
 
 
-def _written(knob: str, value: object) -> str:
+def written(knob: str, value: object) -> str:
     """Write an override as the command line has it."""
 
     def word(one: object) -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from brimful import _native
+from brimful._child import command_for, installed, private_directory
 from brimful._documents import PredictDocument
 from brimful._errors import InputError, MachineError
-from brimful._folders import temporary_place
 from brimful._shown import Shown
 
 if TYPE_CHECKING:
@@ -109,16 +109,8 @@ def predict(  # noqa: PLR0913
         network=network,
     )
     if callable(training):
-        import tempfile
-
-        place = temporary_place()
-        if place is None:
-            raise MachineError(
-                "another user could replace files in the temporary directory",
-                ["set TMPDIR to a directory that only you can write to"],
-            )
-        with tempfile.TemporaryDirectory(prefix="brimful-", dir=place) as folder:
-            command = _command_for(training, folder)
+        with private_directory() as folder:
+            command = command_for(training, folder)
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
             return _predict(command, shown, gpu, with_, alloc_conf, rehearsal)
     if isinstance(training, (str, bytes)):
@@ -181,7 +173,7 @@ def _tell(line: str) -> None:
 
 def _phantom() -> Path:
     """Return the path of the phantom GPU."""
-    path = _installed(_LIBRARY)
+    path = installed(_LIBRARY)
     if path is None:
         raise MachineError(
             f"{_LIBRARY} is missing from the installed package",
@@ -200,7 +192,7 @@ def rehearsal_options(  # noqa: PLR0913
     network: str,
 ) -> dict[str, object]:
     """Return the options of a rehearsal."""
-    program = _installed("brimful")
+    program = installed("brimful")
     if program is None:
         raise MachineError(
             "the brimful program is missing from the installed package",
@@ -212,76 +204,8 @@ def rehearsal_options(  # noqa: PLR0913
         "beside_driver": bool(beside_driver),
         "phantom": _phantom(),
         "program": program,
-        "redirect_library": _installed(_REDIRECT) or _REDIRECT,
+        "redirect_library": installed(_REDIRECT) or _REDIRECT,
         "allow_writes": bool(allow_writes),
         "network": network,
         "scratch": None if scratch is None else str(scratch),
     }
-
-
-def _installed(name: str) -> Path | None:
-    """Find a program or library that came with this package."""
-    import importlib.metadata
-    from pathlib import Path
-
-    if sys.platform != "linux":
-        raise MachineError(
-            f"the phantom GPU runs only on Linux, not on {sys.platform}",
-            ["use a Linux container, WSL or a cloud machine, with or without a GPU"],
-        )
-    try:
-        files = importlib.metadata.distribution("brimful").files or []
-    except importlib.metadata.PackageNotFoundError as error:
-        raise MachineError(
-            "brimful is not installed; only its source is on the path",
-            ["run `pip install brimful`"],
-        ) from error
-    for file in files:
-        # Shell completions have the same name as the program.
-        if file.name == name and file.parent.name in {"bin", "brimful"}:
-            path = Path(os.fspath(file.locate()))
-            if path.is_file():
-                return path.resolve()
-    return None
-
-
-_RUNNER = """\
-import pickle, sys
-from multiprocessing import process, spawn
-with open(sys.argv[1], "rb") as file:
-    preparation = pickle.load(file)
-    function = file.read()
-# A script that starts processes while it is loaded lacks its guard: multiprocessing tells it so.
-process.current_process()._inheriting = True
-try:
-    spawn.prepare(preparation)
-finally:
-    del process.current_process()._inheriting
-pickle.loads(function)()
-"""
-
-
-def _command_for(training: Callable[[], object], folder: str) -> list[str]:
-    """Write the function where a new process can load it, as multiprocessing's spawn does."""
-    import pickle
-    from multiprocessing import spawn
-    from pathlib import Path
-
-    try:
-        import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-        function = cloudpickle.dumps(training)
-    except ImportError:
-        try:
-            function = pickle.dumps(training)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                f"cannot pickle the function for another process: {error}",
-                ["install cloudpickle, or move the function to a module"],
-            ) from error
-    preparation = spawn.get_preparation_data("brimful-rehearsal")
-    preparation.pop("authkey", None)
-    place = Path(folder)
-    (place / "training").write_bytes(pickle.dumps(preparation) + function)
-    (place / "run.py").write_text(_RUNNER, encoding="utf-8")
-    return [sys.executable, str(place / "run.py"), str(place / "training")]

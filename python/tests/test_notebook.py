@@ -30,6 +30,28 @@ def test_a_cell_shows_the_card_and_its_text() -> None:
     nbformat.validate(notebook)
 
 
+@pytest.mark.filterwarnings("ignore:Proactor event loop", "ignore::DeprecationWarning")
+def test_a_cell_trains_in_another_process_and_the_kernel_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRIMFUL_STATE_DIR", str(tmp_path))
+    sources = [
+        "import os\nprecious = [1, 2, 3]\n%load_ext brimful",
+        "%%brimful --quiet\nprint('sum', sum(precious), flush=True)\nos.kill(os.getpid(), 9)",
+        "precious",
+    ]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
+    notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
+    NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+    _, trained, after = notebook.cells
+    said = "".join(output.text for output in trained.outputs if output.output_type == "stream")
+    assert "sum 6" in said
+    (shown,) = (output for output in trained.outputs if output.output_type == "execute_result")
+    assert "exit code 137" in shown.data["text/plain"]
+    assert "What to do, cheapest first" in shown.data["text/html"]
+    assert after.outputs[0].data["text/plain"] == "[1, 2, 3]"
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed here")
 def test_the_card_draws_itself_in_a_browser(tmp_path: Path) -> None:
     assert CHROMIUM is not None

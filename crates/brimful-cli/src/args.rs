@@ -464,6 +464,10 @@ pub struct RunArguments {
     #[arg(long)]
     pub no_status: bool,
 
+    /// Stop the command if the process with this ID, which started brimful, ends
+    #[arg(long, value_name = "PID")]
+    pub stop_with_parent: Option<u32>,
+
     /// Print nothing except the cause of a failure
     #[arg(long, short)]
     pub quiet: bool,

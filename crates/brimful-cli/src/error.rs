@@ -26,8 +26,6 @@ pub(crate) enum CommandError {
     NoSuchRun(#[from] RunNotFound),
     #[error("no Python executable at `{path}`")]
     NoSuchPython { path: String },
-    #[error("no state directory: neither --state-dir nor HOME is set")]
-    NoStateDir,
     #[error("failed to write `{}`", path.display())]
     Write {
         path: PathBuf,
@@ -63,7 +61,6 @@ impl CommandError {
             CommandError::Accepts(error) => error,
             CommandError::NoSuchRun(error) => error,
             CommandError::NoSuchPython { .. }
-            | CommandError::NoStateDir
             | CommandError::Write { .. }
             | CommandError::FileExists { .. }
             | CommandError::Draft(_)
@@ -88,7 +85,6 @@ impl UserError for CommandError {
             CommandError::NoSuchPython { .. } => vec![Hint::text(
                 "pass the path of the executable, for example `.venv/bin/python`, or a name on PATH",
             )],
-            CommandError::NoStateDir => vec![Hint::ChooseStateDir],
             CommandError::FileExists { .. } => vec![Hint::text(
                 "pass `--force` to overwrite it, or `--output FILE` to write another file",
             )],

@@ -47,6 +47,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     {
         return ExitStatus::Passed(brimful_isolate::program(&arguments[2..]));
     }
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == commands::ATTACHED_ARGUMENT)
+    {
+        return commands::attached(&arguments[2..]);
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return print_usage_error(&error),

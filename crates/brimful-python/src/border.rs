@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brimful::units::BadSize;
 use brimful::user_error::{ErrorKind, UserError};
-use brimful_workflow::WorkflowError;
+use brimful_workflow::{ExplainError, ReplayError, WorkflowError};
 use pyo3::prelude::*;
 
 use crate::hints;
@@ -96,6 +96,18 @@ impl Failure {
 
 impl From<WorkflowError> for Failure {
     fn from(error: WorkflowError) -> Failure {
+        Failure::of(&error)
+    }
+}
+
+impl From<ExplainError> for Failure {
+    fn from(error: ExplainError) -> Failure {
+        Failure::of(&error)
+    }
+}
+
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Failure {
         Failure::of(&error)
     }
 }

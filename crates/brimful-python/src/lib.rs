@@ -5,6 +5,7 @@
 
 mod border;
 mod data;
+mod explain;
 mod hints;
 mod machine;
 mod plan;
@@ -24,6 +25,8 @@ mod _native {
         open_folder, open_hdf5, open_lines, open_npy, open_parquet, open_raw, open_tar,
         open_tokens,
     };
+    #[pymodule_export]
+    use crate::explain::{explain, replay, run_of_supervisor, runs, untold_death};
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};
     #[pymodule_export]

@@ -21,6 +21,8 @@ use crate::send::send_to;
 #[derive(Debug)]
 pub(crate) struct Containment {
     group: Option<OwnCgroup>,
+    /// The process that was there before brimful, if it is watched from outside.
+    attached_to: Option<u32>,
     /// Processes of ours that are not of the job: brimful itself, and who keeps the streams open.
     not_the_job: Vec<u32>,
 }
@@ -42,13 +44,30 @@ pub(crate) struct NoCgroup(pub(crate) String);
 
 const PREFIX: &str = "brimful-";
 
+/// How a record calls a process that was there before brimful.
+pub(crate) const ATTACHED: &str = "attached";
+
 impl Containment {
     /// The tree of processes only.
     pub(crate) fn tree() -> Containment {
         Containment {
             group: None,
+            attached_to: None,
             not_the_job: vec![std::process::id()],
         }
+    }
+
+    /// A process that brimful did not start, and its descendants.
+    pub(crate) fn of_process(pid: u32) -> Containment {
+        Containment {
+            attached_to: Some(pid),
+            ..Containment::tree()
+        }
+    }
+
+    /// Whether the job was there before brimful.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached_to.is_some()
     }
 
     /// A group below the one that this process is in, or why there is none.
@@ -69,6 +88,7 @@ impl Containment {
                     own.directory.display()
                 ))
             })?),
+            attached_to: None,
             not_the_job: vec![std::process::id()],
         })
     }
@@ -86,6 +106,7 @@ impl Containment {
                     aside: None,
                     is_scope: true,
                 }),
+                attached_to: None,
                 not_the_job,
             },
         );
@@ -95,6 +116,9 @@ impl Containment {
     pub(crate) fn kind(&self) -> &'static str {
         if self.group.as_ref().is_some_and(|own| own.is_scope) {
             return "systemd_scope";
+        }
+        if self.is_attached() {
+            return ATTACHED;
         }
         match self.group.as_ref().map(|own| own.group.version) {
             Some(CgroupVersion::V1) => "cgroup_v1",
@@ -139,6 +163,7 @@ impl Containment {
         let not_the_job = self.not_the_job.clone();
         let tree = Containment {
             group: None,
+            attached_to: None,
             not_the_job,
         };
         std::mem::replace(self, tree).remove();
@@ -150,13 +175,16 @@ impl Containment {
 
     /// The processes of the job, in the order of their ids.
     pub(crate) fn processes(&self, processes: &Processes) -> Vec<ProcessFacts> {
-        let mut found: Vec<ProcessFacts> = match &self.group {
-            Some(own) => members(&own.group.directory)
+        let mut found: Vec<ProcessFacts> = if let Some(own) = &self.group {
+            members(&own.group.directory)
                 .into_iter()
                 .filter_map(|pid| processes.one(pid))
-                .collect(),
-            None => descendants(&processes.all(), std::process::id()),
+                .collect()
+        } else {
+            let root = self.attached_to.unwrap_or_else(std::process::id);
+            descendants(&processes.all(), root)
         };
+        found.extend(self.attached_to.and_then(|pid| processes.one(pid)));
         found.retain(|process| !process.is_zombie && !self.not_the_job.contains(&process.pid));
         found.sort_by_key(|process| process.pid);
         found

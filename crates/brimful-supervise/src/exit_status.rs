@@ -142,7 +142,7 @@ impl From<Ended> for Outcome {
             Ended::Exited(0) => Outcome::Finished,
             Ended::Exited(code) => Outcome::Failed { code },
             Ended::Signaled(signal) => Outcome::Killed { signal },
-            Ended::Unknown => Outcome::Failed { code: -1 },
+            Ended::Unknown => Outcome::Unseen,
         }
     }
 }

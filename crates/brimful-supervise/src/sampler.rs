@@ -261,7 +261,8 @@ impl Sampler {
                 })
             })
             .collect();
-        if contained.counting_group().is_none() {
+        // Of a process that is watched from outside everything counts that is used inside the limit: it is read each time.
+        if contained.counting_group().is_none() && !contained.is_attached() {
             self.tree_used = Some(fair_share);
         }
         samples

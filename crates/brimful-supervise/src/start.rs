@@ -426,7 +426,7 @@ fn stage_hook(
     }
 }
 
-fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid) -> AttemptLine {
+pub(crate) fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid) -> AttemptLine {
     let brim = sampler.meter().brim();
     let brim = brim.known();
     let limit = |resource| rustix::process::getrlimit(resource).current;

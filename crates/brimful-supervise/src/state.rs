@@ -8,6 +8,7 @@ use brimful::record::{Attempt, AttemptLine, Line, Outcome, Record, RecordUnreada
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_private::Missing;
 
+use crate::contain::ATTACHED;
 use crate::exit_status;
 use crate::explained::{self, explain_record};
 use crate::recorder::{self, FILE_NAME, end_line};
@@ -23,6 +24,8 @@ const MAX_PRUNED: usize = 50;
 pub(crate) const HISTORY: &str = "history";
 const RUNS: &str = "runs";
 const REHEARSALS: &str = "rehearsals";
+/// A file beside a record: somebody was told how the run ended.
+const TOLD: &str = "told";
 /// All that brimful keeps in a state directory.
 const ENTRIES: &[&str] = &[RUNS, HISTORY, REHEARSALS];
 
@@ -302,6 +305,18 @@ impl StoredRun {
 
     fn read_as_written(&self) -> Result<Record, RecordUnreadable> {
         Record::read(brimful_private::open(&self.record_path())?)
+    }
+
+    /// Whether this run is that of a process that was there before brimful, such as the kernel of a notebook.
+    pub fn is_attached(record: &Record) -> bool {
+        record
+            .last_attempt()
+            .is_some_and(|attempt| attempt.start.containment == ATTACHED)
+    }
+
+    /// Notes that somebody was told how this run ended; false if somebody was told before.
+    pub fn mark_told(&self) -> bool {
+        brimful_private::create_new(&self.directory.join(TOLD)).is_ok()
     }
 
     /// Whether brimful still watches it, or its keeper waits for the end of the training.

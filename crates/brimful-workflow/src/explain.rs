@@ -35,6 +35,11 @@ impl Explained {
         }
     }
 
+    /// The explanation of a run that has ended.
+    pub(crate) fn of_record(name: String, record: &Record, directory: Option<&Path>) -> Explained {
+        Explained::record(name, record, false, directory)
+    }
+
     fn verdict(name: String, verdict: Verdict) -> Explained {
         Explained {
             name,

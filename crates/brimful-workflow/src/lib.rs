@@ -28,6 +28,7 @@ mod predict;
 mod progress;
 mod replay;
 mod run;
+mod runs;
 mod state;
 
 pub use error::WorkflowError;
@@ -43,4 +44,5 @@ pub use predict::{PredictRequest, PredictedRun, predict};
 pub use progress::Progress;
 pub use replay::{ReplayError, ReplayRequest, replay};
 pub use run::{RunRequest, prepare, prune_records};
+pub use runs::{run_of_supervisor, runs, untold_death};
 pub use state::{state_dir, working_directory};

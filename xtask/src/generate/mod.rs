@@ -70,6 +70,9 @@ fn from_types() -> Result<Vec<Generated>> {
             ("ProbeDocument", &probe),
             ("PredictDocument", &predict),
             ("PlanDocument", &plan),
+            ("ReplayDocument", &replay),
+            ("ExplainDocument", &explain),
+            ("RunsDocument", &runs),
         ])?,
     });
     files.extend(reference::pages());

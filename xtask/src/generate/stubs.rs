@@ -36,10 +36,9 @@ fn generate() -> Result<String> {
     }
     // maturin wants the data folder to be there, though it does not look into it.
     fs::create_dir_all(root().join("brimful.data"))?;
+    // In cargo's own target directory, where the tests have built all that the extension depends on.
     run(tools
-        .tool("maturin", &["generate-stubs", "--quiet", "--target-dir"])
-        .arg(cache().join("stub-target"))
-        .arg("--out")
+        .tool("maturin", &["generate-stubs", "--quiet", "--out"])
         .arg(&out))?;
     fs::read_to_string(out.join("brimful/_native.pyi")).context("maturin wrote no stub")
 }

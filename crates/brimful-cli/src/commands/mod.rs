@@ -1,5 +1,6 @@
 //! One file per command: take the arguments, call the library, hand values to the report.
 
+mod attached;
 mod completions;
 mod explain;
 mod init;
@@ -11,6 +12,7 @@ mod run;
 mod runs;
 mod termination;
 
+pub(crate) use attached::{ARGUMENT as ATTACHED_ARGUMENT, attached};
 pub(crate) use completions::completions;
 pub(crate) use explain::explain;
 pub(crate) use init::init;

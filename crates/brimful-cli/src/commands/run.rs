@@ -29,6 +29,9 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     let mut printer = NoticePrinter {
         quiet: arguments.quiet,
     };
+    if let Some(parent) = arguments.stop_with_parent {
+        brimful_supervise::stop_with_parent(parent);
+    }
     let mut gave_up = None;
     let ended = if arguments.command.is_empty() {
         let mut ladder = ladder(arguments, settings.state.clone(), output)?;

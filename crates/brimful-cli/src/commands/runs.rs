@@ -9,21 +9,12 @@ use crate::output::Output;
 use crate::requests;
 
 pub(crate) fn runs(arguments: &RunsArguments, output: &Output) -> Result<ExitStatus, CommandError> {
-    let state = requests::state(&arguments.state).ok_or(CommandError::NoStateDir)?;
-    let summaries: Vec<json::RunSummary> = state
-        .runs()?
-        .iter()
-        .take(arguments.last.unwrap_or(usize::MAX))
-        .filter_map(|run| {
-            let record = run.read().ok()?;
-            Some(json::RunSummary::of(&record, run.is_running()))
-        })
-        .collect();
-    let folder = state.directory.display().to_string();
+    let state = requests::state(&arguments.state);
+    let document = brimful_workflow::runs(state.as_ref(), arguments.last)?;
     let page = if arguments.json {
-        json::to_text(&json::RunsDocument::of(&folder, summaries))?
+        json::to_text(&document)?
     } else {
-        text::runs(&folder, &summaries, &Output::page())
+        text::runs(&document.state_dir, &document.runs, &Output::page())
     };
     output.print(&page)?;
     Ok(ExitStatus::Success)

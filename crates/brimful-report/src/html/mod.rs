@@ -1,14 +1,35 @@
 //! Static HTML with no script and no outside resource, for notebooks and pages.
 
+mod explain;
 mod plan;
 mod predict;
 mod probe;
 
+pub use explain::explain;
 pub use plan::plan;
 pub use predict::predict;
 pub use probe::probe;
 
 use brimful::printable::is_bidirectional_control;
+use minijinja::{HtmlEscape, Value};
+
+/// Shows what stands between backticks as code; everything is escaped first.
+fn code(text: &str) -> Value {
+    let escaped = HtmlEscape(text).to_string();
+    let pieces: Vec<&str> = escaped.split('`').collect();
+    if pieces.len().is_multiple_of(2) {
+        return Value::from_safe_string(escaped);
+    }
+    let marked = pieces
+        .iter()
+        .enumerate()
+        .map(|(idx, piece)| match idx % 2 {
+            0 => (*piece).to_owned(),
+            _ => format!("<code>{piece}</code>"),
+        })
+        .collect();
+    Value::from_safe_string(marked)
+}
 
 /// A page without characters that change the direction of what is shown: a name could read as another one.
 fn harmless(page: &str) -> String {

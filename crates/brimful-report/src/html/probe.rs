@@ -4,10 +4,10 @@ use brimful::fact::Fact;
 use brimful::machine::{LimitEffect, Machine, SubjectKind};
 use brimful::units::Bytes;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
+use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
-use crate::html::harmless;
+use crate::html::{code, harmless};
 use crate::json::{FindingDocument, ProbeDocument};
 use crate::text::Page;
 
@@ -30,24 +30,6 @@ pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
         .get_template("probe.html")?
         .render(Value::from(Serde(&card)))
         .map(|page| harmless(&page))
-}
-
-/// Shows what stands between backticks as code; everything is escaped first.
-fn code(text: &str) -> Value {
-    let escaped = HtmlEscape(text).to_string();
-    let pieces: Vec<&str> = escaped.split('`').collect();
-    if pieces.len().is_multiple_of(2) {
-        return Value::from_safe_string(escaped);
-    }
-    let marked = pieces
-        .iter()
-        .enumerate()
-        .map(|(idx, piece)| match idx % 2 {
-            0 => (*piece).to_owned(),
-            _ => format!("<code>{piece}</code>"),
-        })
-        .collect();
-    Value::from_safe_string(marked)
 }
 
 #[derive(Debug, Serialize)]

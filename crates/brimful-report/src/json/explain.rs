@@ -107,8 +107,8 @@ pub struct RunSummary {
     pub command: Vec<String>,
     /// The working directory.
     pub folder: String,
-    /// `running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, or `cut_off` if
-    /// brimful itself ended before the run.
+    /// `running`, `finished`, `failed`, `killed`, `stopped_by_us`, `stopped_by_user`, `not_started`, `ended` if its exit
+    /// status is unknown, or `cut_off` if brimful itself ended before the run.
     pub state: String,
     /// The exit code, if it exited.
     pub exit_code: Option<i32>,
@@ -224,6 +224,7 @@ impl RunSummary {
             Some(Outcome::Killed { signal }) => ("killed", None, Some(*signal)),
             Some(Outcome::StoppedByUs { signal, .. }) => ("stopped_by_us", None, *signal),
             Some(Outcome::StoppedByUser { signal }) => ("stopped_by_user", None, Some(*signal)),
+            Some(Outcome::Unseen) => ("ended", None, None),
             Some(Outcome::NotStarted { .. }) => ("not_started", None, None),
             None if running => ("running", None, None),
             None => ("cut_off", None, None),

@@ -19,7 +19,7 @@ pub fn explain_attempts(verdict: &Verdict, attempts: &[ExplainedAttempt], page: 
     let mut told = String::new();
     for attempt in attempts {
         let lead = format!("  {}. ", attempt.number);
-        told.push_str(&page.hang(&lead, lead.len(), &in_words(attempt)));
+        told.push_str(&page.hang(&lead, lead.len(), &attempt_words(attempt)));
     }
     page.section(&mut out, "Attempts", &told);
     let mut evidence = String::new();
@@ -67,7 +67,7 @@ pub fn termination_message(verdict: &Verdict, run: Option<&str>) -> String {
 }
 
 /// `workers 4 to 2, from out/last.pt: the kernel killed a worker (proved)`
-fn in_words(attempt: &ExplainedAttempt) -> String {
+pub(crate) fn attempt_words(attempt: &ExplainedAttempt) -> String {
     let mut how = attempt.changed.clone();
     how.extend(
         attempt
@@ -126,7 +126,7 @@ pub(crate) fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-fn source_name(source: EvidenceSource) -> &'static str {
+pub(crate) fn source_name(source: EvidenceSource) -> &'static str {
     match source {
         EvidenceSource::Kernel => "kernel",
         EvidenceSource::KernelLog => "kernel log",
@@ -138,7 +138,7 @@ fn source_name(source: EvidenceSource) -> &'static str {
     }
 }
 
-fn capitalized(text: &str) -> String {
+pub(crate) fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),

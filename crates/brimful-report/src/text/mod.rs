@@ -13,6 +13,7 @@ mod runs;
 mod side_effects;
 mod table;
 
+pub(crate) use explain::{attempt_words, capitalized, confidence, source_name};
 pub use explain::{explain, explain_attempts, termination_message};
 pub use page::Page;
 pub use plan::{machine_title, plan, short};

@@ -120,6 +120,7 @@ pub fn outcome(outcome: &Outcome) -> String {
         Outcome::StoppedByUser { signal } => {
             format!("was stopped by the user ({})", signal_name(*signal))
         }
+        Outcome::Unseen => "ended, exit status unknown".into(),
         Outcome::NotStarted { error } => format!("failed to start: {error}"),
     }
 }

@@ -57,7 +57,8 @@ pub struct AttemptLine {
     pub number: u32,
     pub started_at_unix_ms: u64,
     pub pid: u32,
-    /// How the job is held together: `cgroup_v2`, `cgroup_v1`, `systemd_scope` or `process_tree`.
+    /// How the job is held together: `cgroup_v2`, `cgroup_v1`, `systemd_scope` or `process_tree`; `attached` for a
+    /// process that was there before brimful.
     pub containment: String,
     /// The job's own control group, where it has one.
     pub cgroup: Option<String>,
@@ -215,6 +216,8 @@ pub enum Outcome {
     },
     /// Because the user asked for it: Ctrl-C, or a signal to brimful that was passed on.
     StoppedByUser { signal: i32 },
+    /// Nobody saw how: brimful was not its parent.
+    Unseen,
     /// It could not be started.
     NotStarted { error: String },
 }

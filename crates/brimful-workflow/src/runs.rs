@@ -1,0 +1,59 @@
+//! The recorded runs.
+
+use brimful::record::Outcome;
+use brimful_report::json;
+use brimful_supervise::{StateDir, StoredRun};
+
+use crate::explain::{ExplainError, Explained};
+
+/// Runs among which that of a supervisor is searched, newest first.
+const MAX_SEARCHED: usize = 16;
+
+/// Summaries of the recorded runs, newest first; of the `last` ones if a number is given.
+pub fn runs(
+    state: Option<&StateDir>,
+    last: Option<usize>,
+) -> Result<json::RunsDocument, ExplainError> {
+    let state = state.ok_or(ExplainError::NoStateDir)?;
+    let summaries = state
+        .runs()?
+        .iter()
+        .take(last.unwrap_or(usize::MAX))
+        .filter_map(|run| {
+            let record = run.read().ok()?;
+            Some(json::RunSummary::of(&record, run.is_running()))
+        })
+        .collect();
+    let directory = state.directory.display().to_string();
+    Ok(json::RunsDocument::of(&directory, summaries))
+}
+
+/// The ID of the newest run that the process `pid` of brimful supervises or has supervised.
+pub fn run_of_supervisor(state: &StateDir, pid: u32) -> Option<String> {
+    let runs = state.runs().ok()?;
+    let found = runs.into_iter().take(MAX_SEARCHED).find(|run| {
+        run.read()
+            .is_ok_and(|record| record.run.supervisor_pid == pid)
+    });
+    found.map(|run| run.id)
+}
+
+/// Why the last watched process of this directory was killed, such as the kernel of a notebook; told once.
+///
+/// `None` if it was not killed, if it is still watched, or if somebody was told before.
+pub fn untold_death(state: &StateDir, directory: &str) -> Option<Explained> {
+    for run in state.runs().ok()?.into_iter().take(MAX_SEARCHED) {
+        let Ok(record) = run.read() else { continue };
+        if record.run.folder != directory || !StoredRun::is_attached(&record) {
+            continue;
+        }
+        let end = record.last_attempt().and_then(|last| last.end.as_ref());
+        let was_killed = end.is_some_and(|end| matches!(end.outcome, Outcome::Killed { .. }));
+        if !was_killed || run.is_running() || !run.mark_told() {
+            return None;
+        }
+        let name = run.id.clone();
+        return Some(Explained::of_record(name, &record, Some(&run.directory)));
+    }
+    None
+}

@@ -1,0 +1,96 @@
+"""A function or a command in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from brimful._errors import InputError, MachineError
+from brimful._folders import temporary_place
+
+if TYPE_CHECKING:
+    import tempfile
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def private_directory() -> tempfile.TemporaryDirectory[str]:
+    """Return a temporary directory in which no other user can replace files."""
+    import tempfile
+
+    place = temporary_place()
+    if place is None:
+        raise MachineError(
+            "another user could replace files in the temporary directory",
+            ["set TMPDIR to a directory that only you can write to"],
+        )
+    return tempfile.TemporaryDirectory(prefix="brimful-", dir=place)
+
+
+def installed(name: str) -> Path | None:
+    """Find a program or library that came with this package."""
+    import importlib.metadata
+    from pathlib import Path
+
+    if sys.platform != "linux":
+        raise MachineError(
+            f"the phantom GPU runs only on Linux, not on {sys.platform}",
+            ["use a Linux container, WSL or a cloud machine, with or without a GPU"],
+        )
+    try:
+        files = importlib.metadata.distribution("brimful").files or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MachineError(
+            "brimful is not installed; only its source is on the path",
+            ["run `pip install brimful`"],
+        ) from error
+    for file in files:
+        # Shell completions have the same name as the program.
+        if file.name == name and file.parent.name in {"bin", "brimful"}:
+            path = Path(os.fspath(file.locate()))
+            if path.is_file():
+                return path.resolve()
+    return None
+
+
+_RUNNER = """\
+import pickle, sys
+from multiprocessing import process, spawn
+with open(sys.argv[1], "rb") as file:
+    preparation = pickle.load(file)
+    function = file.read()
+# A script that starts processes while it is loaded lacks its guard: multiprocessing tells it so.
+process.current_process()._inheriting = True
+try:
+    spawn.prepare(preparation)
+finally:
+    del process.current_process()._inheriting
+pickle.loads(function)()
+"""
+
+
+def command_for(training: Callable[[], object], folder: str) -> list[str]:
+    """Write the function where a new process can load it, as multiprocessing's spawn does."""
+    import pickle
+    from multiprocessing import spawn
+    from pathlib import Path
+
+    try:
+        import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        function = cloudpickle.dumps(training)
+    except ImportError:
+        try:
+            function = pickle.dumps(training)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"cannot pickle the function for another process: {error}",
+                ["install cloudpickle, or move the function to a module"],
+            ) from error
+    preparation = spawn.get_preparation_data("brimful-rehearsal")
+    preparation.pop("authkey", None)
+    place = Path(folder)
+    (place / "training").write_bytes(pickle.dumps(preparation) + function)
+    (place / "run.py").write_text(_RUNNER, encoding="utf-8")
+    return [sys.executable, str(place / "run.py"), str(place / "training")]

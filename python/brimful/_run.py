@@ -1,0 +1,279 @@
+"""`brimful.run()`: trains in a process of its own, watches its memory and explains a failure."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from brimful import _native
+from brimful._child import command_for, installed, private_directory
+from brimful._errors import InputError, MachineError
+from brimful._explain import Explanation, explain
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Mapping, Sequence
+
+# What `brimful` exits with if it could not start anything (docs/reference/exit-codes.md).
+_INVALID_INPUT, _ENVIRONMENT, _NOTHING_FITS = 96, 97, 99
+# Seconds without output after which a pipe that something else keeps open is left alone.
+_LAST_OUTPUT = 1.0
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class Run:
+    """A run that has ended."""
+
+    id: str | None
+    """The ID of the run; None if it could not be recorded."""
+    exit_code: int
+    """The exit code of the training, or 128 + N if signal N killed it."""
+    explanation: Explanation | None
+    """Why it ended; None if it could not be recorded."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training ended with exit code 0."""
+        return self.exit_code == 0
+
+    def __repr__(self) -> str:
+        """Return one line for a prompt."""
+        if self.finished or self.explanation is None:
+            return f"Run({self.id}, exit code {self.exit_code})"
+        return f"Run({self.id}, exit code {self.exit_code}: {self.explanation.verdict.summary})"
+
+    def __str__(self) -> str:
+        """Return the explanation as text."""
+        return repr(self) if self.explanation is None else str(self.explanation)
+
+    def _repr_html_(self) -> str | None:
+        # A run that finished needs no explanation; its output is above.
+        if self.finished or self.explanation is None:
+            return None
+        return self.explanation._html  # noqa: SLF001
+
+
+def run(  # noqa: PLR0913
+    training: Callable[[], object] | Sequence[str | os.PathLike[str]] | None = None,
+    *,
+    job: str | os.PathLike[str] | None = None,
+    mode: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    attempts: int = 8,
+    resume: bool = False,
+    as_wanted: bool = False,
+    gpu: str | None = None,
+    on_pressure: str = "warn",
+    signal: str = "USR1",
+    grace: int = 30,
+    trace_allocations: bool = False,
+    quiet: bool = False,
+    state_dir: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Train in another process, watch its memory, and explain a failure.
+
+    In a notebook the kernel and its variables survive an out-of-memory kill, and GPU memory is free again
+    afterwards. The output of the training appears in the cell. Interrupting the cell interrupts the training;
+    restarting the kernel stops it.
+
+    Args:
+        training: A function without arguments that trains, or a command as a list, for example
+            ["python", "train.py"]. A function defined in a notebook requires the package cloudpickle. By
+            default the job file is run: brimful plans, and restarts with less memory after an out-of-memory
+            failure.
+        job: The job file; by default `brimful.toml` in the current directory, or `[tool.brimful]` in
+            `pyproject.toml`.
+        mode: A mode of the job, for example "debug".
+        overrides: Values of knobs to keep fixed, for example {"workers": 2}.
+        attempts: Maximum number of attempts of a job.
+        resume: Start the job from its complete checkpoint with the highest step.
+        as_wanted: Skip planning and start with the preferred value of every knob.
+        gpu: Plan the job for these GPU models; by default those of this machine.
+        on_pressure: What to do before host memory runs out: "warn", "checkpoint" or "stop".
+        signal: The signal on which the training writes a checkpoint, for example "USR1".
+        grace: Seconds between the checkpoint signal, SIGTERM and SIGKILL.
+        trace_allocations: Record every CUDA allocation, so that other allocator settings can be tested
+            after a failure.
+        quiet: Print only the cause of a failure.
+        state_dir: The directory in which runs are recorded; by default the one of the command `brimful`.
+
+    Returns:
+        A frozen `Run`. A notebook shows the explanation of a failure as HTML.
+
+    Raises:
+        InputError: The arguments or the job file are invalid, or no settings fit.
+        MachineError: The brimful program cannot be used on this machine.
+        KeyboardInterrupt: The cell was interrupted; the training has ended.
+    """
+    options = [
+        *_option("--on-pressure", on_pressure),
+        *_option("--signal", signal),
+        *_option("--grace", grace),
+        *(["--trace-allocations"] if trace_allocations else []),
+        *(["--quiet"] if quiet else []),
+        *_option("--state-dir", state_dir),
+    ]
+    if training is None:
+        options += [
+            *_option("--job", job),
+            *_option("--mode", mode),
+            *_option("--attempts", attempts),
+            *_option("--gpu", gpu),
+            *(["--resume"] if resume else []),
+            *(["--as-wanted"] if as_wanted else []),
+        ]
+        for knob, value in (overrides or {}).items():
+            options += ["--set", _setting(knob, value)]
+    elif job is not None or overrides or resume or as_wanted or gpu is not None or mode is not None:
+        raise InputError(
+            "job, mode, overrides, resume, as_wanted and gpu belong to a job file, not to a function or "
+            "command",
+            ["omit them, or omit the function or command to run the job file"],
+        )
+    with ExitStack() as stack:
+        if training is None:
+            command: list[str] = []
+        elif callable(training):
+            command = ["--", *command_for(training, stack.enter_context(private_directory()))]
+        elif isinstance(training, (str, bytes)):
+            raise InputError(
+                "the command must be a list of arguments, not a string",
+                ["for example: ['python', 'train.py']"],
+            )
+        else:
+            command = ["--", *(os.fspath(word) for word in training)]
+        return supervise([*options, *command], state_dir)
+
+
+def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) -> Run:
+    """Run `brimful run` with these arguments, and find out how it ended."""
+    program = installed("brimful")
+    if program is None:
+        raise MachineError(
+            "the brimful program is missing from the installed package",
+            ["reinstall it: pip install --force-reinstall brimful"],
+        )
+    child_pid, exit_code = _train([str(program), "run", "--stop-with-parent", str(os.getpid()), *arguments])
+    place = None if state_dir is None else os.fspath(state_dir)
+    run_id = _native.run_of_supervisor(supervisor_pid=child_pid, state_dir=place)
+    if run_id is None and exit_code in {_INVALID_INPUT, _NOTHING_FITS}:
+        raise InputError("brimful could not start the training; its message is above", [])
+    if run_id is None and exit_code == _ENVIRONMENT:
+        raise MachineError("brimful could not start the training; its message is above", [])
+    explanation = None if run_id is None else explain(run_id, state_dir=state_dir)
+    return Run(run_id, exit_code, explanation)
+
+
+def _option(name: str, value: object) -> list[str]:
+    return (
+        [] if value is None else [f"{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+    )
+
+
+def _setting(knob: str, value: object) -> str:
+    from brimful._plan import written
+
+    return written(knob, value)
+
+
+def _train(command: list[str]) -> tuple[int, int]:
+    """Run a command with its output on Python's own streams; its process ID and exit code."""
+    import subprocess
+
+    if _has_own_streams():
+        sys.stdout.flush()
+        child = subprocess.Popen(command)  # noqa: S603
+        relay = None
+    else:
+        # In a session of its own: Jupyter interrupts the whole process group of the kernel.
+        child = subprocess.Popen(  # noqa: S603
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        relay = _Relay(child)
+    interrupted = _wait(child, relay)
+    if relay is not None:
+        relay.close()
+    if interrupted:
+        raise KeyboardInterrupt
+    code = child.returncode
+    return child.pid, code if code >= 0 else 128 - code
+
+
+def _wait(child: subprocess.Popen[bytes], relay: _Relay | None) -> bool:
+    """Wait until the command has ended; whether it was interrupted."""
+    import signal
+
+    interrupts = 0
+    while True:
+        try:
+            if relay is not None:
+                relay.copy()
+            child.wait()
+        except KeyboardInterrupt:  # noqa: PERF203
+            interrupts += 1
+            if relay is not None:
+                child.send_signal(signal.SIGINT if interrupts == 1 else signal.SIGTERM)
+        else:
+            return interrupts > 0
+
+
+def _has_own_streams() -> bool:
+    """Whether what a child process prints appears where Python prints."""
+    import io
+
+    def is_own(stream: object, number: int) -> bool:
+        try:
+            return isinstance(stream, io.TextIOWrapper) and stream.fileno() == number
+        except (OSError, ValueError):
+            return False
+
+    return is_own(sys.stdout, 1) and is_own(sys.stderr, 2)
+
+
+class _Relay:
+    """Copies what a process prints to Python's own streams, in the thread that waits for it.
+
+    Notebooks show what is printed by the thread of the cell below that cell.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        import codecs
+        import selectors
+
+        self.child = child
+        self.selector = selectors.DefaultSelector()
+        decoder = codecs.getincrementaldecoder("utf-8")
+        for pipe, name in ((child.stdout, "stdout"), (child.stderr, "stderr")):
+            if pipe is not None:
+                self.selector.register(pipe, selectors.EVENT_READ, (name, decoder("replace")))
+
+    def copy(self) -> None:
+        """Copy until the process has ended and has nothing more to say."""
+        while self.selector.get_map():
+            ready = self.selector.select(_LAST_OUTPUT)
+            if not ready and self.child.poll() is not None:
+                return
+            for key, _ in ready:
+                name, decoder = key.data
+                data = os.read(key.fd, 1 << 16)
+                text = decoder.decode(data, final=not data)
+                if text:
+                    stream = getattr(sys, name)
+                    stream.write(text)
+                    stream.flush()
+                if not data:
+                    self.selector.unregister(key.fileobj)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        self.selector.close()
+        for pipe in (self.child.stdout, self.child.stderr):
+            if pipe is not None:
+                pipe.close()
