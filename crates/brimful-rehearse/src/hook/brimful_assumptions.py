@@ -82,7 +82,7 @@ class Assumptions:
             self.shadows.set_all(indices, 0, is_true=False)
             return
         # Along the dimension there are several indices only where it was kept.
-        along = dim if indices.dim() == source.dim() else -1
+        along = dim if indices.dim() == source.dim() else None
         choices = plausible.balanced_choices(tuple(indices.shape), source.shape[dim], along)
         self.shadows.set(indices, choices, is_true=False)
 

@@ -45,20 +45,22 @@ def balanced_choices(shape, choices, dim=-1):
     count = torch.Size(shape).numel()
     if not shape:
         return torch.zeros((), dtype=torch.int64, device=CPU)
-    dim %= len(shape)
-    last = shape[dim]
+    at_once = 1 if dim is None else shape[dim]
     rows = torch.arange(count, dtype=torch.int64, device=CPU)
     if choices > MIN_VOCABULARY:
         # Words, not the special tokens at the ends of a vocabulary: no text ends with its first token.
         rows = rows.remainder_(choices // 2).add_(choices // 4)
-    elif CASE == "worst" and last < choices:
+    elif CASE == "worst" and at_once < choices:
         # Each is chosen once, so that it gets gradients; then always the first ones.
-        once = -(-choices // last) * last
+        once = -(-choices // at_once) * at_once
         rows[:once].remainder_(choices)
-        rows[once:].remainder_(last)
+        rows[once:].remainder_(at_once)
     else:
         rows = rows.remainder_(max(choices, 1))
-    moved = [*shape[:dim], *shape[dim + 1 :], last]
+    if dim is None:
+        return rows.view(shape)
+    dim %= len(shape)
+    moved = [*shape[:dim], *shape[dim + 1 :], at_once]
     return rows.view(moved).movedim(-1, dim)
 
 
