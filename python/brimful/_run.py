@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _INVALID_INPUT, _ENVIRONMENT, _NOTHING_FITS = 96, 97, 99
 # Seconds without output after which a pipe that something else keeps open is left alone.
 _LAST_OUTPUT = 1.0
+# Seconds that the rest of a line has to follow.
+_REST_OF_LINE = 0.05
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -48,12 +50,6 @@ class Run:
     def __str__(self) -> str:
         """Return the explanation as text."""
         return repr(self) if self.explanation is None else str(self.explanation)
-
-    def _repr_html_(self) -> str | None:
-        # A run that finished needs no explanation; its output is above.
-        if self.finished or self.explanation is None:
-            return None
-        return self.explanation._html  # noqa: SLF001
 
 
 def run(  # noqa: PLR0913
@@ -101,7 +97,7 @@ def run(  # noqa: PLR0913
         state_dir: The directory in which runs are recorded; by default the one of the command `brimful`.
 
     Returns:
-        A frozen `Run`. A notebook shows the explanation of a failure as HTML.
+        A frozen `Run`. In a notebook the explanation of a failure appears below the cell.
 
     Raises:
         InputError: The arguments or the job file are invalid, or no settings fit.
@@ -156,7 +152,10 @@ def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) ->
             "the brimful program is missing from the installed package",
             ["reinstall it: pip install --force-reinstall brimful"],
         )
-    child_pid, exit_code = _train([str(program), "run", "--stop-with-parent", str(os.getpid()), *arguments])
+    shell = _notebook_shell()
+    # A notebook shows the explanation as HTML.
+    options = ["--stop-with-parent", str(os.getpid()), *(["--no-summary"] if shell else [])]
+    child_pid, exit_code = _train([str(program), "run", *options, *arguments])
     place = None if state_dir is None else os.fspath(state_dir)
     run_id = _native.run_of_supervisor(supervisor_pid=child_pid, state_dir=place)
     if run_id is None and exit_code in {_INVALID_INPUT, _NOTHING_FITS}:
@@ -164,7 +163,18 @@ def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) ->
     if run_id is None and exit_code == _ENVIRONMENT:
         raise MachineError("brimful could not start the training; its message is above", [])
     explanation = None if run_id is None else explain(run_id, state_dir=state_dir)
+    if shell and exit_code != 0 and explanation is not None:
+        from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+        display(explanation)  # type: ignore[no-untyped-call, unused-ignore]
     return Run(run_id, exit_code, explanation)
+
+
+def _notebook_shell() -> bool:
+    """Whether this is the kernel of a notebook, which shows HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 def _option(name: str, value: object) -> list[str]:
@@ -248,6 +258,8 @@ class _Relay:
         import selectors
 
         self.child = child
+        # Some programs write a line in pieces, and a notebook shows each piece on its own.
+        self.unfinished: dict[str, str] = {}
         self.selector = selectors.DefaultSelector()
         decoder = codecs.getincrementaldecoder("utf-8")
         for pipe, name in ((child.stdout, "stdout"), (child.stderr, "stderr")):
@@ -257,19 +269,33 @@ class _Relay:
     def copy(self) -> None:
         """Copy until the process has ended and has nothing more to say."""
         while self.selector.get_map():
-            ready = self.selector.select(_LAST_OUTPUT)
-            if not ready and self.child.poll() is not None:
-                return
+            ready = self.selector.select(_REST_OF_LINE if self.unfinished else _LAST_OUTPUT)
+            if not ready:
+                self.print_unfinished()
+                if self.child.poll() is not None:
+                    return
             for key, _ in ready:
                 name, decoder = key.data
                 data = os.read(key.fd, 1 << 16)
-                text = decoder.decode(data, final=not data)
-                if text:
-                    stream = getattr(sys, name)
-                    stream.write(text)
-                    stream.flush()
+                text = self.unfinished.pop(name, "") + decoder.decode(data, final=not data)
+                if text.endswith("\n") or not data:
+                    self.print(name, text)
+                elif text:
+                    self.unfinished[name] = text
                 if not data:
                     self.selector.unregister(key.fileobj)
+        self.print_unfinished()
+
+    def print(self, name: str, text: str) -> None:
+        """Print text on one of Python's streams."""
+        stream = getattr(sys, name)
+        stream.write(text)
+        stream.flush()
+
+    def print_unfinished(self) -> None:
+        """Print lines whose end did not follow, such as progress bars."""
+        for name in list(self.unfinished):
+            self.print(name, self.unfinished.pop(name))
 
     def close(self) -> None:
         """Close the pipes."""

@@ -39,7 +39,6 @@ def test_a_function_trains_in_another_process(capsys: pytest.CaptureFixture[str]
     assert str(os.getpid()) not in said
     [listed] = brimful.runs().runs
     assert (listed.id, listed.state) == (run.id, "finished")
-    assert run._repr_html_() is None
 
 
 def test_a_killed_command_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +49,7 @@ def test_a_killed_command_is_explained(capsys: pytest.CaptureFixture[str]) -> No
     assert run.explanation.run.signal == signal.SIGKILL
     assert run.explanation.verdict.summary in repr(run)
     assert "What to do" in str(run)
-    html = run._repr_html_() or ""
+    html = run.explanation._repr_html_()
     assert "Full report as text" in html
     assert "<svg" not in html
     assert brimful.explain() == run.explanation

@@ -472,6 +472,10 @@ pub struct RunArguments {
     #[arg(long, short)]
     pub quiet: bool,
 
+    /// Do not print the outcome and its explanation at the end; `brimful explain` shows them later
+    #[arg(long)]
+    pub no_summary: bool,
+
     #[command(flatten)]
     pub job: JobArguments,
 

@@ -52,7 +52,9 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     };
     // The command has ended: whatever fails from here on, its exit code is passed on.
     let said = catch_unwind(AssertUnwindSafe(|| {
-        print_summary(&end, arguments.quiet, output);
+        if !arguments.no_summary {
+            print_summary(&end, arguments.quiet, output);
+        }
         if let Some(why) = gave_up {
             output.print_to_stderr(&format!("brimful: not restarting: {why}\n"));
         }

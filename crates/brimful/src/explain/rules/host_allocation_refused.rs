@@ -41,6 +41,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     };
     let was_left = signs.series.last_host.map(|host| host.headroom);
     let asks_for_more = leading.sign.facts.asked > was_left && was_left.is_some();
+    // Then less use of memory, or more of it, is no remedy.
+    let is_mostly_free = !asks_for_more
+        && detail == Detail::Refused
+        && (signs.series.last_host).is_some_and(|host| host.headroom.get() > host.limit.get() / 2);
     let is_proved = detail != Detail::UnknownWords
         && (signs.was_raised(Cause::HostAllocFailed) || limit.is_some() || asks_for_more);
     let summary = match detail {
@@ -65,9 +69,12 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         Detail::LockedMemoryLimit => remedies.push(remedy("Run `ulimit -l unlimited`, or in Docker pass `--ulimit memlock=-1`")),
         Detail::CommitLimit => remedies.push(remedy("Enlarge the paging file, or use fewer workers: each loads the CUDA libraries again")),
         Detail::Fork => remedies.push(remedy("Start the workers before you load large data, or allow overcommit with `vm.overcommit_memory=1`")),
+        _ if is_mostly_free => remedies.push(remedy("Look for one very large allocation, and for an address space limit that the script or its launcher sets (`ulimit -v`, `resource.setrlimit`): most of the memory was free")),
         _ => {}
     }
-    remedies.extend(host_remedies(evidence, signs));
+    if !is_mostly_free {
+        remedies.extend(host_remedies(evidence, signs));
+    }
     Some(Verdict {
         cause: Cause::HostAllocFailed,
         confidence: if is_proved {
@@ -89,6 +96,7 @@ mod tests {
     use crate::explain::rules::testing::{check, check_text, ended};
     use crate::record::{HookLine, Outcome};
     use crate::units::Bytes;
+    use crate::watch::{HostSample, Sample};
 
     #[test]
     fn the_limit_on_address_space_is_named() {
@@ -140,5 +148,28 @@ mod tests {
             "ImportError: libgomp.so.1: cannot allocate memory in static TLS block",
             Cause::NotMemory,
         );
+    }
+
+    #[test]
+    fn more_memory_is_no_remedy_where_most_of_it_was_free() {
+        let of = |headroom_gib: u64| {
+            let mut evidence = ended(Outcome::Failed { code: 1 });
+            evidence.text = "MemoryError".into();
+            evidence.samples = vec![Sample {
+                at_ms: 1000,
+                host: Some(HostSample {
+                    used: Bytes::from_gib(1),
+                    limit: Bytes::from_gib(24),
+                    headroom: Bytes::from_gib(headroom_gib),
+                    swapped: None,
+                }),
+                ..Sample::default()
+            }];
+            check(&evidence, Cause::HostAllocFailed, "refused", "failed").remedies
+        };
+        let free = of(20);
+        assert_eq!(free.len(), 1);
+        assert!(free[0].text.contains("most of the memory was free"));
+        assert!(of(1).iter().all(|found| !found.text.contains("was free")));
     }
 }
