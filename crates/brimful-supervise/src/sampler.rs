@@ -143,6 +143,7 @@ impl Sampler {
                 .iter()
                 .map(|reading| reading.gauge.clone())
                 .collect(),
+            lowest: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use brimful::calendar::civil;
 use brimful::record::{Attempt, AttemptLine, Line, Outcome, Record, RecordUnreadable, VerdictLine};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_private::Missing;
@@ -345,25 +346,6 @@ fn is_time_stamped(id: &str) -> bool {
             b'0' => byte.is_ascii_digit(),
             other => byte == *other,
         })
-}
-
-/// Year, month and day of a number of days since 1970, by the Gregorian calendar.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted from 1 March of year 0, so that the leap day is the last of its year.
-    let days = days + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
 }
 
 /// Where a directory may be told as the same place again.

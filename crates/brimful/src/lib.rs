@@ -35,6 +35,7 @@ pub mod record;
 pub mod secrets;
 pub mod watch;
 
+pub mod calendar;
 pub mod env_vars;
 pub mod printable;
 pub mod suggest;

@@ -1,12 +1,15 @@
 //! The outward form of verdicts and runs: what `brimful explain --json` and `brimful runs --json` print.
 
 use brimful::explain::Verdict;
-use brimful::record::{Attempt, Outcome, Record};
+use brimful::record::{Attempt, Measured, Outcome, Record, TimeAxis, curves};
 use brimful::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::json::SCHEMA_VERSION;
+
+/// Columns of the sparkline of a run.
+const SPARKLINE_COLUMNS: usize = 60;
 
 /// Why a run died.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -80,6 +83,10 @@ pub struct ExplainedRemedy {
     pub text: String,
     /// The effect it would have had on this run, if that can be computed.
     pub effect: Option<String>,
+    /// Memory that would then be in use, if that can be computed.
+    pub used_bytes: Option<u64>,
+    /// The limit that `used_bytes` counts against.
+    pub limit_bytes: Option<u64>,
 }
 
 /// All recorded runs, newest first.
@@ -126,6 +133,9 @@ pub struct RunSummary {
     pub cause: Option<String>,
     /// The summary of the verdict.
     pub summary: Option<String>,
+    /// Peak host memory in each of 60 equal parts of the run, in bytes; `null` where nothing was sampled. Empty if
+    /// nothing was sampled at all.
+    pub host_used_sparkline: Vec<Option<u64>>,
 }
 
 impl ExplainDocument {
@@ -195,6 +205,8 @@ impl ExplainedVerdict {
                 .map(|remedy| ExplainedRemedy {
                     text: remedy.text.clone(),
                     effect: remedy.effect.clone(),
+                    used_bytes: remedy.memory.map(|memory| memory.used.get()),
+                    limit_bytes: remedy.memory.map(|memory| memory.limit.get()),
                 })
                 .collect(),
             would_settle: verdict.would_settle.clone(),
@@ -243,7 +255,7 @@ impl RunSummary {
             duration_ms: record
                 .attempts
                 .iter()
-                .fold(0, |sum, attempt| sum.saturating_add(duration_ms(attempt))),
+                .fold(0, |sum, attempt| sum.saturating_add(attempt.duration_ms())),
             peak_host_used_bytes: record
                 .attempts
                 .iter()
@@ -255,14 +267,22 @@ impl RunSummary {
                 .map(Bytes::get),
             cause: verdict.map(|verdict| verdict.cause.id().to_owned()),
             summary: verdict.map(|verdict| verdict.summary.clone()),
+            host_used_sparkline: sparkline(record),
         }
     }
 }
 
-fn duration_ms(attempt: &Attempt) -> u64 {
-    let end = attempt.end.as_ref().map(|end| end.at_ms);
-    end.or_else(|| attempt.samples.last().map(|sample| sample.at_ms))
-        .unwrap_or(0)
+fn sparkline(record: &Record) -> Vec<Option<u64>> {
+    let axis = TimeAxis::of(record);
+    let curves = curves(record, &axis, (0, axis.end_ms()), SPARKLINE_COLUMNS);
+    let host = curves
+        .into_iter()
+        .find(|curve| curve.measured == Measured::Host);
+    let columns = host.map_or_else(Vec::new, |curve| curve.columns);
+    columns
+        .iter()
+        .map(|extent| Some(extent.as_ref()?.highest.get()))
+        .collect()
 }
 
 fn peak_host_used(attempt: &Attempt) -> Option<Bytes> {
@@ -304,6 +324,9 @@ mod tests {
         assert_eq!((summary.n_attempts, summary.duration_ms), (2, 7000));
         assert_eq!(summary.peak_host_used_bytes, Some(990));
         assert_eq!(summary.cause, None);
+        assert_eq!(summary.host_used_sparkline.len(), SPARKLINE_COLUMNS);
+        assert_eq!(summary.host_used_sparkline[34], Some(900));
+        assert_eq!(summary.host_used_sparkline[59], Some(500));
         assert_eq!(RunSummary::of(&record, false).state, "cut_off");
     }
 }

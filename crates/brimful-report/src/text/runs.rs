@@ -89,6 +89,7 @@ mod tests {
             host_limit_bytes: None,
             cause: cause.map(Into::into),
             summary: None,
+            host_used_sparkline: Vec::new(),
         }
     }
 

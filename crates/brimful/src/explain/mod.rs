@@ -27,7 +27,7 @@ pub use detail::Detail;
 pub use error_file::ErrorFile;
 pub use evidence::{Evidence, SnapshotAnswer, SnapshotReplay};
 pub use replay::{SnapshotUnreadable, replay_snapshot};
-pub use verdict::{Cause, Confidence, EvidenceSource, Proof, Remedy, Verdict};
+pub use verdict::{Cause, Confidence, EvidenceSource, Proof, Remedy, RemedyMemory, Verdict};
 
 use crate::explain::signs::Signs;
 

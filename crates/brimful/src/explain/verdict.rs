@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::explain::Detail;
+use crate::units::Bytes;
 
 /// Why an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +94,18 @@ pub struct Remedy {
     /// The effect it would have had on this run, if that can be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
+    /// The memory that would then be in use, if that can be computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<RemedyMemory>,
+}
+
+/// Memory in use with a remedy, against the same limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemedyMemory {
+    #[serde(rename = "used_bytes")]
+    pub used: Bytes,
+    #[serde(rename = "limit_bytes")]
+    pub limit: Bytes,
 }
 
 impl Verdict {

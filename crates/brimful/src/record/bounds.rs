@@ -66,13 +66,18 @@ pub(crate) fn bound(line: &mut Line) {
 
 /// Parts of a sample of which each takes far more memory than its text.
 pub(crate) fn n_parts(sample: &Sample) -> usize {
-    sample.gpus.len() + sample.processes.len() + sample.gauges.len()
+    let lowest = sample.lowest.as_ref();
+    let n_lowest = lowest.map_or(0, |lowest| lowest.gpu_used.len());
+    sample.gpus.len() + sample.processes.len() + sample.gauges.len() + n_lowest
 }
 
 fn sample(sample: &mut Sample) {
     list(&mut sample.gpus, MAX_FEW);
     list(&mut sample.processes, MAX_PROCESSES);
     list(&mut sample.gauges, MAX_PROCESSES);
+    if let Some(lowest) = &mut sample.lowest {
+        list(&mut lowest.gpu_used, MAX_FEW);
+    }
 }
 
 fn hook(line: &mut HookLine) {
@@ -106,6 +111,10 @@ fn verdict(verdict: &mut Verdict) {
     list(&mut verdict.would_settle, MAX_FEW);
     for proof in &mut verdict.evidence {
         text(&mut proof.text);
+    }
+    for remedy in &mut verdict.remedies {
+        text(&mut remedy.text);
+        optional(&mut remedy.effect);
     }
     for line in &mut verdict.would_settle {
         text(line);

@@ -1,9 +1,11 @@
 //! Fewer samples for a long run: old ones are merged, and no peak is lost.
 
 use crate::record::line::Line;
-use crate::watch::Sample;
+use crate::units::Bytes;
+use crate::watch::{Lowest, Sample};
 
-/// Two neighbouring samples as one: the highest figures of both, at the time of the higher use of host memory.
+/// Two neighbouring samples as one: the highest values of both, at the time of the higher use of host memory, and the
+/// lowest beside them.
 pub fn merged(a: &Sample, b: &Sample) -> Sample {
     let use_of = |sample: &Sample| sample.host.map(|host| host.used);
     let (higher, lower) = if use_of(b) >= use_of(a) {
@@ -52,7 +54,33 @@ pub fn merged(a: &Sample, b: &Sample) -> Sample {
     if sample.processes.is_empty() {
         sample.processes.clone_from(&lower.processes);
     }
+    sample.lowest = lowest(a, b);
     sample
+}
+
+/// The lowest values of both; `None` where neither has any.
+fn lowest(a: &Sample, b: &Sample) -> Option<Lowest> {
+    let of = |value: fn(&Sample) -> Option<Bytes>| [value(a), value(b)].into_iter().flatten().min();
+    let mut indexes: Vec<u32> = [a, b]
+        .iter()
+        .flat_map(|sample| {
+            let merged = sample.lowest.iter().flat_map(|lowest| &lowest.gpu_used);
+            let current = sample.gpus.iter().map(|gpu| gpu.index);
+            current.chain(merged.map(|(index, _)| *index))
+        })
+        .collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    let of_gpu = |index: u32| {
+        let both = [a.lowest_gpu_used(index), b.lowest_gpu_used(index)];
+        Some((index, both.into_iter().flatten().min()?))
+    };
+    let found = Lowest {
+        host_used: of(Sample::lowest_host_used),
+        shm_used: of(Sample::lowest_shm_used),
+        gpu_used: indexes.into_iter().filter_map(of_gpu).collect(),
+    };
+    (found != Lowest::default()).then_some(found)
 }
 
 /// Halves the old samples of a record that passes by line by line; everything else stays as it is, in order.
@@ -177,7 +205,63 @@ mod tests {
         assert_eq!(n_out + usize::from(merger.finish().is_some()), 2 + 50 + 100);
     }
 
+    #[test]
+    fn a_merged_sample_has_the_highest_and_the_lowest_values() {
+        let sample = |at_ms, used, gpu_used: &[u64]| Sample {
+            at_ms,
+            host: Some(HostSample {
+                used: Bytes(used),
+                ..HostSample::default()
+            }),
+            gpus: gpu_used
+                .iter()
+                .zip(0..)
+                .map(|(used, index)| crate::watch::GpuSample {
+                    index,
+                    used: Bytes(*used),
+                    ..crate::watch::GpuSample::default()
+                })
+                .collect(),
+            ..Sample::default()
+        };
+        let first = merged(&sample(1, 5, &[7]), &sample(2, 3, &[9, 4]));
+        let all = merged(&first, &sample(3, 4, &[8, 2]));
+        assert_eq!((all.at_ms, all.host.unwrap().used), (1, Bytes(5)));
+        assert_eq!(
+            all.gpus
+                .iter()
+                .map(|gpu| gpu.used.get())
+                .collect::<Vec<_>>(),
+            [9, 4]
+        );
+        assert_eq!(all.lowest_host_used(), Some(Bytes(3)));
+        assert_eq!(
+            (
+                all.lowest_gpu_used(0),
+                all.lowest_gpu_used(1),
+                all.lowest_gpu_used(2)
+            ),
+            (Some(Bytes(7)), Some(Bytes(2)), None)
+        );
+        let line = Line::Sample(all.clone()).to_json();
+        assert!(
+            line.contains(r#""lowest":{"host_used_bytes":3,"gpu_used_bytes":[[0,7],[1,2]]}"#),
+            "{line}"
+        );
+    }
+
     proptest! {
+        #[test]
+        fn no_merging_loses_the_lowest_value(used in prop::collection::vec(0_u64..1000, 1..200), old in 0_u64..300_000) {
+            let lines: Vec<Line> = used.iter().zip(0_u64..).map(|(used, idx)| line(idx * 1000, *used)).collect();
+            let lines = pass(pass(lines, old), old);
+            let lowest = lines.iter().filter_map(|line| match line {
+                Line::Sample(sample) => sample.lowest_host_used(),
+                _ => None,
+            });
+            prop_assert_eq!(lowest.min(), used.iter().min().copied().map(Bytes));
+        }
+
         #[test]
         fn no_merging_loses_the_peak(used in prop::collection::vec(0_u64..1000, 1..200), old in 0_u64..100_000) {
             let lines: Vec<Line> = used.iter().zip(0_u64..).map(|(used, idx)| line(idx * 1000, *used)).collect();

@@ -15,10 +15,12 @@
 //! ```
 
 mod bounds;
+mod curves;
 mod line;
 mod merge;
 mod read;
 
+pub use curves::{AttemptSpan, Curve, Extent, Measured, TimeAxis, curves};
 pub use line::{
     ActionLine, AttemptLine, EndLine, GapLine, GpuProof, HookLine, KernelCounts, Line, LoaderLine,
     Outcome, OutputLine, OwnCost, Peaks, RunLine, Stream, VerdictLine,

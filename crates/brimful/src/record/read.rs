@@ -7,16 +7,22 @@ use crate::record::bounds::{bound, n_parts};
 use crate::record::line::{
     ActionLine, AttemptLine, EndLine, GapLine, HookLine, Line, Outcome, OutputLine, RunLine,
 };
+use crate::record::merge::merged;
 use crate::watch::{Alarm, Sample};
 
 /// A line longer than this is not ours.
 const MAX_LINE_BYTES: u64 = 1 << 20;
-/// A record is held below 20 MB by its writer, but for the ends of many attempts; a hostile one is cut off here.
-const MAX_BYTES: u64 = 64 << 20;
+/// A record is held below 20 MB by its writer, but for the ends of many attempts. A record that was never shortened has
+/// 430,000 samples after 24 hours; a hostile one is cut off here.
+const MAX_BYTES: u64 = 512 << 20;
 /// A run has at most 100 attempts.
 const MAX_ATTEMPTS: usize = 1000;
-/// Of all attempts together. The writer's own bounds are lower.
-const MAX_SAMPLES: usize = 200_000;
+/// Of all attempts together. Beyond this, older samples are merged; the writer's own bounds are lower.
+const MAX_SAMPLES: usize = 100_000;
+/// Samples of the last ten minutes stay whole, as in the record itself.
+const KEEP_MS: u64 = 600_000;
+/// Parts of a sample of a real machine, on average. Merging larger ones takes time that only a hostile record costs.
+const MAX_MERGED_PARTS: usize = 64;
 /// Processes, gauges and GPUs in samples, of all attempts together.
 const MAX_SAMPLE_PARTS: usize = 1_000_000;
 /// Of each other kind of line, of all attempts together.
@@ -42,12 +48,18 @@ struct Kept {
     gaps: usize,
     samples: usize,
     sample_parts: usize,
+    is_full: bool,
     alarms: usize,
     actions: usize,
     hook: usize,
 }
 
 impl Kept {
+    /// Whether this sample fits without merging others.
+    fn has_room_for(&self, sample: &Sample) -> bool {
+        self.samples < MAX_SAMPLES && self.sample_parts + n_parts(sample) <= MAX_SAMPLE_PARTS
+    }
+
     /// Whether there is room for one more like this; it is counted then.
     fn has_room(&mut self, line: &Line, n_attempts: usize) -> bool {
         let (kept, max) = match line {
@@ -56,10 +68,10 @@ impl Kept {
             Line::Action(_) => (&mut self.actions, MAX_LINES),
             Line::Hook(_) => (&mut self.hook, MAX_LINES),
             Line::Sample(sample) => {
-                self.sample_parts += n_parts(sample);
-                if self.sample_parts > MAX_SAMPLE_PARTS {
+                if !self.has_room_for(sample) {
                     return false;
                 }
+                self.sample_parts += n_parts(sample);
                 (&mut self.samples, MAX_SAMPLES)
             }
             Line::Attempt(_) => return n_attempts < MAX_ATTEMPTS,
@@ -71,6 +83,23 @@ impl Kept {
         *kept += 1;
         *kept <= max
     }
+}
+
+/// Merges pairs among the first `n_old` samples.
+fn merge_pairs(samples: &mut Vec<Sample>, n_old: usize) {
+    let n_old = n_old.min(samples.len());
+    let recent = samples.split_off(n_old);
+    let old = std::mem::take(samples);
+    samples.reserve(n_old / 2 + 1 + recent.len());
+    let mut waiting: Option<Sample> = None;
+    for sample in old {
+        match waiting.take() {
+            Some(first) => samples.push(merged(&first, &sample)),
+            None => waiting = Some(sample),
+        }
+    }
+    samples.extend(waiting);
+    samples.extend(recent);
 }
 
 /// One launch and what became of it.
@@ -125,6 +154,15 @@ impl Record {
                 seen_run = true;
                 continue;
             }
+            if let Ok(Line::Sample(sample)) = &line
+                && !kept.is_full
+                && !kept.has_room_for(sample)
+            {
+                record.merge_samples();
+                (kept.samples, kept.sample_parts) = record.n_samples_and_parts();
+                // Merging did not help, and would not for the next sample.
+                kept.is_full = kept.sample_parts > MAX_SAMPLE_PARTS / 8 * 7;
+            }
             match line {
                 Ok(line) if kept.has_room(&line, record.attempts.len()) => record.add(line),
                 Ok(_) => record.n_lines_left_out += 1,
@@ -138,6 +176,36 @@ impl Record {
                 found: String::new(),
             })
         }
+    }
+
+    /// Merges pairs of neighbouring samples, but for those of the last ten minutes unless they alone are too many.
+    fn merge_samples(&mut self) {
+        let (n_samples, n_parts) = self.n_samples_and_parts();
+        if n_parts > n_samples.saturating_mul(MAX_MERGED_PARTS) {
+            return;
+        }
+        let newest = self.attempts.len().saturating_sub(1);
+        for (idx, attempt) in self.attempts.iter_mut().enumerate() {
+            let last_ms = attempt.samples.last().map_or(0, |sample| sample.at_ms);
+            let old_before_ms = last_ms.saturating_sub(KEEP_MS);
+            let n_old = if idx == newest {
+                attempt
+                    .samples
+                    .partition_point(|sample| sample.at_ms < old_before_ms)
+            } else {
+                attempt.samples.len()
+            };
+            let enough = attempt.samples.len() / 2;
+            merge_pairs(
+                &mut attempt.samples,
+                if n_old < enough { usize::MAX } else { n_old },
+            );
+        }
+    }
+
+    fn n_samples_and_parts(&self) -> (usize, usize) {
+        let samples = || self.attempts.iter().flat_map(|attempt| &attempt.samples);
+        (samples().count(), samples().map(n_parts).sum())
     }
 
     fn add(&mut self, line: Line) {
@@ -268,10 +336,11 @@ mod tests {
         let record = read(lines);
         let found = &record.attempts[0];
         assert_eq!(
-            (found.hook.len(), found.alarms.len(), found.samples.len()),
-            (MAX_LINES, MAX_LINES, MAX_SAMPLES)
+            (found.hook.len(), found.alarms.len()),
+            (MAX_LINES, MAX_LINES)
         );
-        assert_eq!(record.n_lines_left_out, 3);
+        assert!(found.samples.len() <= MAX_SAMPLES, "merged");
+        assert_eq!(record.n_lines_left_out, 2);
         // Attempts share the bound.
         let lines = (0..50).flat_map(|_| std::iter::once(attempt()).chain(many(hook, 1000)));
         let hooks: usize = read(lines)
@@ -280,6 +349,38 @@ mod tests {
             .map(|found| found.hook.len())
             .sum();
         assert_eq!(hooks, MAX_LINES);
+    }
+
+    #[test]
+    fn a_record_that_was_never_shortened_is_read_to_its_end() {
+        let n_samples = 2 * MAX_SAMPLES as u64 + 10;
+        let sample = |idx: u64| {
+            let used = match idx {
+                1234 => 9_000_000,
+                1300 => 7,
+                _ => 1_000_000 + idx,
+            };
+            let host = format!(
+                "\"host\":{{\"used_bytes\":{used},\"limit_bytes\":9,\"headroom_bytes\":9}}"
+            );
+            format!("{{\"line\":\"sample\",\"at_ms\":{},{host}}}\n", idx * 200)
+        };
+        let record = read(std::iter::once(attempt()).chain((0..n_samples).map(sample)));
+        let samples = &record.attempts[0].samples;
+        assert!(samples.len() <= MAX_SAMPLES);
+        assert_eq!(record.n_lines_left_out, 0);
+        assert!(samples.is_sorted_by_key(|sample| sample.at_ms));
+        let last_ms = (n_samples - 1) * 200;
+        let recent = samples
+            .iter()
+            .filter(|sample| sample.at_ms > last_ms - 600_000);
+        assert_eq!(recent.count(), 3000, "the last ten minutes are whole");
+        let highest = samples
+            .iter()
+            .filter_map(|sample| Some(sample.host?.used.get()));
+        assert_eq!(highest.max(), Some(9_000_000));
+        let lowest = samples.iter().filter_map(Sample::lowest_host_used);
+        assert_eq!(lowest.min().map(crate::units::Bytes::get), Some(7));
     }
 
     #[test]

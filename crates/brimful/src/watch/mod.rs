@@ -45,6 +45,6 @@ pub use interval::next_interval;
 pub use next_action::next_action;
 pub use observe::Watch;
 pub use sample::{
-    Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
+    Gauge, GpuSample, HostSample, Lowest, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
 pub use state::{Standing, WatchState};

@@ -112,6 +112,7 @@ fn any_sample() -> impl Strategy<Value = Sample> {
                 gpus,
                 processes,
                 gauges,
+                lowest: None,
             },
         )
 }

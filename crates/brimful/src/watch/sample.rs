@@ -25,6 +25,56 @@ pub struct Sample {
     /// What the hook inside each training process says of itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gauges: Vec<Gauge>,
+    /// The lowest values, where this sample stands for several: all other values are the highest then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowest: Option<Lowest>,
+}
+
+/// The lowest values of several samples that were merged into one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lowest {
+    #[serde(rename = "host_used_bytes", skip_serializing_if = "Option::is_none")]
+    pub host_used: Option<Bytes>,
+    #[serde(rename = "shm_used_bytes", skip_serializing_if = "Option::is_none")]
+    pub shm_used: Option<Bytes>,
+    /// By GPU, as the driver counts.
+    #[serde(rename = "gpu_used_bytes", skip_serializing_if = "Vec::is_empty")]
+    pub gpu_used: Vec<(u32, Bytes)>,
+}
+
+impl Sample {
+    /// The lowest host memory use that this sample stands for.
+    pub fn lowest_host_used(&self) -> Option<Bytes> {
+        let used = self.host.map(|host| host.used);
+        let merged = self.lowest.as_ref().and_then(|lowest| lowest.host_used);
+        least(used, merged)
+    }
+
+    /// The lowest use of `/dev/shm` that this sample stands for.
+    pub fn lowest_shm_used(&self) -> Option<Bytes> {
+        let used = self.shm.map(|shm| shm.used);
+        let merged = self.lowest.as_ref().and_then(|lowest| lowest.shm_used);
+        least(used, merged)
+    }
+
+    /// The lowest use of a GPU that this sample stands for.
+    pub fn lowest_gpu_used(&self, index: u32) -> Option<Bytes> {
+        let gpu = self.gpus.iter().find(|gpu| gpu.index == index);
+        let merged = self.lowest.as_ref().and_then(|lowest| {
+            let found = lowest.gpu_used.iter().find(|(of, _)| *of == index)?;
+            Some(found.1)
+        });
+        least(gpu.map(|gpu| gpu.used), merged)
+    }
+}
+
+/// The lower of two values, of which either may be unknown.
+fn least(a: Option<Bytes>, b: Option<Bytes>) -> Option<Bytes> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// Host memory against the brim.

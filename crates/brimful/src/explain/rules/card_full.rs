@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::explain::rules::Rule;
-use crate::explain::rules::telling::{proof, quoted, remedy, remedy_with};
+use crate::explain::rules::telling::{proof, quoted, remedy, remedy_to, remedy_with};
 use crate::explain::signs::{Leading, Signs};
 use crate::explain::text::{CudaMessage, Rank};
 use crate::explain::{
@@ -365,9 +365,11 @@ fn remedies(
         .map(|replay| replay.answers.as_slice())
         .unwrap_or_default();
     for answer in answers.iter().filter(|answer| answer.fits).take(3) {
-        remedies.push(remedy_with(
+        remedies.push(remedy_to(
             format!("Set `{}={}`", variable(message), answer.alloc_conf),
             format!("replay: fits with {} to spare", answer.to_spare),
+            answer.peak_reserved,
+            answer.peak_reserved.saturating_add(answer.to_spare),
         ));
     }
     match cause {

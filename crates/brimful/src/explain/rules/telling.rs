@@ -3,7 +3,7 @@
 use crate::explain::Detail;
 use crate::explain::series::Shape;
 use crate::explain::signs::{Leading, Signs};
-use crate::explain::{Evidence, EvidenceSource, Proof, Remedy};
+use crate::explain::{Evidence, EvidenceSource, Proof, Remedy, RemedyMemory};
 use crate::units::Bytes;
 
 pub(super) fn proof(source: EvidenceSource, text: impl Into<String>) -> Proof {
@@ -17,6 +17,7 @@ pub(super) fn remedy(text: impl Into<String>) -> Remedy {
     Remedy {
         text: text.into(),
         effect: None,
+        memory: None,
     }
 }
 
@@ -24,6 +25,20 @@ pub(super) fn remedy_with(text: impl Into<String>, effect: impl Into<String>) ->
     Remedy {
         text: text.into(),
         effect: Some(effect.into()),
+        memory: None,
+    }
+}
+
+/// A remedy after which `used` of `limit` would be in use.
+pub(super) fn remedy_to(
+    text: impl Into<String>,
+    effect: impl Into<String>,
+    used: Bytes,
+    limit: Bytes,
+) -> Remedy {
+    Remedy {
+        memory: Some(RemedyMemory { used, limit }),
+        ..remedy_with(text, effect)
     }
 }
 
@@ -204,12 +219,14 @@ fn fewer_workers(signs: &Signs<'_>) -> Option<Remedy> {
     let peak = signs.series.peak_used?;
     // Where the kernel killed, more was wanted than the limit.
     let (n, used) = workers.fewer(peak.max(limit), limit)?;
-    Some(remedy_with(
+    Some(remedy_to(
         match n {
             1 => format!("Use 1 worker instead of {}", workers.n),
             n => format!("Use {n} workers instead of {}", workers.n),
         },
         format!("about {used} of {limit}"),
+        used,
+        limit,
     ))
 }
 
