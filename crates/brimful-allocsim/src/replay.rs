@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::allocator::{Allocator, Handle, OutOfMemory, Statistics};
+use crate::allocator::{Allocator, Handle, OutOfMemory, SegmentView, Statistics};
 use crate::device::{Device, ModelledGpu};
 use crate::settings::AllocatorSettings;
 use crate::trace::{Event, Trace};
@@ -58,6 +58,26 @@ pub fn replay_observed(trace: &Trace, setup: &Setup, observe: impl FnMut(Moment<
         Allocator::new(card, setup.settings.clone(), setup.version),
     );
     player.run(observe)
+}
+
+/// The segments and their blocks after an event, or where a request failed before it.
+pub fn segments_at(trace: &Trace, setup: &Setup, event: usize) -> Vec<SegmentView> {
+    let card = ModelledGpu::new(setup.capacity, setup.held);
+    let mut player = Player::new(
+        trace,
+        Allocator::new(card, setup.settings.clone(), setup.version),
+    );
+    if player.restore().is_ok() {
+        let fatal = trace.fatal_failures();
+        for (at, step) in trace.events.iter().enumerate().take(event + 1) {
+            let is_left_out =
+                matches!(step, Event::AllocFailed(_)) && fatal.binary_search(&at).is_err();
+            if !is_left_out && player.step(*step).is_err() {
+                break;
+            }
+        }
+    }
+    player.allocator.segments()
 }
 
 /// Plays a trace on an allocator.

@@ -132,6 +132,22 @@ pub enum Command {
                            dmesg | tail -50 | brimful explain -"
     )]
     Explain(ExplainArguments),
+    /// Write a report with charts, as one HTML file
+    #[command(
+        long_about = "Write a report with charts, as one HTML file.\n\n\
+                      Of a run: why it died, with its last minutes, and how full host memory, GPUs and /dev/shm were over \
+                      time. Of several runs: a comparison. Of a memory snapshot, a trace, or the saved JSON of `brimful \
+                      predict`, `plan` or `replay`: where the memory goes and what fits. The file loads nothing from the \
+                      network, works without scripts and prints well. Secrets are masked as in run records.",
+        after_long_help = "Examples:\n  \
+                           brimful report                          Report the last run\n  \
+                           brimful report 2026-11-15T10-05 -o run.html --open\n  \
+                           brimful report RUN RUN RUN              Compare runs\n  \
+                           brimful report snapshot.pickle          Report a CUDA memory snapshot\n  \
+                           brimful predict --json -- python train.py > prediction.json\n  \
+                           brimful report prediction.json"
+    )]
+    Report(ReportArguments),
     /// List recorded runs
     #[command(long_about = "List recorded runs.")]
     Runs(RunsArguments),
@@ -207,6 +223,10 @@ pub struct PredictArguments {
     /// Write the script's output to this file
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Write a report with charts to this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 
     /// Save the allocation trace to this file, for use with `brimful replay`
     #[arg(long, value_name = "FILE")]
@@ -346,6 +366,10 @@ pub struct PlanArguments {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub gpu_memory: Option<Bytes>,
 
+    /// Write a report with charts to this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
     #[command(flatten)]
     pub rehearse: PlanRehearsalArguments,
 
@@ -412,6 +436,10 @@ pub struct ReplayArguments {
     /// Device to replay [default: the one with the longest history]
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
+
+    /// Write a report with charts to this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -571,6 +599,29 @@ pub struct ExplainArguments {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `brimful report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Run IDs or prefixes of them, run records, a snapshot, a trace, or saved JSON [default: the last run]
+    #[arg(value_name = "RUN|FILE")]
+    pub what: Vec<String>,
+
+    /// Path of the report; - is standard output
+    #[arg(long, short, value_name = "FILE", default_value = brimful_workflow::DEFAULT_REPORT)]
+    pub output: PathBuf,
+
+    /// Open the report in a browser
+    #[arg(long)]
+    pub open: bool,
+
+    /// Overwrite a file that is not a report of brimful
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub state: StateArguments,
 }
 
 /// Arguments of `brimful runs`.

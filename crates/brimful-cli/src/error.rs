@@ -7,7 +7,7 @@ use brimful::job::JobError;
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_rehearse::AcceptsError;
 use brimful_supervise::RunNotFound;
-use brimful_workflow::{ExplainError, ReplayError, WorkflowError};
+use brimful_workflow::{ExplainError, ReplayError, ReportError, WorkflowError};
 
 use crate::exit::ExitStatus;
 
@@ -20,6 +20,8 @@ pub(crate) enum CommandError {
     Explain(#[from] ExplainError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Report(#[from] ReportError),
     #[error(transparent)]
     Accepts(#[from] AcceptsError),
     #[error(transparent)]
@@ -58,6 +60,7 @@ impl CommandError {
             CommandError::Workflow(error) => error,
             CommandError::Explain(error) => error,
             CommandError::Replay(error) => error,
+            CommandError::Report(error) => error,
             CommandError::Accepts(error) => error,
             CommandError::NoSuchRun(error) => error,
             CommandError::NoSuchPython { .. }

@@ -81,6 +81,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Run(arguments) => commands::run(arguments, output),
         Command::Explain(arguments) => commands::explain(arguments, output),
+        Command::Report(arguments) => commands::report(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),
         Command::Init(arguments) => commands::init(arguments, output),
         Command::Completions(arguments) => {

@@ -123,7 +123,7 @@ pub fn explain(what: Option<&str>, state: Option<&StateDir>) -> Result<Explained
 }
 
 /// Whether it can only be meant as a file: ids have neither a slash nor an extension.
-fn is_path(what: &str) -> bool {
+pub(crate) fn is_path(what: &str) -> bool {
     what.contains('/') || Path::new(what).extension().is_some()
 }
 

@@ -19,6 +19,7 @@ mod error;
 mod explain;
 mod job;
 mod ladder;
+mod layout;
 mod libraries;
 mod machine;
 mod options;
@@ -27,6 +28,7 @@ mod planned;
 mod predict;
 mod progress;
 mod replay;
+mod report;
 mod run;
 mod runs;
 mod state;
@@ -43,6 +45,9 @@ pub use planned::PlannedJob;
 pub use predict::{PredictRequest, PredictedRun, predict};
 pub use progress::Progress;
 pub use replay::{ReplayError, ReplayRequest, replay};
+pub use report::{
+    DEFAULT_REPORT, ReportError, check_report_path, report, report_beside_record, write_report,
+};
 pub use run::{RunRequest, prepare, prune_records};
 pub use runs::{run_of_supervisor, runs, untold_death};
 pub use state::{state_dir, working_directory};

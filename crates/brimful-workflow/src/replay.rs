@@ -9,15 +9,22 @@ use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::agreement::agreement;
 use brimful_allocsim::format::MAGIC;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
-use brimful_allocsim::replay::{Outcome, Setup, replay as play};
+use brimful_allocsim::replay::{Moment, Outcome, Setup, replay as play, replay_observed};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
-use brimful_allocsim::snapshot;
+use brimful_allocsim::snapshot::{self, TraceAction};
 use brimful_allocsim::trace::{Event, Trace};
 use brimful_allocsim::version::{TorchVersion, VersionError};
 use brimful_report::json;
 
+use crate::layout;
+
 /// More than any snapshot that PyTorch writes.
 const MAX_FILE_BYTES: u64 = 8 << 30;
+
+/// Columns of the memory over a file.
+const MAX_COLUMNS: usize = 480;
+/// Results whose segments are kept: as it was, and the settings that people try first.
+const MAX_LAYOUTS: usize = 8;
 
 /// Settings that are tried when none are named: PyTorch's default and the ones people try first.
 const USUAL_SETTINGS: [&str; 4] = [
@@ -41,6 +48,8 @@ pub struct ReplayRequest {
     pub device: Option<u32>,
     /// The version of torch, in place of the one in the file.
     pub torch: Option<String>,
+    /// Add what a report shows: memory over the file, and segments at the failure or at the peak.
+    pub with_layout: bool,
 }
 
 /// The file cannot be replayed.
@@ -89,14 +98,28 @@ impl UserError for ReplayError {
 
 /// Replays the file for every GPU and every allocator setting.
 pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayError> {
-    let targets = targets(request)?;
-    let (trace, device, version) = read(request)?;
+    let mut targets = targets(request)?;
+    let Replayable {
+        trace,
+        device,
+        version,
+        room,
+    } = read(request)?;
+    let is_unlimited = request.gpu.is_empty() && request.capacity.is_empty();
+    if let (true, true, Some(room)) = (request.with_layout, is_unlimited, room) {
+        targets = vec![ReplayTarget {
+            gpu: None,
+            capacity: room,
+            held: 0,
+        }];
+    }
     let confs: Vec<String> = if request.alloc_conf.is_empty() {
         usual_settings(&trace)
     } else {
         request.alloc_conf.clone()
     };
     let mut results = Vec::new();
+    let mut timeline = Timeline::new(trace.events.len());
     for target in &targets {
         for conf in &confs {
             let settings = AllocatorSettings::parse(conf, version)?;
@@ -106,7 +129,17 @@ pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayErr
                 settings,
                 version,
             };
-            results.push(result(target, conf, &play(&trace, &setup)));
+            let is_first = results.is_empty() && request.with_layout;
+            let outcome = if is_first {
+                replay_observed(&trace, &setup, |moment| timeline.see(moment))
+            } else {
+                play(&trace, &setup)
+            };
+            let mut found = result(target, conf, &outcome);
+            if request.with_layout && results.len() < MAX_LAYOUTS {
+                found.layout = Some(layout::layout(&trace, &setup, &outcome));
+            }
+            results.push(found);
         }
     }
     Ok(json::ReplayDocument {
@@ -118,6 +151,7 @@ pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayErr
         device,
         events: counted(&trace),
         agreement: compared(&trace, version),
+        timeline: timeline.columns,
         results,
     })
 }
@@ -168,28 +202,39 @@ fn usual_settings(trace: &Trace) -> Vec<String> {
     confs
 }
 
+/// What a file holds.
+struct Replayable {
+    trace: Trace,
+    device: u32,
+    version: TorchVersion,
+    /// What the allocator could hold when it ran out, for a snapshot that ends with a failure.
+    room: Option<u64>,
+}
+
 /// A trace of ours, or a snapshot of PyTorch's.
-fn read(request: &ReplayRequest) -> Result<(Trace, u32, TorchVersion), ReplayError> {
+fn read(request: &ReplayRequest) -> Result<Replayable, ReplayError> {
     let bytes = bounded(&request.file)?;
     let unreadable = |error: &dyn std::error::Error, hint: &'static str| ReplayError::Unreadable {
         path: request.file.clone(),
         problem: error.to_string(),
         hint,
     };
-    let (mut trace, device) = if bytes.starts_with(MAGIC) {
+    let (mut trace, device, room) = if bytes.starts_with(MAGIC) {
         let trace = Trace::from_bytes(&bytes).map_err(|error| {
             unreadable(
                 &error,
                 "save it again with `brimful predict --save-trace FILE`",
             )
         })?;
-        (trace, 0)
+        (trace, 0, None)
     } else {
         let snapshot = snapshot::read(&bytes).map_err(|error| ReplayError::Unreadable {
             path: request.file.clone(),
             problem: format!("neither a trace nor a CUDA memory snapshot: {error}"),
             hint: error.hint(),
         })?;
+        // The file may be larger than all that is kept of it.
+        drop(bytes);
         let device = request.device.unwrap_or_else(|| busiest(&snapshot));
         let mut trace = Trace::from_snapshot(&snapshot, device, EmptyCacheCalls::Infer);
         snapshot
@@ -202,7 +247,7 @@ fn read(request: &ReplayRequest) -> Result<(Trace, u32, TorchVersion), ReplayErr
                 "record it again with `torch.cuda.memory._record_memory_history()`",
             )
         })?;
-        (trace, device)
+        (trace, device, room_at_failure(&snapshot, device))
     };
     if let Some(version) = &request.torch {
         trace.torch.clone_from(version);
@@ -217,7 +262,27 @@ fn read(request: &ReplayRequest) -> Result<(Trace, u32, TorchVersion), ReplayErr
             path: request.file.clone(),
         });
     }
-    Ok((trace, device, version))
+    Ok(Replayable {
+        trace,
+        device,
+        version,
+        room,
+    })
+}
+
+/// What was reserved and what was free when the last allocation failed.
+fn room_at_failure(snapshot: &snapshot::Snapshot, device: u32) -> Option<u64> {
+    let entries = snapshot.traces.get(device as usize)?;
+    let failed = entries
+        .iter()
+        .rev()
+        .find(|entry| entry.action == TraceAction::OutOfMemory)?;
+    let reserved = snapshot
+        .segments
+        .iter()
+        .filter(|segment| segment.device == device)
+        .fold(0_u64, |sum, segment| sum.saturating_add(segment.total_size));
+    reserved.checked_add(failed.device_free?)
 }
 
 fn bounded(path: &Path) -> Result<Vec<u8>, ReplayError> {
@@ -291,5 +356,39 @@ fn result(target: &ReplayTarget, conf: &str, outcome: &Outcome) -> json::ReplayR
         oom: outcome.oom.is_some(),
         oom_request_bytes: outcome.oom.map(|oom| oom.error.requested),
         retries: outcome.statistics.retries,
+        layout: None,
+    }
+}
+
+/// Memory over a replay, reduced to columns that each show their fullest moment.
+struct Timeline {
+    columns: Vec<json::ReplayColumn>,
+    width: usize,
+}
+
+impl Timeline {
+    fn new(n_events: usize) -> Timeline {
+        Timeline {
+            columns: Vec::new(),
+            width: n_events.div_ceil(MAX_COLUMNS).max(1),
+        }
+    }
+
+    fn see(&mut self, moment: Moment<'_>) {
+        let now = json::ReplayColumn {
+            allocated_bytes: moment.statistics.allocated.current,
+            reserved_bytes: moment.statistics.reserved.current,
+        };
+        let column = moment.event / self.width;
+        // Events that are not played leave a column as the one before it.
+        let before = self.columns.last().copied().unwrap_or_default();
+        if column >= self.columns.len() {
+            self.columns.resize(column, before);
+            self.columns.push(now);
+        } else if let Some(found) = self.columns.get_mut(column)
+            && now.allocated_bytes > found.allocated_bytes
+        {
+            *found = now;
+        }
     }
 }

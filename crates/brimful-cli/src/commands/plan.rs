@@ -2,10 +2,13 @@
 
 use brimful::job::ConfigOverrides;
 use brimful::job::forms::Form;
-use brimful_report::{json, text};
-use brimful_workflow::{MachineRequest, PlanRequest, PlannedJob, Progress, WorkflowError};
+use brimful_report::{html, json, text};
+use brimful_workflow::{
+    MachineRequest, PlanRequest, PlannedJob, Progress, WorkflowError, check_report_path,
+};
 
 use crate::args::{FormatChoice, PlanArguments};
+use crate::commands::report;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::interruption::Interruption;
@@ -28,6 +31,9 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
         fresh: arguments.rehearse.fresh,
         rehearsal: requests::rehearsal(&arguments.rehearse.rehearsal),
     };
+    if let Some(path) = &arguments.report {
+        check_report_path(path, false)?;
+    }
     let mut display = PlanningDisplay::new(output);
     let interruption = Interruption::watch();
     let planned = brimful_workflow::plan(request, |progress| {
@@ -37,6 +43,10 @@ pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitSta
     display.end(planned.as_ref().err().and_then(WorkflowError::interrupted));
     interruption.obey();
     let planned = planned?;
+    if let Some(path) = &arguments.report {
+        let page = html::report::plan_report(&planned.document());
+        report::write(path, page, output)?;
+    }
     match arguments.format {
         Some(format) if planned.fits() => print_settings(format, &planned, output)?,
         // Whoever asks for settings alone reads them with a program, so the reason goes to standard error.

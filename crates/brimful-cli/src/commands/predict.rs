@@ -1,9 +1,10 @@
 //! `brimful predict`.
 
-use brimful_report::{json, text};
-use brimful_workflow::{PredictRequest, Progress, WorkflowError};
+use brimful_report::{html, json, text};
+use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path};
 
 use crate::args::PredictArguments;
+use crate::commands::report;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
 use crate::interruption::Interruption;
@@ -27,6 +28,9 @@ pub(crate) fn predict(
         output: arguments.output.clone(),
         rehearsal: requests::rehearsal(&arguments.rehearsal),
     };
+    if let Some(path) = &arguments.report {
+        check_report_path(path, false)?;
+    }
     output.status("rehearsing");
     let interruption = Interruption::watch();
     let predicted = brimful_workflow::predict(request, |progress| {
@@ -57,6 +61,10 @@ pub(crate) fn predict(
                 source,
             }
         })?;
+    }
+    if let Some(path) = &arguments.report {
+        let page = html::report::predict_report(&predicted.document());
+        report::write(path, page, output)?;
     }
     let page = if arguments.json {
         json::to_text(&predicted.document())?

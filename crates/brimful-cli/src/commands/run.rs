@@ -9,10 +9,11 @@ use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
 use brimful_report::text;
 use brimful_supervise::checkpoints::Checkpoints;
 use brimful_supervise::{
-    AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir,
+    AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, StoredRun,
 };
 use brimful_workflow::{
     JobLadder, MachineRequest, Progress, RunRequest, WorkflowError, age_ms, prepare, prune_records,
+    report_beside_record,
 };
 
 use crate::args::{OnPressureChoice, RunArguments};
@@ -52,11 +53,15 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     };
     // The command has ended: whatever fails from here on, its exit code is passed on.
     let said = catch_unwind(AssertUnwindSafe(|| {
+        let died = has_died(&end);
         if !arguments.no_summary {
             print_summary(&end, arguments.quiet, output);
         }
         if let Some(why) = gave_up {
             output.print_to_stderr(&format!("brimful: not restarting: {why}\n"));
+        }
+        if let Some(run) = end.run.as_ref().filter(|_| died) {
+            write_report(run, output);
         }
         prune_records(settings.state.as_ref());
     }));
@@ -168,13 +173,27 @@ fn not_started(error: &io::Error) -> ExitStatus {
     }
 }
 
-fn print_summary(end: &RunEnd, quiet: bool, output: &Output) {
-    let died = match end.outcome {
+/// Writes the report beside the record. A report that cannot be written changes nothing about the run.
+fn write_report(run: &StoredRun, output: &Output) {
+    let line = match report_beside_record(run) {
+        Ok(path) => format!("Open {} to see charts of this run\n", path.display()),
+        Err(error) => format!("brimful: no report was written: {error}\n"),
+    };
+    output.print_to_stderr(&line);
+}
+
+/// Whether it ended otherwise than it should, or than the user asked for.
+fn has_died(end: &RunEnd) -> bool {
+    match end.outcome {
         Outcome::Finished | Outcome::StoppedByUser { .. } => end.verdict.cause.is_memory(),
         _ => true,
-    };
+    }
+}
+
+/// Prints how the run ended.
+fn print_summary(end: &RunEnd, quiet: bool, output: &Output) {
     let page = Output::page();
-    if !died {
+    if !has_died(end) {
         if !quiet {
             let limit = end
                 .last

@@ -21,6 +21,7 @@ mod plan;
 mod predict;
 mod probe;
 mod replay;
+mod report;
 mod resume;
 mod run;
 mod start_faults;

@@ -1,17 +1,26 @@
-//! Static HTML with no script and no outside resource, for notebooks and pages.
+//! HTML without outside resources: cards for notebooks, without any script, and reports.
 
 mod explain;
 mod plan;
 mod predict;
 mod probe;
+pub mod report;
 
 pub use explain::explain;
+pub use minijinja::Error as RenderError;
 pub use plan::plan;
 pub use predict::predict;
 pub use probe::probe;
 
 use brimful::printable::is_bidirectional_control;
 use minijinja::{HtmlEscape, Value};
+
+/// A page without characters that change the direction of what is shown: a name could read as another one.
+fn harmless(page: &str) -> String {
+    page.chars()
+        .filter(|c| !is_bidirectional_control(*c))
+        .collect()
+}
 
 /// Shows what stands between backticks as code; everything is escaped first.
 fn code(text: &str) -> Value {
@@ -29,13 +38,6 @@ fn code(text: &str) -> Value {
         })
         .collect();
     Value::from_safe_string(marked)
-}
-
-/// A page without characters that change the direction of what is shown: a name could read as another one.
-fn harmless(page: &str) -> String {
-    page.chars()
-        .filter(|c| !is_bidirectional_control(*c))
-        .collect()
 }
 
 #[cfg(test)]

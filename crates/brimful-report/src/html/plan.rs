@@ -6,7 +6,7 @@ use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
 use crate::html::harmless;
-use crate::json::{PlanDocument, PlannedBrim, SettingValue};
+use crate::json::{PlanDocument, PlannedBrim};
 
 const TEMPLATE: &str = include_str!("plan.html");
 const BAR: f64 = 200.0;
@@ -27,7 +27,7 @@ pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Er
         settings: document
             .settings
             .iter()
-            .map(|(knob, value)| (knob.clone(), shown(value)))
+            .map(|(knob, value)| (knob.clone(), value.words()))
             .collect(),
         reasons: document
             .reasons
@@ -78,14 +78,5 @@ fn brim(brim: &PlannedBrim) -> Bar {
         ),
         likely_width: width(brim.likely_bytes),
         safe_width: width(brim.safe_bytes),
-    }
-}
-
-fn shown(value: &SettingValue) -> String {
-    match value {
-        SettingValue::Flag(flag) => flag.to_string(),
-        SettingValue::Whole(number) => number.to_string(),
-        SettingValue::Number(number) => number.to_string(),
-        SettingValue::Text(text) => text.clone(),
     }
 }

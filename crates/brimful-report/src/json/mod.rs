@@ -9,6 +9,7 @@ mod predict;
 mod predict_host;
 mod probe;
 mod range;
+mod read;
 mod replay;
 mod side_effects;
 
@@ -20,12 +21,13 @@ pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
 pub use plan::{
     EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlanRehearsal,
-    PlannedBrim, PlannedBytes, PlannedFootprint, PlannedRung, PlannedTerm, PlannedThroughput,
-    SettingValue, WantedSettings,
+    PlannedBrim, PlannedBytes, PlannedCandidate, PlannedFootprint, PlannedRung, PlannedTerm,
+    PlannedThroughput, SettingValue, WantedSettings,
 };
 pub use predict::{
-    AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, PhaseBytes,
-    PhaseUse, PredictDocument, PredictedPeak, PredictionCaveat, Rehearsed,
+    AllocatorAlternative, BudgetTerm, CurveColumn, FailedGpu, GpuFit, LargestUse, ModuleUse,
+    PhaseBytes, PhaseUse, PredictDocument, PredictedPeak, PredictedTimeline, PredictionCaveat,
+    Rehearsed, StepColumn, StepPhase,
 };
 pub use predict_host::{HostBudgetTerm, HostByWorkers, PredictedHost};
 pub use probe::{
@@ -36,7 +38,11 @@ pub use probe::{
 };
 
 pub use range::LikelyAndSafe;
-pub use replay::{ReplayAgreement, ReplayDocument, ReplayResult};
+pub use read::{DocumentUnreadable, SavedDocument};
+pub use replay::{
+    LayoutBlock, LayoutSegment, MemoryLayout, ReplayAgreement, ReplayColumn, ReplayDocument,
+    ReplayResult,
+};
 pub use side_effects::{HostConnection, SideEffects};
 
 use std::fmt::Write;

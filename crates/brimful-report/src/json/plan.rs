@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use brimful::job::{ConfigOverrides, Settings, Value};
 use brimful::plan::{
-    Answer, Change, Impossible, Need, Plan, PlanBrim, RateSource, Reason, RehearsalUsed, Rung,
-    Throughput,
+    Answer, Change, Impossible, Need, Plan, PlanBrim, PlanCandidate, RateSource, Reason,
+    RehearsalUsed, Rung, Throughput,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::{HostConnection, SCHEMA_VERSION, SideEffects};
 
@@ -32,7 +32,7 @@ pub struct PlanContext {
 }
 
 /// The fastest settings that fit, the reasons, and the lower rungs.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "brimful plan")]
 pub struct PlanDocument {
     /// The schema version of this document.
@@ -69,6 +69,9 @@ pub struct PlanDocument {
     pub rungs: Vec<PlannedRung>,
     /// The preferred settings, and what they would need.
     pub wanted: WantedSettings,
+    /// The settings around the planned ones, at most 200, also those that do not fit.
+    #[serde(default)]
+    pub candidates: Vec<PlannedCandidate>,
     /// The rehearsals that the plan is based on.
     pub rehearsals: Vec<PlanRehearsal>,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if
@@ -83,7 +86,7 @@ pub struct PlanDocument {
 }
 
 /// The preferred settings: the first value of each knob.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WantedSettings {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
@@ -95,8 +98,21 @@ pub struct WantedSettings {
     pub result_changes: Vec<String>,
 }
 
+/// Settings that were compared with the planned ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedCandidate {
+    /// One value per knob.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// Every limit, and how much of it they need.
+    pub brims: Vec<PlannedBrim>,
+    /// Expected throughput; `null` if unknown.
+    pub throughput: Option<PlannedThroughput>,
+    /// Whether they fit.
+    pub fits: bool,
+}
+
 /// A value of a knob.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum SettingValue {
@@ -110,8 +126,20 @@ pub enum SettingValue {
     Text(String),
 }
 
+impl SettingValue {
+    /// The value as people write it.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            SettingValue::Flag(flag) => flag.to_string(),
+            SettingValue::Whole(number) => number.to_string(),
+            SettingValue::Number(number) => number.to_string(),
+            SettingValue::Text(text) => text.clone(),
+        }
+    }
+}
+
 /// The values to write into the copy of a config file.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedConfig {
     /// The file as the command names it.
     pub file: String,
@@ -120,7 +148,7 @@ pub struct PlannedConfig {
 }
 
 /// A variable to set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvironmentVariable {
     /// Its name.
     pub name: String,
@@ -129,7 +157,7 @@ pub struct EnvironmentVariable {
 }
 
 /// The host and GPU memory that settings need.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedFootprint {
     /// Anonymous and shared memory of all processes together.
     pub host: PlannedBytes,
@@ -142,7 +170,7 @@ pub struct PlannedFootprint {
 }
 
 /// A likely and a safe number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedBytes {
     /// The most likely value.
     pub likely_bytes: u64,
@@ -151,7 +179,7 @@ pub struct PlannedBytes {
 }
 
 /// One use of host memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedTerm {
     /// Such as `program`, `dataset`, `worker_copies` or `batches`.
     pub name: String,
@@ -164,7 +192,7 @@ pub struct PlannedTerm {
 }
 
 /// A limit, and how much of it the settings need.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedBrim {
     /// `host`, `shm` or `gpu`, with an index if there are several.
     pub name: String,
@@ -177,7 +205,7 @@ pub struct PlannedBrim {
 }
 
 /// Expected throughput.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedThroughput {
     /// Samples per second.
     pub samples_per_second: f64,
@@ -186,7 +214,7 @@ pub struct PlannedThroughput {
 }
 
 /// One reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReason {
     /// Such as `refused`, `sacrificed`, `chosen` or `estimated`.
     pub kind: String,
@@ -199,7 +227,7 @@ pub struct PlanReason {
 }
 
 /// One rung.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRung {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
@@ -212,7 +240,7 @@ pub struct PlannedRung {
 }
 
 /// A knob that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobChange {
     /// The knob.
     pub knob: String,
@@ -223,7 +251,7 @@ pub struct KnobChange {
 }
 
 /// A rehearsal that the plan is based on.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanRehearsal {
     /// One value per knob.
     pub settings: BTreeMap<String, SettingValue>,
@@ -271,6 +299,7 @@ impl PlanDocument {
                 throughput: throughput(plan.wanted.throughput),
                 result_changes: plan.wanted.result_changes.clone(),
             },
+            candidates: plan.candidates.iter().map(candidate).collect(),
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             isolation: effects.map(|effects| effects.isolation.clone()),
             suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),
@@ -290,6 +319,7 @@ impl PlanDocument {
                     footprint: closest.footprint.clone(),
                     brims: closest.brims.clone(),
                     reasons: closest.reasons.clone(),
+                    candidates: closest.candidates.clone(),
                     ..Plan::default()
                 },
             )
@@ -393,6 +423,15 @@ fn rung(rung: &Rung) -> PlannedRung {
         changed: rung.changed.iter().map(change).collect(),
         brims: rung.brims.iter().map(brim).collect(),
         throughput: throughput(rung.throughput),
+    }
+}
+
+fn candidate(candidate: &PlanCandidate) -> PlannedCandidate {
+    PlannedCandidate {
+        settings: settings(&candidate.settings),
+        brims: candidate.brims.iter().map(brim).collect(),
+        throughput: throughput(Some(candidate.throughput)),
+        fits: candidate.fits,
     }
 }
 

@@ -1,9 +1,9 @@
 //! The outward form of a prediction: what `brimful predict --json` prints and `brimful.predict()` returns.
 
 use brimful::predict::host::HostFacts;
-use brimful::predict::{FitVerdict, Footprint};
+use brimful::predict::{FitVerdict, Footprint, Kind, ModuleMemory, StepTimeline};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::{HostConnection, LikelyAndSafe, PredictedHost, SCHEMA_VERSION, SideEffects};
 
@@ -24,7 +24,7 @@ pub struct Rehearsed {
 }
 
 /// Predicted memory of a training command, on the GPU and on the host.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "brimful predict")]
 pub struct PredictDocument {
     /// The schema version of this document.
@@ -62,6 +62,9 @@ pub struct PredictDocument {
     pub largest: Vec<LargestUse>,
     /// Memory over the rehearsal, in intervals with equal numbers of allocations and frees.
     pub curve: Vec<CurveColumn>,
+    /// The fullest step in detail; `null` if no step was rehearsed on a GPU.
+    #[serde(default)]
+    pub timeline: Option<PredictedTimeline>,
     /// Host memory; `null` if it could not be measured.
     pub host: Option<PredictedHost>,
     /// Caveats, most important first.
@@ -69,7 +72,7 @@ pub struct PredictDocument {
 }
 
 /// Peak use of a GPU.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedPeak {
     /// The GPU.
     pub gpu: String,
@@ -84,7 +87,7 @@ pub struct PredictedPeak {
 }
 
 /// One use of GPU memory.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetTerm {
     /// `weights`, `gradients`, `optimizer_state`, `activations`, `temporaries`, `workspaces`, `other`, `rounding`,
     /// `cached` (reserved by PyTorch but unused: fragmentation), `context` or `nccl`.
@@ -98,7 +101,7 @@ pub struct BudgetTerm {
 }
 
 /// Bytes in a phase.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseBytes {
     /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
     pub phase: String,
@@ -107,7 +110,7 @@ pub struct PhaseBytes {
 }
 
 /// The peak of a phase.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseUse {
     /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
     pub phase: String,
@@ -118,7 +121,7 @@ pub struct PhaseUse {
 }
 
 /// Whether the run fits on a GPU.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuFit {
     /// The GPU.
     pub name: String,
@@ -149,7 +152,7 @@ pub struct GpuFit {
 }
 
 /// Allocator settings with which PyTorch would reserve less.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocatorAlternative {
     /// As in `PYTORCH_ALLOC_CONF`.
     pub alloc_conf: String,
@@ -160,7 +163,7 @@ pub struct AllocatorAlternative {
 }
 
 /// A GPU on which the script failed.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedGpu {
     /// The GPU.
     pub name: String,
@@ -169,7 +172,7 @@ pub struct FailedGpu {
 }
 
 /// A group of large allocations.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LargestUse {
     /// `weights`, `gradients`, …, as in `terms`.
     pub kind: String,
@@ -182,7 +185,7 @@ pub struct LargestUse {
 }
 
 /// One interval of the memory curve: its highest values.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurveColumn {
     /// Allocated bytes.
     pub allocated_bytes: u64,
@@ -192,8 +195,60 @@ pub struct CurveColumn {
     pub step: u32,
 }
 
+/// The fullest step: memory by use over time, and by module at the peak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictedTimeline {
+    /// The number of the step, from 1.
+    pub step: u32,
+    /// Number of allocations and frees in it.
+    pub events: u64,
+    /// The uses of memory, in the order of `bytes` in `columns` and `modules`.
+    pub kinds: Vec<String>,
+    /// At most 480 columns with equal numbers of events; each shows its fullest moment.
+    pub columns: Vec<StepColumn>,
+    /// Which columns belong to which phase. Empty if phases change too often to be shown.
+    pub phases: Vec<StepPhase>,
+    /// The index of the column with the peak.
+    pub peak_column: u32,
+    /// What each module holds at the peak, largest first; at most 70 modules.
+    pub modules: Vec<ModuleUse>,
+}
+
+/// The fullest moment of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepColumn {
+    /// Bytes of each use.
+    pub bytes: Vec<u64>,
+    /// Allocated bytes, including rounding.
+    pub allocated_bytes: u64,
+    /// Reserved bytes.
+    pub reserved_bytes: u64,
+}
+
+/// A phase of the step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StepPhase {
+    /// `setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`.
+    pub phase: String,
+    /// The index of its first column.
+    pub first_column: u32,
+    /// Number of columns.
+    pub columns: u32,
+}
+
+/// What a module holds, with everything inside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModuleUse {
+    /// The last part of its path and its class, or what else holds the memory.
+    pub name: String,
+    /// Bytes of each use.
+    pub bytes: Vec<u64>,
+    /// The modules inside it, largest first.
+    pub inside: Vec<ModuleUse>,
+}
+
 /// A reason to trust the prediction less.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionCaveat {
     /// A stable ID, such as `value_dependent_shape`.
     pub id: String,
@@ -230,6 +285,7 @@ impl PredictDocument {
                 .collect(),
             largest: Vec::new(),
             curve: Vec::new(),
+            timeline: None,
             host: rehearsed.host.as_ref().map(PredictedHost::of),
             caveats: Vec::new(),
         };
@@ -278,6 +334,7 @@ impl PredictDocument {
                     step: point.step,
                 })
                 .collect(),
+            timeline: first.timeline.as_ref().map(timeline),
             caveats: first
                 .caveats
                 .iter()
@@ -304,6 +361,43 @@ fn term(term: &brimful::predict::Term) -> BudgetTerm {
                 bytes: bytes.get(),
             })
             .collect(),
+    }
+}
+
+fn timeline(step: &StepTimeline) -> PredictedTimeline {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    PredictedTimeline {
+        step: step.step,
+        events: step.events as u64,
+        kinds: Kind::ALL.iter().map(|kind| kind.id().to_owned()).collect(),
+        columns: step
+            .columns
+            .iter()
+            .map(|column| StepColumn {
+                bytes: column.kinds.to_vec(),
+                allocated_bytes: column.allocated.get(),
+                reserved_bytes: column.reserved.get(),
+            })
+            .collect(),
+        phases: step
+            .phases
+            .iter()
+            .map(|band| StepPhase {
+                phase: band.phase.name().to_owned(),
+                first_column: count(band.first_column),
+                columns: count(band.n_columns),
+            })
+            .collect(),
+        peak_column: count(step.peak_column),
+        modules: step.modules.iter().map(module).collect(),
+    }
+}
+
+fn module(module: &ModuleMemory) -> ModuleUse {
+    ModuleUse {
+        name: module.name.clone(),
+        bytes: module.kinds.to_vec(),
+        inside: module.inside.iter().map(self::module).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use brimful::predict::host::{HostFacts, HostNeed, Pipeline, StartMethod, host_need};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::range::LikelyAndSafe;
 
@@ -10,7 +10,7 @@ use crate::json::range::LikelyAndSafe;
 const WORKERS: [u64; 4] = [0, 1, 2, 4];
 
 /// Predicted host memory: anonymous and shared memory of all processes of the job.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedHost {
     /// Number of DataLoader workers, as rehearsed.
     pub workers: u64,
@@ -35,7 +35,7 @@ pub struct PredictedHost {
 }
 
 /// One use of host memory.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostBudgetTerm {
     /// `program`, `dataset`, `training`, `worker_programs`, `worker_copies`, `making_batches`, `pickle_buffer`,
     /// `batches`, `pinned` or `checkpoint`.
@@ -49,7 +49,7 @@ pub struct HostBudgetTerm {
 }
 
 /// Host memory with another number of workers.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostByWorkers {
     /// `fork`, `forkserver` or `spawn`.
     pub start_method: String,

@@ -2,10 +2,10 @@
 
 use brimful::predict::DeviceBytes;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A value and one that 95 of 100 runs stay below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LikelyAndSafe {
     /// The most likely value.
     pub likely: u64,

@@ -1,10 +1,10 @@
 //! The outward form of replays: what `brimful replay --json` prints.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Results of a replay for each capacity and setting.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "brimful replay")]
 pub struct ReplayDocument {
     /// The schema version of this document.
@@ -23,12 +23,15 @@ pub struct ReplayDocument {
     pub events: u64,
     /// How closely the model matches the recorded addresses; `null` if the file has none.
     pub agreement: Option<ReplayAgreement>,
+    /// Memory over the file with the first result's settings, in at most 480 columns. Empty unless a report was requested.
+    #[serde(default)]
+    pub timeline: Vec<ReplayColumn>,
     /// One result per capacity and setting, in the requested order.
     pub results: Vec<ReplayResult>,
 }
 
 /// How many allocations the model places at their recorded address, given only the addresses of new segments.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayAgreement {
     /// Number of recorded allocations.
     pub allocations: u64,
@@ -37,7 +40,7 @@ pub struct ReplayAgreement {
 }
 
 /// One replay.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayResult {
     /// The GPU model, if one was named.
     pub gpu: Option<String>,
@@ -55,4 +58,50 @@ pub struct ReplayResult {
     pub oom_request_bytes: Option<u64>,
     /// Number of times cached memory was freed before a retry.
     pub retries: u64,
+    /// Segments and their blocks when the allocation failed, or at the peak of reserved bytes. `null` unless a report was
+    /// requested.
+    #[serde(default)]
+    pub layout: Option<MemoryLayout>,
+}
+
+/// Where memory is in use within the segments that PyTorch reserved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLayout {
+    /// The largest segments, at most 64.
+    pub segments: Vec<LayoutSegment>,
+    /// Number of smaller segments that are not listed.
+    pub other_segments: u64,
+    /// Bytes of those segments.
+    pub other_bytes: u64,
+    /// Reserved bytes in all segments.
+    pub reserved_bytes: u64,
+    /// Bytes in use in all segments.
+    pub used_bytes: u64,
+    /// The largest unused block of all segments.
+    pub largest_free_bytes: u64,
+}
+
+/// One segment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayoutSegment {
+    /// Blocks in the order of their addresses, at most 256; neighbors are merged if there are more.
+    pub blocks: Vec<LayoutBlock>,
+}
+
+/// One block, or several small neighbors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LayoutBlock {
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes in use: all or none of a single block.
+    pub used_bytes: u64,
+}
+
+/// Memory over a replay, in columns of equal numbers of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayColumn {
+    /// Allocated bytes at the fullest moment of the column.
+    pub allocated_bytes: u64,
+    /// Reserved bytes at that moment.
+    pub reserved_bytes: u64,
 }

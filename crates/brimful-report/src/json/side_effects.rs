@@ -1,7 +1,7 @@
 //! What a rehearsed script did or wanted to do beyond its own process.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What became of a script's writes, uploads and connections.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,7 +15,7 @@ pub struct SideEffects {
 }
 
 /// A host that the script connected to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostConnection {
     /// Its name, or its address where no name was looked up.
     pub host: String,

@@ -19,6 +19,7 @@ pub use page::Page;
 pub use plan::{machine_title, plan, short};
 pub use predict::predict;
 pub(crate) use predict::{term_name, verdict_words};
+pub(crate) use predict_host::host_term_name;
 pub use probe::probe;
 pub use replay::replay;
 pub use runs::runs;

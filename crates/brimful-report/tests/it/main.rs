@@ -10,3 +10,4 @@ mod html;
 mod job;
 mod pages;
 mod plan;
+mod report;

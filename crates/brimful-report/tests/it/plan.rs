@@ -76,6 +76,7 @@ fn plan() -> Answer {
             }),
             result_changes: Vec::new(),
         },
+        candidates: Vec::new(),
     }))
 }
 

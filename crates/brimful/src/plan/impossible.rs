@@ -2,6 +2,7 @@
 
 use crate::job::{Choices, Science, knobs};
 use crate::plan::candidates::wanted;
+use crate::plan::considered::considered;
 use crate::plan::fit::{self, LimitedMemory, Miss};
 use crate::plan::reasons::{closest, failed, one_copy_for_all, reason, unknown_limits, unused};
 use crate::plan::view::View;
@@ -61,6 +62,7 @@ pub(crate) fn impossible(view: &View<'_>) -> Impossible {
             .into_iter()
             .chain(copies.map(|remedy| format!("{}.", remedy.text)))
             .collect(),
+        candidates: considered(view, near.place),
     }
 }
 

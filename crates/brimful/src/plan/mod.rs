@@ -11,6 +11,7 @@
 mod candidate;
 mod candidates;
 mod choices;
+mod considered;
 mod cost;
 mod estimate;
 mod fit;
@@ -139,6 +140,19 @@ pub struct Plan {
     pub rungs: Vec<Rung>,
     /// What the user would have started with.
     pub wanted: WantedSettings,
+    /// The settings around the chosen ones, at most 200, also those that do not fit.
+    #[serde(default)]
+    pub candidates: Vec<PlanCandidate>,
+}
+
+/// Settings that were compared with the chosen ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanCandidate {
+    pub settings: Settings,
+    pub brims: Vec<PlanBrim>,
+    pub throughput: Throughput,
+    /// Whether they stay below every limit, and no earlier run with them ran out of memory.
+    pub fits: bool,
 }
 
 /// The settings that were wanted, and what they would take.
@@ -307,6 +321,9 @@ pub struct Impossible {
     pub reasons: Vec<Reason>,
     /// What would help, as sentences in the imperative.
     pub help: Vec<String>,
+    /// The settings around the closest ones, at most 200.
+    #[serde(default)]
+    pub candidates: Vec<PlanCandidate>,
 }
 
 /// What follows a death.

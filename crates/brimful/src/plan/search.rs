@@ -18,6 +18,7 @@
 use crate::job::{Job, Settings, knobs};
 use crate::plan::candidate::{Candidate, candidate, died_of, order};
 use crate::plan::candidates::{CandidateIndex, RehearsalPoint, wanted};
+use crate::plan::considered::considered;
 use crate::plan::fit;
 use crate::plan::impossible::impossible;
 use crate::plan::learning;
@@ -298,6 +299,7 @@ fn plan(view: &View<'_>, best: &Candidate) -> Plan {
         reasons: reasons(view, best),
         rungs: rungs(view, best.place),
         wanted: wanted_beside(view, best.place),
+        candidates: considered(view, best.place),
     }
 }
 

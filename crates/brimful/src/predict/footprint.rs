@@ -12,6 +12,7 @@ use super::kind::Kind;
 use super::kinds::kinds;
 use super::outside::{Outside, context, nccl};
 use super::story::{Phase, Story};
+use super::timeline::{StepTimeline, TimelineColumn, TimelineRecorder, modules};
 use super::{Caveat, Workload, caveats};
 use crate::units::Bytes;
 
@@ -131,6 +132,8 @@ pub struct Footprint {
     pub phases: Vec<PhasePeak>,
     pub largest: Vec<LargestAllocation>,
     pub curve: Vec<CurvePoint>,
+    /// The fullest step in detail.
+    pub timeline: Option<StepTimeline>,
     pub caveats: Vec<Caveat>,
     pub steps: u32,
     pub events: usize,
@@ -234,6 +237,7 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         phases: recorder.phase_peaks(),
         largest: recorder.largest(),
         curve: recorder.curve(),
+        timeline: recorder.into_timeline(),
         caveats: caveats(workload, &story)
             .into_iter()
             .chain(memory_of_the_host(&target.name))
@@ -356,6 +360,7 @@ struct Recorder<'a> {
     by_phase: BTreeMap<Phase, Sums>,
     curve: Vec<CurvePoint>,
     width: usize,
+    timeline: TimelineRecorder,
 }
 
 /// The state at a fullest moment.
@@ -392,6 +397,7 @@ impl<'a> Recorder<'a> {
             by_phase: BTreeMap::new(),
             curve: Vec::new(),
             width: workload.trace.events.len().div_ceil(COLUMNS).max(1),
+            timeline: TimelineRecorder::new(story, workload.trace.events.len()),
         }
     }
 
@@ -437,6 +443,14 @@ impl<'a> Recorder<'a> {
         if now.allocated > best.allocated {
             *best = now;
         }
+        self.timeline.see(
+            moment.event,
+            TimelineColumn {
+                kinds: now.kinds,
+                allocated: Bytes(now.allocated),
+                reserved: Bytes(now.reserved),
+            },
+        );
         let column = moment.event / self.width;
         if self.curve.len() <= column {
             self.curve.push(CurvePoint {
@@ -548,5 +562,16 @@ impl<'a> Recorder<'a> {
 
     fn curve(&self) -> Vec<CurvePoint> {
         self.curve.clone()
+    }
+
+    fn into_timeline(self) -> Option<StepTimeline> {
+        let modules = modules(
+            self.workload,
+            self.story,
+            &self.kinds,
+            &self.names,
+            self.peak.event,
+        );
+        self.timeline.timeline(self.story, modules)
     }
 }

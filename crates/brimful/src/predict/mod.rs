@@ -12,6 +12,7 @@ mod outside;
 mod story;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod workload;
 mod worst_case;
 
@@ -23,4 +24,5 @@ pub use footprint::{
 pub use kind::Kind;
 pub use outside::{Outside, context, nccl};
 pub use story::{Phase, Story};
+pub use timeline::{ModuleMemory, PhaseBand, StepTimeline, TimelineColumn};
 pub use workload::{AssumedCase, NamedTensor, Occurrences, Workload};

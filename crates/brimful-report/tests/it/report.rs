@@ -1,0 +1,307 @@
+//! Reports: what they show, that they stay small, and that nothing in them is trusted.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use brimful::explain::{Verdict, explain};
+use brimful::record::Record;
+use brimful_report::html::report::{
+    RunOverview, RunReport, plan_report, predict_report, replay_report, run_report, runs_report,
+};
+use brimful_report::json::{PlanDocument, PredictDocument, ReplayDocument, SavedDocument};
+use proptest::prelude::*;
+
+const MAX_BYTES: usize = 500_000;
+
+fn recorded(name: &str) -> Record {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/runs")
+        .join(name)
+        .join("record.jsonl");
+    Record::read(std::fs::File::open(path).unwrap()).unwrap()
+}
+
+fn verdict(record: &Record) -> Option<Verdict> {
+    Some(explain(&record.last_attempt()?.evidence()))
+}
+
+fn page(record: &Record) -> String {
+    let verdict = verdict(record);
+    run_report(&RunReport {
+        record,
+        verdict: verdict.as_ref(),
+        running: false,
+    })
+    .unwrap()
+}
+
+/// What a page consists of but for its style, its script and the values for zooming.
+fn body(page: &str) -> String {
+    let mut rest = page;
+    let mut out = String::new();
+    while let Some(start) = ["<style>", "<script"]
+        .iter()
+        .filter_map(|tag| rest.find(tag))
+        .min()
+    {
+        out.push_str(&rest[..start]);
+        let end = rest[start..].find("</s").unwrap();
+        rest = &rest[start + end..];
+        rest = &rest[rest.find('>').unwrap() + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[test]
+fn a_run_that_died_is_told_by_its_verdict() {
+    insta::assert_snapshot!(body(&page(&recorded("killed-by-a-person"))));
+}
+
+#[test]
+fn every_recorded_run_has_a_report() {
+    for (name, expected) in [
+        ("checkpoint-spike", "Why it died"),
+        ("cuda-fragmented", "GPU 0 when the allocation failed"),
+        ("cuda-other-process", "GPU 0"),
+        ("dataloader-worker-killed", "DataLoader worker"),
+        ("shm-bus-error", "shm in the last"),
+    ] {
+        let page = page(&recorded(name));
+        assert!(page.contains(expected), "{name}: {expected}");
+        assert!(page.len() < MAX_BYTES, "{name}: {} bytes", page.len());
+        check_page(&page);
+    }
+}
+
+/// Nothing is loaded from outside, and every element of the frame is there once.
+fn check_page(page: &str) {
+    assert!(
+        page.contains("default-src 'none'") || page.contains("default-src &#x27;none&#x27;"),
+        "no policy"
+    );
+    for outside in [
+        "http://", "https://", "src=", "@import", "<link", "<iframe", "<img",
+    ] {
+        assert!(!page.contains(outside), "found {outside}");
+    }
+    assert_eq!(page.matches("<h1>").count(), 1);
+    assert!(page.trim_end().ends_with("</html>"));
+}
+
+const HOSTILE: &str = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}\u{2066}\u{1b}[31m`x` \
+                       HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzabcdefgh https://user:secret@host/";
+
+fn check_hostile(page: &str) {
+    assert!(page.len() < MAX_BYTES, "{} bytes", page.len());
+    let without_own = body(page);
+    for forbidden in [
+        "<script",
+        "<img",
+        "onerror=alert(1)>",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{1b}",
+        "hf_abc",
+        "secret@",
+    ] {
+        assert!(!without_own.contains(forbidden), "found {forbidden:?}");
+    }
+    assert!(page.contains("&lt;script&gt;"), "shown as text");
+}
+
+#[test]
+fn a_hostile_record_is_text_and_nothing_else() {
+    let text = serde_json::to_string(HOSTILE).unwrap();
+    let long = serde_json::to_string(&"<b>&".repeat(4000)).unwrap();
+    let mut lines = format!(
+        r#"{{"line":"run","id":{text},"command":["python",{text},{long}],"folder":{text},"host_name":{text}}}
+{{"line":"attempt","number":1,"limit_bytes":100,"limit_set_by":{text},"command":[{text}]}}
+{{"line":"sample","at_ms":1,"host":{{"used_bytes":90000000,"limit_bytes":100000000,"headroom_bytes":1}},"processes":[{{"pid":1,"role":{{"kind":"main"}},"name":{text},"private_bytes":900000000,"shared_bytes":1,"swapped_bytes":0}}]}}
+"#
+    );
+    for at_ms in 0..3000 {
+        let _ = writeln!(
+            lines,
+            r#"{{"line":"alarm","at_ms":{at_ms},"detector":{text},"urgency":"critical","message":{text}}}"#
+        );
+    }
+    let _ = writeln!(
+        lines,
+        r#"{{"line":"action","at_ms":5,"action":{{"kind":"kill","reason":{{"detector":{text},"message":{long}}}}},"dry_run":false,"done":{text}}}
+{{"line":"end","at_ms":3000,"outcome":{{"kind":"stopped_by_us","detector":{text},"message":{text},"signal":null}},"kernel":{{}},"peaks":{{}},"last":null}}
+{{"line":"verdict","at_ms":5000,"verdict":{{"cause":"host_oom_kill","confidence":"proved","detail":"","summary":{text},"evidence":[{{"source":"output","text":{text}}}],"remedies":[{{"text":{text},"effect":{long},"memory":{{"used_bytes":9,"limit_bytes":0}}}}],"would_settle":[{text}]}}}}"#
+    );
+    let record = Record::read(lines.as_bytes()).unwrap();
+    assert_eq!(record.n_broken_lines, 0);
+    let verdict = record.attempts[0].verdict.clone();
+    let page = run_report(&RunReport {
+        record: &record,
+        verdict: verdict.as_ref(),
+        running: false,
+    })
+    .unwrap();
+    check_hostile(&page);
+    let rows = vec![RunOverview::of(&record, false); 100];
+    check_hostile(&runs_report(&rows).unwrap());
+}
+
+fn replace_texts(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = HOSTILE.to_owned(),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(replace_texts),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(replace_texts),
+        _ => {}
+    }
+}
+
+fn prediction() -> serde_json::Value {
+    serde_json::from_str(include_str!("prediction.json")).unwrap()
+}
+
+fn plan() -> serde_json::Value {
+    serde_json::from_str(include_str!("plan.json")).unwrap()
+}
+
+fn replay() -> serde_json::Value {
+    serde_json::json!({
+        "schema_version": 1, "brimful_version": "0.1.0", "file": "snapshot.pickle", "torch_version": "2.9.0",
+        "torch_version_assumed": false, "device": 0, "events": 1000, "agreement": null,
+        "timeline": (0..480).map(|n| serde_json::json!({"allocated_bytes": n << 20, "reserved_bytes": n << 21})).collect::<Vec<_>>(),
+        "results": [
+            {"gpu": null, "alloc_conf": "", "capacity_bytes": 15_000_000_000_u64, "peak_allocated_bytes": 2_900_000_000_u64,
+             "peak_reserved_bytes": 14_900_000_000_u64, "oom": true, "oom_request_bytes": 1 << 30, "retries": 1,
+             "layout": {"segments": (0..14).map(|n| serde_json::json!({"blocks": [
+                 {"bytes": 200 << 20, "used_bytes": 0}, {"bytes": (100 + n) << 20, "used_bytes": (100 + n) << 20},
+                 {"bytes": 724 << 20, "used_bytes": 9 << 20}]})).collect::<Vec<_>>(),
+                 "other_segments": 3, "other_bytes": 6 << 20, "reserved_bytes": 14_900_000_000_u64, "used_bytes": 2_900_000_000_u64,
+                 "largest_free_bytes": 800 << 20}},
+            {"gpu": null, "alloc_conf": "expandable_segments:True", "capacity_bytes": 15_000_000_000_u64,
+             "peak_allocated_bytes": 2_900_000_000_u64, "peak_reserved_bytes": 3_400_000_000_u64, "oom": false,
+             "oom_request_bytes": null, "retries": 0,
+             "layout": {"segments": [{"blocks": [{"bytes": 3_300_000_000_u64, "used_bytes": 3_300_000_000_u64}, {"bytes": 100_000_000, "used_bytes": 0}]}],
+                 "other_segments": 0, "other_bytes": 0, "reserved_bytes": 3_400_000_000_u64, "used_bytes": 3_300_000_000_u64,
+                 "largest_free_bytes": 100_000_000}}
+        ]
+    })
+}
+
+#[test]
+fn hostile_documents_are_text_and_nothing_else() {
+    let mut value = prediction();
+    replace_texts(&mut value);
+    let document: PredictDocument = serde_json::from_value(value).unwrap();
+    check_hostile(&predict_report(&document).unwrap());
+    let mut value = plan();
+    replace_texts(&mut value);
+    let document: PlanDocument = serde_json::from_value(value).unwrap();
+    check_hostile(&plan_report(&document).unwrap());
+    let mut value = replay();
+    replace_texts(&mut value);
+    let document: ReplayDocument = serde_json::from_value(value).unwrap();
+    check_hostile(&replay_report(&document).unwrap());
+}
+
+#[test]
+fn a_prediction_says_where_it_fits_and_where_the_memory_goes() {
+    let document: PredictDocument = serde_json::from_value(prediction()).unwrap();
+    let page = predict_report(&document).unwrap();
+    check_page(&page);
+    insta::assert_snapshot!(body(&page));
+}
+
+#[test]
+fn a_plan_is_memory_against_speed() {
+    let document: PlanDocument = serde_json::from_value(plan()).unwrap();
+    let page = plan_report(&document).unwrap();
+    check_page(&page);
+    insta::assert_snapshot!(body(&page));
+}
+
+#[test]
+fn a_replay_shows_segments_before_and_after_a_setting() {
+    let document: ReplayDocument = serde_json::from_value(replay()).unwrap();
+    let page = replay_report(&document).unwrap();
+    check_page(&page);
+    assert!(page.contains("Enough memory, but fragmented"));
+    assert!(
+        page.contains(
+            "Runs out of memory with default settings, fits with expandable_segments:True"
+        )
+    );
+}
+
+#[test]
+fn saved_documents_are_told_apart_and_others_are_refused() {
+    let read = |value: &serde_json::Value| SavedDocument::read(value.to_string().as_bytes());
+    assert!(matches!(read(&prediction()), Ok(SavedDocument::Predict(_))));
+    assert!(matches!(read(&plan()), Ok(SavedDocument::Plan(_))));
+    assert!(matches!(read(&replay()), Ok(SavedDocument::Replay(_))));
+    let refused = |bytes: &[u8]| SavedDocument::read(bytes).unwrap_err().to_string();
+    assert_eq!(refused(b"[1"), "not JSON");
+    assert!(refused(b"{}").starts_with("expected the JSON of"));
+    assert!(
+        refused(br#"{"schema_version":7,"gpus":[]}"#)
+            .starts_with("expected schema version 1, found 7")
+    );
+    assert_eq!(
+        refused(br#"{"schema_version":1,"gpus":[]}"#),
+        "not a complete document of `brimful predict`"
+    );
+    assert!(refused(&vec![b' '; 17 << 20]).starts_with("expected less than 16 MiB"));
+}
+
+#[test]
+fn runs_are_compared_by_what_differs() {
+    let rows: Vec<RunOverview> = [
+        "checkpoint-spike",
+        "dataloader-worker-killed",
+        "shm-bus-error",
+    ]
+    .iter()
+    .map(|name| RunOverview::of(&recorded(name), false))
+    .collect();
+    let page = runs_report(&rows).unwrap();
+    check_page(&page);
+    assert!(page.contains("None of 3 runs finished"));
+    insta::assert_snapshot!(body(&page));
+}
+
+/// A record with any number of samples, GPUs and attempts.
+fn any_record() -> impl Strategy<Value = Record> {
+    let sample = (
+        any::<u32>(),
+        any::<u64>(),
+        any::<u64>(),
+        0..20_u32,
+        any::<u64>(),
+    );
+    let attempt = (any::<u64>(), prop::collection::vec(sample, 0..400));
+    prop::collection::vec(attempt, 0..5).prop_map(|attempts| {
+        let mut lines = String::from("{\"line\":\"run\",\"id\":\"a\"}\n");
+        for (number, (started, samples)) in attempts.iter().enumerate() {
+            let _ = writeln!(lines, "{{\"line\":\"attempt\",\"number\":{number},\"started_at_unix_ms\":{started}}}");
+            for (at_ms, used, limit, n_gpus, gpu) in samples {
+                let gpus: Vec<String> = (0..*n_gpus)
+                    .map(|index| format!("{{\"index\":{index},\"used_bytes\":{},\"total_bytes\":{limit}}}", gpu.rotate_left(index)))
+                    .collect();
+                let _ = writeln!(
+                    lines,
+                    "{{\"line\":\"sample\",\"at_ms\":{at_ms},\"host\":{{\"used_bytes\":{used},\"limit_bytes\":{limit},\"headroom_bytes\":{gpu}}},\"shm\":{{\"used_bytes\":{gpu},\"total_bytes\":{used}}},\"gpus\":[{}]}}",
+                    gpus.join(",")
+                );
+            }
+        }
+        Record::read(lines.as_bytes()).unwrap()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn no_record_makes_a_page_larger_than_half_a_megabyte(record in any_record()) {
+        let page = page(&record);
+        prop_assert!(page.len() < MAX_BYTES, "{} bytes", page.len());
+    }
+}
