@@ -114,6 +114,7 @@ pub(crate) fn replay(
             alloc_conf,
             device,
             torch,
+            with_layout: false,
         })?;
         Ok((
             json::to_text(&document).map_err(Failure::internal)?,
