@@ -19,6 +19,7 @@ from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
 from brimful._probe import Machine, card_names, machine_names, probe
 from brimful._replay import Replay, replay
+from brimful._report import report
 from brimful._run import Run, run
 from brimful._share import share
 from brimful._watch import Watch, watch
@@ -47,6 +48,7 @@ __all__ = [
     "predict",
     "probe",
     "replay",
+    "report",
     "run",
     "runs",
     "share",

@@ -12,14 +12,14 @@ from brimful import _native
 from brimful._documents import PlanDocument
 from brimful._errors import InputError
 from brimful._predict import rehearsal_options
-from brimful._shown import Shown
+from brimful._shown import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Plan(Shown, PlanDocument):
+class Plan(Reported, PlanDocument):
     """The fastest settings that fit, the reasons, and the lower rungs.
 
     The attributes are those of the document that `brimful plan --json` prints.

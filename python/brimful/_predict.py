@@ -12,7 +12,7 @@ from brimful import _native
 from brimful._child import command_for, installed, private_directory
 from brimful._documents import PredictDocument
 from brimful._errors import InputError, MachineError
-from brimful._shown import Shown
+from brimful._shown import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _MAX_STEPS = 1000
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Footprint(Shown, PredictDocument):
+class Footprint(Reported, PredictDocument):
     """Predicted memory of a training run, on the GPU and on the host.
 
     The attributes are those of the document that `brimful predict --json` prints.

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from brimful import _native
 from brimful._documents import ReplayDocument
 from brimful._explain import preformatted
-from brimful._shown import Shown
+from brimful._shown import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class Replay(Shown, ReplayDocument):
+class Replay(Reported, ReplayDocument):
     """The results of a replay, one for each capacity and setting.
 
     The attributes are those of the document that `brimful replay --json` prints.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
+
+from brimful import _native
 
 
 class Shown:
@@ -29,3 +32,22 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return self._html
+
+
+class Reported(Shown):
+    """A document of which a report can be made."""
+
+    __slots__ = ()
+
+    def report(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write a report: one HTML file with charts, which loads nothing from the network.
+
+        Args:
+            path: The file. One that is not a report of brimful is kept unless `force` is set.
+            force: Replace any file.
+
+        Raises:
+            InputError: The file exists and is not a report of brimful.
+            MachineError: The file cannot be written.
+        """
+        _native.report_document(document=self._json, path=os.fspath(path), force=force)

@@ -184,3 +184,18 @@ def test_a_watch_outlives_the_process_and_notes_its_end(then: str, state: str) -
 def test_watch_rejects_what_it_does_not_know() -> None:
     with pytest.raises(brimful.InputError, match="on_pressure must be"):
         brimful.watch(on_pressure="checkpoint")
+
+
+def test_reports_of_recorded_runs(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    brimful.report(RUNS / "cuda-fragmented/record.jsonl", path=path)
+    page = path.read_text()
+    assert "Content-Security-Policy" in page
+    assert "<svg" in page
+    brimful.report(RUNS / "shm-bus-error/record.jsonl", path=path)
+    assert path.read_text() != page
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    with pytest.raises(brimful.InputError, match="is not a report of brimful"):
+        brimful.report(RUNS / "shm-bus-error/record.jsonl", path=mine)
+    assert mine.read_text() == "mine"

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brimful::units::BadSize;
 use brimful::user_error::{ErrorKind, UserError};
-use brimful_workflow::{ExplainError, ReplayError, WorkflowError};
+use brimful_workflow::{ExplainError, ReplayError, ReportError, WorkflowError};
 use pyo3::prelude::*;
 
 use crate::hints;
@@ -108,6 +108,12 @@ impl From<ExplainError> for Failure {
 
 impl From<ReplayError> for Failure {
     fn from(error: ReplayError) -> Failure {
+        Failure::of(&error)
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Failure {
         Failure::of(&error)
     }
 }

@@ -12,6 +12,7 @@ mod plan;
 mod predict;
 mod progress;
 mod rehearsal;
+mod report;
 mod share;
 
 use pyo3::pymodule;
@@ -33,6 +34,8 @@ mod _native {
     use crate::plan::plan;
     #[pymodule_export]
     use crate::predict::predict;
+    #[pymodule_export]
+    use crate::report::{report, report_document};
     #[pymodule_export]
     use crate::share::{
         SharedArray, SharedDict, SharedList, SharedListIterator, share, shared_from_handle,

@@ -46,7 +46,7 @@ pub use predict::{PredictRequest, PredictedRun, predict};
 pub use progress::Progress;
 pub use replay::{ReplayError, ReplayRequest, replay};
 pub use report::{
-    DEFAULT_REPORT, ReportError, check_report_path, report, report_beside_record, write_report,
+    DEFAULT_REPORT, ReportError, check_report_path, report, report_document, report_beside_record, write_report,
 };
 pub use run::{RunRequest, prepare, prune_records};
 pub use runs::{run_of_supervisor, runs, untold_death};

@@ -109,6 +109,15 @@ pub fn report(what: &[String], state: Option<&StateDir>) -> Result<String, Repor
     }
 }
 
+/// The page about a document that was printed as JSON.
+pub fn report_document(json: &[u8]) -> Result<String, ReportError> {
+    let document = SavedDocument::read(json).map_err(|source| ReportError::Document {
+        path: "document".into(),
+        source,
+    })?;
+    Subject::Document(document).page()
+}
+
 /// Writes a page in one step. A file that is not a report of brimful is replaced only if `force` is set.
 pub fn write_report(path: &Path, page: &str, force: bool) -> Result<(), ReportError> {
     check_report_path(path, force)?;
