@@ -20,6 +20,8 @@ pub struct NextAttempt {
     pub settings: Option<Settings>,
     /// What differs from the attempt before.
     pub changed: Vec<Change>,
+    /// What the next rung of the plan would change, where there is one.
+    pub next_rung: Vec<Change>,
     pub resumed_from: Option<PathBuf>,
     /// The checkpoint's step and the time since it was written, where they are known.
     pub checkpoint_step: Option<u64>,

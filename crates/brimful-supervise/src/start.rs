@@ -247,6 +247,7 @@ impl Launched {
                     .as_ref()
                     .map(|path| path.display().to_string()),
                 changed: next.changed.clone(),
+                next_rung: next.next_rung.clone(),
                 why: Some(next.why.clone()).filter(|why| !why.is_empty()),
                 hook: self.hook.is_some(),
                 ..attempt_line(&self.sampler, &self.contained, self.pid)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Rendered, Settings};
-use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Shape, revise};
+use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Rung, Shape, revise};
 use brimful::record::Outcome;
 use brimful_rehearse::{ConfigFileError, ConfigFiles};
 use brimful_report::text;
@@ -22,6 +22,8 @@ pub struct JobLadder {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) learnt: Vec<LearntRun>,
     pub(crate) first: Settings,
+    /// The rungs below the first settings, as planned.
+    pub(crate) rungs: Vec<Rung>,
     pub(crate) tried: Vec<Settings>,
     pub(crate) max_attempts: usize,
     /// Knows which checkpoints were there before the run: another run's, unless the user says to resume from them.
@@ -85,6 +87,7 @@ impl JobLadder {
             None => self.command(&rendered)?,
         };
         self.tried.push(settings.clone());
+        let next_rung = self.next_rung(&settings);
         Ok(NextAttempt {
             command: command.into_iter().map(OsString::from).collect(),
             variables: rendered
@@ -94,6 +97,7 @@ impl JobLadder {
                 .collect(),
             settings: Some(settings),
             changed,
+            next_rung,
             resumed_from: path,
             checkpoint_step: step,
             checkpoint_age_ms: age,
@@ -101,6 +105,20 @@ impl JobLadder {
             effective_batch: self.job.effective_batch,
             why,
         })
+    }
+
+    /// What the rung below these settings changes; nothing if the plan has none, or if the settings are not of the plan.
+    fn next_rung(&self, settings: &Settings) -> Vec<Change> {
+        let below = if *settings == self.first {
+            self.rungs.first()
+        } else {
+            let at = self
+                .rungs
+                .iter()
+                .position(|rung| rung.settings == *settings);
+            at.and_then(|at| self.rungs.get(at + 1))
+        };
+        below.map_or_else(Vec::new, |rung| rung.changed.clone())
     }
 
     /// Why the next attempt must not start from the beginning: it would write over what this run has done.
@@ -264,6 +282,7 @@ mod tests {
             shapes: Vec::new(),
             learnt: Vec::new(),
             first: Settings::default(),
+            rungs: Vec::new(),
             tried: Vec::new(),
             max_attempts: 3,
             checkpoints,
@@ -330,6 +349,29 @@ mod tests {
         let next = later(&mut ladder);
         assert_eq!(next.resumed_from, Some(at("last.pt")));
         assert_eq!(next.checkpoint_step, Some(2));
+    }
+
+    #[test]
+    fn an_attempt_names_the_rung_below_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut ladder = ladder(directory.path(), false);
+        let workers = |n: u64| Settings::default().with("workers", n);
+        let rung = |from: u64, to: u64| Rung {
+            settings: workers(to),
+            changed: vec![Change {
+                knob: "workers".into(),
+                from: from.into(),
+                to: to.into(),
+            }],
+            brims: Vec::new(),
+            throughput: None,
+        };
+        ladder.first = workers(4);
+        ladder.rungs = vec![rung(4, 2), rung(2, 0)];
+        assert_eq!(ladder.first().next_rung, ladder.rungs[0].changed);
+        assert_eq!(ladder.next_rung(&workers(2)), ladder.rungs[1].changed);
+        assert!(ladder.next_rung(&workers(0)).is_empty());
+        assert!(ladder.next_rung(&workers(1)).is_empty());
     }
 
     #[test]

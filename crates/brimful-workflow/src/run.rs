@@ -83,15 +83,15 @@ pub fn prepare(
             Err(error) => plan_failed(&error, &mut progress),
         }
     };
-    let (first, shapes) = match planned {
+    let (first, rungs, shapes) = match planned {
         Some(planned) => {
             let _ = progress(Progress::Planned(&planned));
             let Answer::Plan(plan) = planned.answer else {
                 return Err(WorkflowError::NothingFits);
             };
-            (plan.settings, planned.shapes)
+            (plan.settings, plan.rungs, planned.shapes)
         }
-        None => (wanted(&job, &search.room), Vec::new()),
+        None => (wanted(&job, &search.room), Vec::new(), Vec::new()),
     };
     checkpoints.rehearsals_ended();
     check_usable(checkpoints.first())?;
@@ -104,6 +104,7 @@ pub fn prepare(
         shapes,
         learnt: search.learnt,
         first,
+        rungs,
         tried: Vec::new(),
         max_attempts: request.max_attempts,
         checkpoints,

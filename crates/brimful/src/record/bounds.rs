@@ -42,6 +42,7 @@ pub(crate) fn bound(line: &mut Line) {
                 optional(part);
             }
             list(&mut attempt.changed, MAX_FEW);
+            list(&mut attempt.next_rung, MAX_FEW);
         }
         Line::Gap(gap) => text(&mut gap.message),
         Line::Sample(found) => sample(found),

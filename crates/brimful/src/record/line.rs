@@ -83,6 +83,9 @@ pub struct AttemptLine {
     /// What differs from the attempt before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Change>,
+    /// What the next rung of the plan would change, where there is one. After a failure the verdict may choose another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next_rung: Vec<Change>,
     /// Why it was made, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
