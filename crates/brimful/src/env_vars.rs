@@ -39,7 +39,7 @@ variables! {
         "If set and not `0`, print color even into a pipe. `--color` overrides it.";
     TERM = "TERM",
         "every command",
-        "`dumb` turns color off. With `dumb` or an empty value, `brimful run` shows no status line.";
+        "`dumb` turns color off. With `dumb` or an empty value, `brimful run` shows no status line and `brimful top` prints one frame.";
     LC_ALL = "LC_ALL",
         "every command",
         "Locale: decides between block characters and plain ASCII on a terminal.";
@@ -56,7 +56,7 @@ variables! {
         "every command",
         "Home directory: default location of the state directory, of caches and of the user's Python packages.";
     XDG_STATE_HOME = "XDG_STATE_HOME",
-        "`brimful run`, `brimful explain`, `brimful runs`, `brimful plan`",
+        "`brimful run`, `brimful explain`, `brimful runs`, `brimful top`, `brimful plan`",
         "The state directory is `brimful` in this directory unless `BRIMFUL_STATE_DIR` or `--state-dir` is set. Default: `~/.local/state`.";
     XDG_CACHE_HOME = "XDG_CACHE_HOME",
         "`brimful probe`, `brimful predict`, `brimful.data`",
@@ -158,7 +158,7 @@ variables! {
         "`brimful predict`",
         "Kept for the rehearsed script, after the libraries of brimful.";
     BRIMFUL_STATE_DIR = "BRIMFUL_STATE_DIR",
-        "`brimful run`, `brimful explain`, `brimful runs`, `brimful plan`",
+        "`brimful run`, `brimful explain`, `brimful runs`, `brimful top`, `brimful plan`",
         "The state directory, which holds run records. `--state-dir` overrides it.";
     BRIMFUL_KEEP_RUNS = "BRIMFUL_KEEP_RUNS",
         "`brimful run`",

@@ -28,6 +28,7 @@ pub mod explain;
 pub mod findings;
 pub mod job;
 pub mod kernels;
+pub mod live;
 pub mod plan;
 pub mod predict;
 pub mod profiles;

@@ -26,7 +26,7 @@ pub use line::{
     Outcome, OutputLine, OwnCost, Peaks, RunLine, Stream, VerdictLine,
 };
 pub use merge::{Merger, merged};
-pub use read::{Attempt, Record, RecordUnreadable};
+pub use read::{Attempt, MAX_BYTES, MAX_LINE_BYTES, Record, RecordUnreadable};
 
 /// Raised when a line changes its meaning or goes away; new lines and fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -11,10 +11,10 @@ use crate::record::merge::merged;
 use crate::watch::{Alarm, Sample};
 
 /// A line longer than this is not ours.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+pub const MAX_LINE_BYTES: u64 = 1 << 20;
 /// A record is held below 20 MB by its writer, but for the ends of many attempts. A record that was never shortened has
 /// 430,000 samples after 24 hours; a hostile one is cut off here.
-const MAX_BYTES: u64 = 512 << 20;
+pub const MAX_BYTES: u64 = 512 << 20;
 /// A run has at most 100 attempts.
 const MAX_ATTEMPTS: usize = 1000;
 /// Of all attempts together. Beyond this, older samples are merged; the writer's own bounds are lower.
@@ -125,6 +125,15 @@ pub enum RecordUnreadable {
     NotARecord { found: String },
 }
 
+impl Line {
+    /// Reads one line; what is longer in it than anything of ours is cut off. `None` where it is not a line of a record.
+    pub fn from_json(text: &[u8]) -> Option<Line> {
+        let mut line = serde_json::from_slice::<Line>(text).ok()?;
+        bound(&mut line);
+        Some(line)
+    }
+}
+
 impl Record {
     /// Reads a record. Broken lines are counted and skipped; only a file that does not begin as a record is refused.
     pub fn read(file: impl Read) -> Result<Record, RecordUnreadable> {
@@ -141,12 +150,9 @@ impl Record {
             if n_read == 0 {
                 break;
             }
-            let mut line = serde_json::from_slice::<Line>(&bytes);
-            if let Ok(line) = &mut line {
-                bound(line);
-            }
+            let line = Line::from_json(&bytes);
             if !seen_run {
-                let Ok(Line::Run(run)) = line else {
+                let Some(Line::Run(run)) = line else {
                     let found = String::from_utf8_lossy(&bytes).chars().take(60).collect();
                     return Err(RecordUnreadable::NotARecord { found });
                 };
@@ -154,7 +160,7 @@ impl Record {
                 seen_run = true;
                 continue;
             }
-            if let Ok(Line::Sample(sample)) = &line
+            if let Some(Line::Sample(sample)) = &line
                 && !kept.is_full
                 && !kept.has_room_for(sample)
             {
@@ -164,9 +170,9 @@ impl Record {
                 kept.is_full = kept.sample_parts > MAX_SAMPLE_PARTS / 8 * 7;
             }
             match line {
-                Ok(line) if kept.has_room(&line, record.attempts.len()) => record.add(line),
-                Ok(_) => record.n_lines_left_out += 1,
-                Err(_) => record.n_broken_lines += 1,
+                Some(line) if kept.has_room(&line, record.attempts.len()) => record.add(line),
+                Some(_) => record.n_lines_left_out += 1,
+                None => record.n_broken_lines += 1,
             }
         }
         if seen_run {

@@ -44,6 +44,17 @@ pub enum Action {
     },
 }
 
+impl Action {
+    pub(crate) fn reason_mut(&mut self) -> Option<&mut StopReason> {
+        match self {
+            Action::KeepWatching => None,
+            Action::AskForCheckpoint { reason }
+            | Action::AskToStop { reason }
+            | Action::Kill { reason } => Some(reason),
+        }
+    }
+}
+
 /// Why the supervisor acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopReason {

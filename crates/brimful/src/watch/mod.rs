@@ -48,3 +48,4 @@ pub use sample::{
     Gauge, GpuSample, HostSample, Lowest, ProcessSample, Role, Sample, SharedMemorySample, Stall,
 };
 pub use state::{Standing, WatchState};
+pub(crate) use trend::Trend;

@@ -96,6 +96,11 @@ impl WatchState {
         trend.or_else(|| burst.map(|burst| burst.growth))
     }
 
+    /// Optimizer steps per second over the last minute.
+    pub fn steps_per_second(&self) -> Option<f64> {
+        self.host.fine.step_rate()
+    }
+
     /// The alarm of a detector that was said and is not over.
     pub fn standing(&self, detector: &str) -> Option<&Standing> {
         self.standing.get(detector)
