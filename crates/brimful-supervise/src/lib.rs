@@ -21,6 +21,7 @@ pub mod hook;
 pub mod keeper;
 pub mod roles;
 
+mod attach;
 mod attached;
 mod attempts;
 mod clock;
@@ -32,6 +33,7 @@ mod display;
 mod ending;
 mod exit_status;
 mod explained;
+mod follow;
 mod history;
 mod kernel_log;
 mod ladder;
@@ -63,9 +65,11 @@ mod terminal;
 mod undo;
 mod watcher;
 
+pub use attach::AttachedRun;
 pub use attached::{AttachError, AttachedSettings, leave_session, watch_process};
 pub use attempts::RunEnd;
 pub use explained::explain_record;
+pub use follow::{Followed, RecordFollower};
 pub use history::job_key;
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};
 pub use notice::{Audience, Notice};

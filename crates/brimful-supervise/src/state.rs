@@ -51,6 +51,11 @@ pub enum RunNotFound {
     None { directory: PathBuf },
     #[error("no run `{found}` in `{}`", directory.display())]
     Unknown { directory: PathBuf, found: String },
+    #[error("no run was started in `{}` (state directory `{}`)", job_directory.display(), directory.display())]
+    NoneIn {
+        directory: PathBuf,
+        job_directory: PathBuf,
+    },
     #[error("run ID `{found}` is ambiguous: {candidates}")]
     Several { found: String, candidates: String },
     #[error("cannot use the state directory `{}`", directory.display())]
@@ -69,7 +74,9 @@ impl UserError for RunNotFound {
         vec![match self {
             RunNotFound::None { .. } => Hint::RecordRun,
             RunNotFound::Unusable { .. } => Hint::ChooseStateDir,
-            RunNotFound::Unknown { .. } | RunNotFound::Several { .. } => Hint::ListRuns,
+            RunNotFound::Unknown { .. }
+            | RunNotFound::NoneIn { .. }
+            | RunNotFound::Several { .. } => Hint::ListRuns,
         }]
     }
 }
