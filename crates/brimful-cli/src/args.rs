@@ -151,6 +151,22 @@ pub enum Command {
     /// List recorded runs
     #[command(long_about = "List recorded runs.")]
     Runs(RunsArguments),
+    /// Show a running job live: memory, processes, alarms and progress
+    #[command(
+        long_about = "Show a running job live: memory, processes, alarms and progress.\n\n\
+                      Shows host memory, each GPU, /dev/shm, memory stalls, the processes with their share of the \
+                      rise, alarms and steps of a run that `brimful run` started. Only the run record is read: the job \
+                      is not touched, and the view works in another terminal, over ssh, in tmux and after the run has \
+                      ended. Terminals smaller than 60x12 show one line.\n\n\
+                      Keys: q quits, left and right change the time range, tab chooses a panel to scroll, e explains, \
+                      ? shows all keys.",
+        after_long_help = "Examples:\n  \
+                           brimful top                     Show the newest running run\n  \
+                           brimful top .                   Show the run of the job in this directory\n  \
+                           brimful top 2026-11-15T10-05    Show a run by a prefix of its ID\n  \
+                           brimful top --once              Print one frame"
+    )]
+    Top(TopArguments),
     /// Create a job file (brimful.toml) for a training command
     #[command(
         long_about = "Create a job file (brimful.toml) for a training command.\n\n\
@@ -637,6 +653,21 @@ pub struct RunsArguments {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `brimful top`.
+#[derive(Debug, Args)]
+pub struct TopArguments {
+    /// Run ID or a prefix of one, directory of the job, or path to a run record [default: the newest running run, else the last one]
+    #[arg(value_name = "RUN|DIR|FILE")]
+    pub what: Option<String>,
+
+    /// Print one frame and exit; the default if standard output is not a terminal
+    #[arg(long)]
+    pub once: bool,
+
+    #[command(flatten)]
+    pub state: StateArguments,
 }
 
 /// Arguments of `brimful init`.

@@ -7,6 +7,7 @@ use brimful::job::JobError;
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_rehearse::AcceptsError;
 use brimful_supervise::RunNotFound;
+use brimful_top::TopError;
 use brimful_workflow::{ExplainError, ReplayError, ReportError, WorkflowError};
 
 use crate::exit::ExitStatus;
@@ -26,6 +27,8 @@ pub(crate) enum CommandError {
     Accepts(#[from] AcceptsError),
     #[error(transparent)]
     NoSuchRun(#[from] RunNotFound),
+    #[error(transparent)]
+    Top(#[from] TopError),
     #[error("no Python executable at `{path}`")]
     NoSuchPython { path: String },
     #[error("failed to write `{}`", path.display())]
@@ -63,6 +66,7 @@ impl CommandError {
             CommandError::Report(error) => error,
             CommandError::Accepts(error) => error,
             CommandError::NoSuchRun(error) => error,
+            CommandError::Top(error) => error,
             CommandError::NoSuchPython { .. }
             | CommandError::Write { .. }
             | CommandError::FileExists { .. }

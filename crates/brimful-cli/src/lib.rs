@@ -49,9 +49,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     }
     if arguments
         .get(1)
-        .is_some_and(|first| first == commands::ATTACHED_ARGUMENT)
+        .is_some_and(|first| first == commands::PROCESS_WATCH_ARGUMENT)
     {
-        return commands::attached(&arguments[2..]);
+        return commands::process_watch(&arguments[2..]);
     }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -83,6 +83,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Explain(arguments) => commands::explain(arguments, output),
         Command::Report(arguments) => commands::report(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),
+        Command::Top(arguments) => commands::top(arguments, output),
         Command::Init(arguments) => commands::init(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)

@@ -13,6 +13,7 @@ use anstream::AutoStream;
 use brimful::printable::is_printable;
 use brimful::user_error::UserError;
 use brimful_report::text::Page;
+use brimful_top::{FrameSize, Look};
 use clap::ColorChoice;
 
 use crate::error::CommandError;
@@ -88,6 +89,30 @@ impl Output {
             width: columns.max(20) - 1,
             color: false,
             unicode: supports_utf8(),
+        }
+    }
+
+    /// How the live view may look, on standard output.
+    pub(crate) fn look(&self) -> Look {
+        let choice = match self.color {
+            ColorChoice::Auto => AutoStream::choice(&io::stdout()),
+            ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
+            ColorChoice::Never => anstream::ColorChoice::Never,
+        };
+        Look {
+            color: choice != anstream::ColorChoice::Never,
+            unicode: supports_utf8(),
+        }
+    }
+
+    /// The size of a frame that is printed once.
+    pub(crate) fn frame_size() -> FrameSize {
+        let (columns, rows) =
+            terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
+        FrameSize {
+            columns: columns.clamp(20, 500),
+            // It scrolls; what a short terminal has no room for is not left out.
+            rows: rows.clamp(24, 200),
         }
     }
 
@@ -173,9 +198,16 @@ pub(crate) fn print_line(line: &str) {
 
 /// Whether standard error is a terminal that can keep a line at its bottom.
 pub(crate) fn can_show_status_line() -> bool {
-    let dumb = std::env::var_os(brimful::env_vars::TERM)
-        .is_none_or(|term| term == "dumb" || term.is_empty());
-    io::stderr().is_terminal() && !dumb
+    io::stderr().is_terminal() && !is_dumb()
+}
+
+/// Whether standard output is a terminal on which a cursor can be moved.
+pub(crate) fn can_show_screen() -> bool {
+    io::stdout().is_terminal() && !is_dumb()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os(brimful::env_vars::TERM).is_none_or(|term| term == "dumb" || term.is_empty())
 }
 
 /// Reports a bug in brimful.

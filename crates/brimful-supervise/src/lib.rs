@@ -22,7 +22,6 @@ pub mod keeper;
 pub mod roles;
 
 mod attach;
-mod attached;
 mod attempts;
 mod clock;
 mod command;
@@ -44,6 +43,7 @@ mod notice;
 mod parent;
 mod pressure;
 mod process_control;
+mod process_watch;
 mod recorder;
 mod recording;
 mod relay;
@@ -66,7 +66,6 @@ mod undo;
 mod watcher;
 
 pub use attach::AttachedRun;
-pub use attached::{AttachError, AttachedSettings, leave_session, watch_process};
 pub use attempts::RunEnd;
 pub use explained::explain_record;
 pub use follow::{Followed, RecordFollower};
@@ -74,6 +73,9 @@ pub use history::job_key;
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};
 pub use notice::{Audience, Notice};
 pub use parent::stop_with_parent;
+pub use process_watch::{
+    ProcessWatchError, ProcessWatchSettings, leave_session, watch_process,
+};
 pub use run::{RunError, run, run_attempts};
 pub use settings::RunSettings;
 pub use start_step::StartStep;

@@ -40,6 +40,10 @@ const LAW: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "brimful-top",
+        &["brimful", "brimful-report", "brimful-supervise"],
+    ),
+    (
         "brimful-workflow",
         &[
             "brimful",
@@ -63,6 +67,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-report",
             "brimful-share",
             "brimful-supervise",
+            "brimful-top",
             "brimful-workflow",
         ],
     ),

@@ -1,26 +1,28 @@
 //! One file per command: take the arguments, call the library, hand values to the report.
 
-mod attached;
 mod completions;
 mod explain;
 mod init;
 mod plan;
 mod predict;
 mod probe;
+mod process_watch;
 mod replay;
 mod report;
 mod run;
 mod runs;
 mod termination;
+mod top;
 
-pub(crate) use attached::{ARGUMENT as ATTACHED_ARGUMENT, attached};
 pub(crate) use completions::completions;
 pub(crate) use explain::explain;
 pub(crate) use init::init;
 pub(crate) use plan::plan;
 pub(crate) use predict::predict;
 pub(crate) use probe::probe;
+pub(crate) use process_watch::{ARGUMENT as PROCESS_WATCH_ARGUMENT, process_watch};
 pub(crate) use replay::replay;
 pub(crate) use report::report;
 pub(crate) use run::run;
 pub(crate) use runs::runs;
+pub(crate) use top::top;

@@ -25,4 +25,5 @@ mod report;
 mod resume;
 mod run;
 mod start_faults;
+mod top;
 mod usage;

@@ -150,7 +150,7 @@ pub fn signal_name(signal: i32) -> String {
 }
 
 /// A short time for people: "40 s", "4 min", "3 h".
-pub(crate) fn duration(ms: u64) -> String {
+pub fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0..=99 => format!("{seconds} s"),
@@ -161,13 +161,13 @@ pub(crate) fn duration(ms: u64) -> String {
 }
 
 /// A size in three digits, for a line that has no room.
-fn short(bytes: Bytes) -> String {
+pub fn short(bytes: Bytes) -> String {
     let (value, unit) = scaled(bytes);
     format!("{} {unit}", digits(value))
 }
 
 /// Two sizes in the unit of the second.
-fn pair(part: Bytes, whole: Bytes) -> (String, String) {
+pub fn pair(part: Bytes, whole: Bytes) -> (String, String) {
     let (value, unit) = scaled(whole);
     let scale = if value > 0.0 {
         whole.get() as f64 / value

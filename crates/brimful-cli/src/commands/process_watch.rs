@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use brimful::watch::{Action, Sample, WatchState};
 use brimful_report::text;
-use brimful_supervise::{AttachedSettings, Audience, Notice, leave_session, watch_process};
+use brimful_supervise::{ProcessWatchSettings, Audience, Notice, leave_session, watch_process};
 use brimful_workflow::state_dir;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::exit::ExitStatus;
 /// The first argument of a watch.
 pub(crate) const ARGUMENT: &str = "__watch";
 
-pub(crate) fn attached(arguments: &[OsString]) -> ExitStatus {
+pub(crate) fn process_watch(arguments: &[OsString]) -> ExitStatus {
     let request = arguments.first().and_then(|text| text.to_str());
     let request: Option<Value> = request.and_then(|text| serde_json::from_str(text).ok());
     let Some(mut request) = request.filter(Value::is_object) else {
@@ -56,7 +56,7 @@ fn watch(request: &Value) -> ExitStatus {
         print(&json!({"error": "no state directory: neither state_dir nor HOME is set"}));
         return ExitStatus::BadInput;
     };
-    let settings = AttachedSettings {
+    let settings = ProcessWatchSettings {
         pid,
         state,
         brimful_version: env!("CARGO_PKG_VERSION").into(),

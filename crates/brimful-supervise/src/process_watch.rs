@@ -34,7 +34,7 @@ const GRACE_MS: u64 = 30_000;
 
 /// What to watch, and what to do about it.
 #[derive(Clone, Debug)]
-pub struct AttachedSettings {
+pub struct ProcessWatchSettings {
     pub pid: u32,
     pub state: StateDir,
     pub brimful_version: String,
@@ -46,7 +46,7 @@ pub struct AttachedSettings {
 
 /// The process cannot be watched.
 #[derive(Debug, thiserror::Error)]
-pub enum AttachError {
+pub enum ProcessWatchError {
     #[error("process {pid} does not exist")]
     NoSuchProcess { pid: u32 },
     #[error("cannot use the state directory")]
@@ -68,15 +68,15 @@ pub fn leave_session() {
 
 /// Watches a process until it has ended or asks to be left alone. `ready` gets the run once it is on record.
 pub fn watch_process(
-    settings: &AttachedSettings,
+    settings: &ProcessWatchSettings,
     audience: &mut dyn Audience,
     ready: impl FnOnce(&StoredRun),
-) -> Result<(), AttachError> {
+) -> Result<(), ProcessWatchError> {
     let pid = i32::try_from(settings.pid).ok().and_then(Pid::from_raw);
-    let no_such_process = AttachError::NoSuchProcess { pid: settings.pid };
-    let pid = pid.ok_or(AttachError::NoSuchProcess { pid: settings.pid })?;
+    let no_such_process = ProcessWatchError::NoSuchProcess { pid: settings.pid };
+    let pid = pid.ok_or(ProcessWatchError::NoSuchProcess { pid: settings.pid })?;
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| no_such_process)?;
-    let stored = (settings.state.new_run(unix_ms())).map_err(AttachError::State)?;
+    let stored = (settings.state.new_run(unix_ms())).map_err(ProcessWatchError::State)?;
     let mut recorder = Recorder::create(&stored.directory);
     recorder.write(&Line::Run(run_line(settings, &stored)));
 
@@ -112,7 +112,7 @@ pub fn watch_process(
     Ok(())
 }
 
-fn run_line(settings: &AttachedSettings, stored: &StoredRun) -> RunLine {
+fn run_line(settings: &ProcessWatchSettings, stored: &StoredRun) -> RunLine {
     let directory = std::env::current_dir().unwrap_or_default();
     RunLine {
         schema_version: SCHEMA_VERSION,
@@ -137,7 +137,7 @@ fn arguments(pid: u32) -> Vec<String> {
 
 /// A process while it is watched.
 struct Attached<'a> {
-    settings: &'a AttachedSettings,
+    settings: &'a ProcessWatchSettings,
     process: OwnedFd,
     contained: Containment,
     watcher: Watcher,
