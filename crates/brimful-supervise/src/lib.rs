@@ -73,9 +73,7 @@ pub use history::job_key;
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};
 pub use notice::{Audience, Notice};
 pub use parent::stop_with_parent;
-pub use process_watch::{
-    ProcessWatchError, ProcessWatchSettings, leave_session, watch_process,
-};
+pub use process_watch::{ProcessWatchError, ProcessWatchSettings, leave_session, watch_process};
 pub use run::{RunError, run, run_attempts};
 pub use settings::RunSettings;
 pub use start_step::StartStep;

@@ -24,6 +24,7 @@ pub(crate) fn status_line(shown: &Shown<'_>, columns: usize) -> Line<'static> {
             Outcome::Failed { code } => format!("exit code {code}"),
             Outcome::Finished => "finished".to_owned(),
             Outcome::StoppedByUs { .. } | Outcome::StoppedByUser { .. } => "stopped".to_owned(),
+            Outcome::Unseen => "ended".to_owned(),
             Outcome::NotStarted { .. } => "failed to start".to_owned(),
         }),
         (_, None) => parts.push("ended".to_owned()),

@@ -46,7 +46,8 @@ pub use predict::{PredictRequest, PredictedRun, predict};
 pub use progress::Progress;
 pub use replay::{ReplayError, ReplayRequest, replay};
 pub use report::{
-    DEFAULT_REPORT, ReportError, check_report_path, report, report_document, report_beside_record, write_report,
+    DEFAULT_REPORT, ReportError, check_report_path, report, report_beside_record, report_document,
+    write_report,
 };
 pub use run::{RunRequest, prepare, prune_records};
 pub use runs::{run_of_supervisor, runs, untold_death};

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use brimful::watch::{Action, Sample, WatchState};
 use brimful_report::text;
-use brimful_supervise::{ProcessWatchSettings, Audience, Notice, leave_session, watch_process};
+use brimful_supervise::{Audience, Notice, ProcessWatchSettings, leave_session, watch_process};
 use brimful_workflow::state_dir;
 use serde_json::{Value, json};
 
