@@ -66,9 +66,9 @@ fn merged(blocks: &[LayoutBlock], least: u64) -> Vec<LayoutBlock> {
     let mut out: Vec<LayoutBlock> = Vec::new();
     for block in blocks {
         match out.last_mut() {
-            Some(last) if last.bytes < least && block.bytes < least => {
-                last.bytes += block.bytes;
-                last.used_bytes += block.used_bytes;
+            Some(before) if before.bytes < least && block.bytes < least => {
+                before.bytes += block.bytes;
+                before.used_bytes += block.used_bytes;
             }
             _ => out.push(*block),
         }

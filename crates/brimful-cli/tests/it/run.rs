@@ -131,6 +131,7 @@ fn the_output_of_a_run_that_finishes_and_of_runs_that_fail() {
       output  `KeyError: 'x'`
 
     Run `brimful explain [RUN]` to see this report again
+    Open [DIR]/state/runs/[RUN]/report.html to see charts of this run
     ");
     insta::assert_snapshot!(run("kill -SEGV $$"), @r"
     exit code: 139
@@ -149,6 +150,7 @@ fn the_output_of_a_run_that_finishes_and_of_runs_that_fail() {
       1. Run with `python -X faulthandler` to print the stack of each thread
 
     Run `brimful explain [RUN]` to see this report again
+    Open [DIR]/state/runs/[RUN]/report.html to see charts of this run
     ");
 }
 

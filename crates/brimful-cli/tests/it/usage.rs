@@ -152,6 +152,7 @@ fn help_names_every_command_and_exit_code() {
                    allocator settings
       run          Run a training command, monitor its memory and explain failures
       explain      Explain why a run died, from a run record, log or snapshot
+      report       Write a report with charts, as one HTML file
       runs         List recorded runs
       top          Show a running job live: memory, processes, alarms and progress
       init         Create a job file (brimful.toml) for a training command

@@ -148,7 +148,7 @@ fn a_hostile_record_is_text_and_nothing_else() {
 
 fn replace_texts(value: &mut serde_json::Value) {
     match value {
-        serde_json::Value::String(text) => *text = HOSTILE.to_owned(),
+        serde_json::Value::String(text) => HOSTILE.clone_into(text),
         serde_json::Value::Array(items) => items.iter_mut().for_each(replace_texts),
         serde_json::Value::Object(fields) => fields.values_mut().for_each(replace_texts),
         _ => {}

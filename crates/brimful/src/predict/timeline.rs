@@ -1,7 +1,7 @@
 //! Where the memory of one step goes: by kind over time, and by module at the peak.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::Workload;
 use super::kind::Kind;
@@ -297,7 +297,7 @@ impl Branch {
     /// The tree with its largest modules opened first, as far as the bound allows.
     fn largest(&self, classes: &BTreeMap<&str, &str>) -> Vec<ModuleMemory> {
         // Which modules are opened: the largest of all that are shown so far.
-        let mut opened: BTreeMap<String, ()> = BTreeMap::new();
+        let mut opened: BTreeSet<String> = BTreeSet::new();
         let mut waiting: BinaryHeap<(u64, Reverse<String>)> = BinaryHeap::new();
         waiting.push((self.total(), Reverse(String::new())));
         let mut n_modules = 0;
@@ -313,7 +313,7 @@ impl Branch {
             for (name, inside) in &branch.inside {
                 waiting.push((inside.total(), Reverse(joined(&path, name))));
             }
-            opened.insert(path, ());
+            opened.insert(path);
         }
         self.shown("", &opened, classes)
     }
@@ -329,10 +329,10 @@ impl Branch {
     fn shown(
         &self,
         path: &str,
-        opened: &BTreeMap<String, ()>,
+        opened: &BTreeSet<String>,
         classes: &BTreeMap<&str, &str>,
     ) -> Vec<ModuleMemory> {
-        if !opened.contains_key(path) {
+        if !opened.contains(path) {
             return Vec::new();
         }
         let mut inside: Vec<(&String, &Branch)> = self.inside.iter().collect();
@@ -383,6 +383,10 @@ fn joined(path: &str, name: &str) -> String {
 mod tests {
     use super::*;
 
+    fn count(modules: &[ModuleMemory]) -> usize {
+        modules.iter().map(|module| 1 + count(&module.inside)).sum()
+    }
+
     #[test]
     fn modules_are_a_tree_of_bounded_size() {
         let mut root = Branch::default();
@@ -400,9 +404,6 @@ mod tests {
         assert_eq!(tree[0].inside.len(), MAX_BESIDE + 1);
         assert_eq!(tree[0].inside[MAX_BESIDE].name, "24 more");
         assert_eq!(tree[0].inside[0].inside[1].name, "mlp (MLP)");
-        fn count(modules: &[ModuleMemory]) -> usize {
-            modules.iter().map(|module| 1 + count(&module.inside)).sum()
-        }
         assert!(count(&tree) <= MAX_MODULES);
         let sum: u64 = tree[0].inside.iter().map(ModuleMemory::total).sum();
         assert_eq!(sum, tree[0].total(), "nothing is lost");

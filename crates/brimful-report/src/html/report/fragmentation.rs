@@ -152,7 +152,7 @@ fn row(result: &ReplayResult) -> ResultRow {
 }
 
 /// Segments one after the other in strips of equal length, each divided into cells.
-struct Cells {
+struct Strips {
     strip: u64,
     /// Reserved bytes and bytes in use of each cell.
     cells: Vec<(u64, u64)>,
@@ -161,9 +161,9 @@ struct Cells {
     borders: String,
 }
 
-impl Cells {
-    fn new(strip: u64) -> Cells {
-        Cells {
+impl Strips {
+    fn new(strip: u64) -> Strips {
+        Strips {
             strip,
             cells: Vec::new(),
             at: 0,
@@ -229,7 +229,7 @@ impl Cells {
 
 fn picture(result: &ReplayResult, strip: u64) -> Option<Picture> {
     let layout = result.layout.as_ref()?;
-    let mut cells = Cells::new(strip);
+    let mut cells = Strips::new(strip);
     for segment in layout.segments.iter().take(MAX_SEGMENTS) {
         for block in segment.blocks.iter().take(MAX_BLOCKS) {
             cells.add(block.bytes, block.used_bytes);
@@ -256,7 +256,7 @@ fn picture(result: &ReplayResult, strip: u64) -> Option<Picture> {
         picture.words = format!("✕ {} requested: no unused block is as large", Bytes(asked));
         picture.class = "critical";
     } else {
-        picture.words = "✓ fits".to_owned();
+        picture.words.push_str("✓ fits");
         picture.class = "good";
     }
     if layout.other_segments > 0 {

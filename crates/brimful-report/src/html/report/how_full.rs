@@ -26,6 +26,8 @@ const MAX_ATTEMPTS: usize = 100;
 const MARK_COLUMNS: u64 = 72;
 const MAX_EVENTS: usize = 100;
 const TABLE_COLUMNS: usize = 24;
+/// Charts of fewer pixels have two labels.
+const LOW_CHART: u32 = 100;
 
 /// The view.
 #[derive(Debug, Serialize)]
@@ -255,6 +257,17 @@ fn rows(record: &Record, drawn: &[Curve], n_gpus: usize) -> Vec<Row> {
             Measured::Host => Scale::to_limit(top, curve.limit),
             _ => Scale::to_highest(top, curve.limit),
         };
+        let mut ticks = scale.ticks();
+        if height < LOW_CHART {
+            // Labels would overlap: the ground and the highest one remain.
+            let n_ticks = ticks.len();
+            ticks = ticks
+                .into_iter()
+                .enumerate()
+                .filter(|(idx, _)| *idx == 0 || idx + 1 == n_ticks)
+                .map(|(_, tick)| tick)
+                .collect();
+        }
         let has_band = curve
             .columns
             .iter()
@@ -269,7 +282,7 @@ fn rows(record: &Record, drawn: &[Curve], n_gpus: usize) -> Vec<Row> {
             described: format!("{} over time, peak {peak}{limit}", name(curve.measured)),
             class: class(curve.measured),
             height,
-            ticks: scale.ticks(),
+            ticks,
             high_area: area(highest(&curve.columns), &scale),
             low_area: has_band.then(|| area(lowest(&curve.columns), &scale)),
             line: line(highest(&curve.columns), &scale),

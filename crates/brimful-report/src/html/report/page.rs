@@ -138,6 +138,11 @@ mod tests {
     use crate::html::report::base64;
 
     /// FIPS 180-4, for this test alone.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the first 32 bits of a fraction"
+    )]
     fn sha256(message: &[u8]) -> [u8; 32] {
         let primes: Vec<u32> = (2..312_u32)
             .filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0))

@@ -47,12 +47,12 @@ impl RunOverview {
 /// Optimizer steps of the last attempt against the time between the first and the last of them.
 fn steps_per_second(record: &Record) -> Option<f64> {
     let samples = &record.last_attempt()?.samples;
-    let counted = samples.iter().filter_map(|sample| {
+    let mut counted = samples.iter().filter_map(|sample| {
         let steps = sample.gauges.iter().map(|gauge| gauge.steps).max()?;
         (steps > 0).then_some((sample.at_ms, steps))
     });
-    let (first_ms, first) = counted.clone().next()?;
-    let (last_ms, last) = counted.last()?;
+    let (first_ms, first) = counted.next()?;
+    let (last_ms, last) = counted.next_back()?;
     let seconds = last_ms.checked_sub(first_ms)? as f64 / 1000.0;
     let steps = last.checked_sub(first)? as f64;
     (seconds >= 1.0 && steps >= 1.0).then_some(steps / seconds)

@@ -115,9 +115,16 @@ fn label(ms: u64) -> String {
 pub(super) fn exact(ms: u64) -> String {
     match ms {
         0..MINUTE => format!("{:.1} s", ms as f64 / SECOND as f64),
-        MINUTE..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
-        HOUR..DAY => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
-        _ => format!("{} d {} h", ms / DAY, ms % DAY / HOUR),
+        MINUTE..HOUR => two_units((ms / MINUTE, "min"), (ms % MINUTE / SECOND, "s")),
+        HOUR..DAY => two_units((ms / HOUR, "h"), (ms % HOUR / MINUTE, "min")),
+        _ => two_units((ms / DAY, "d"), (ms % DAY / HOUR, "h")),
+    }
+}
+
+fn two_units(large: (u64, &str), small: (u64, &str)) -> String {
+    match small.0 {
+        0 => format!("{} {}", large.0, large.1),
+        _ => format!("{} {} {} {}", large.0, large.1, small.0, small.1),
     }
 }
 
@@ -159,6 +166,7 @@ mod tests {
     fn moments_are_told_in_two_units() {
         assert_eq!(exact(8_250), "8.2 s");
         assert_eq!(exact(250_000), "4 min 10 s");
+        assert_eq!(exact(60_000), "1 min");
         assert_eq!(exact(78_120_000), "21 h 42 min");
         assert_eq!(exact(u64::MAX), "213503982334 d 14 h");
         assert_eq!(date(1_794_892_325_107).unwrap(), "2026-11-17 05:12 UTC");
