@@ -172,6 +172,7 @@ fn leaking_sample(minute: u64, second: u64) -> Sample {
             retries: 2,
             ..Gauge::default()
         }],
+        lowest: None,
     }
 }
 

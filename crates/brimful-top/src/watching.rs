@@ -13,14 +13,14 @@ use crate::controls::{Command, Controls, FullPage};
 use crate::draw::{draw, n_scrollable};
 use crate::error::TopError;
 use crate::look::Look;
-use crate::screen::Screen;
+use crate::screen::{Screen, Waited};
 use crate::shown::{RunState, Shown};
 
 /// New lines are drawn at most this often.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The same once the run has ended: nothing is expected any more.
 const INTERVAL_ENDED: Duration = Duration::from_secs(2);
-/// Keys are answered at once, but a key that is held down is not drawn more often than this.
+/// Keys are answered at once, but not drawn more often than this.
 const KEY_INTERVAL: Duration = Duration::from_millis(50);
 /// A record without a new line for this long may have lost its writer.
 const QUIET: Duration = Duration::from_secs(3);
@@ -49,7 +49,13 @@ pub fn watch(
             view.drawn_at = Instant::now();
         }
         let columns = screen.columns().map_err(TopError::Terminal)?;
-        if view.handle_keys(columns).map_err(TopError::Terminal)? || is_interrupted() {
+        // No longer than that, so that a signal is answered soon.
+        let wait = view.interval().min(INTERVAL);
+        let waited = screen.wait(wait).map_err(TopError::Terminal)?;
+        if waited == Waited::Hangup
+            || view.handle_keys(columns).map_err(TopError::Terminal)?
+            || is_interrupted()
+        {
             return Ok(());
         }
         view.refresh().map_err(TopError::Read)?;
@@ -92,11 +98,9 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Waits for keys until the record is due, and follows all that have arrived. Whether to quit.
+    /// Follows all keys that have arrived. Whether to quit.
     fn handle_keys(&mut self, columns: usize) -> io::Result<bool> {
-        // No longer than that, so that a signal is answered soon.
-        let mut wait = self.interval().min(INTERVAL);
-        while event::poll(wait)? {
+        while event::poll(Duration::ZERO)? {
             match event::read()? {
                 Event::Key(key) => {
                     if let Some(command) = Command::of(key) {
@@ -109,7 +113,10 @@ impl<'a> View<'a> {
                 Event::Resize(..) => self.is_changed = true,
                 _ => {}
             }
-            wait = KEY_INTERVAL.saturating_sub(self.drawn_at.elapsed());
+        }
+        // A key that is held down is not drawn more often than this.
+        if self.is_changed {
+            std::thread::sleep(KEY_INTERVAL.saturating_sub(self.drawn_at.elapsed()));
         }
         Ok(false)
     }

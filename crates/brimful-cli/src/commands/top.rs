@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use brimful_supervise::AttachedRun;
+use brimful_workflow::ExplainError;
 
 use crate::args::TopArguments;
 use crate::error::CommandError;
@@ -29,6 +30,6 @@ fn attach(arguments: &TopArguments) -> Result<AttachedRun, CommandError> {
     if let Some(path) = what.map(Path::new).filter(|path| path.is_file()) {
         return Ok(AttachedRun::File(path.to_owned()));
     }
-    let state = requests::state(&arguments.state).ok_or(CommandError::NoStateDir)?;
+    let state = requests::state(&arguments.state).ok_or(ExplainError::NoStateDir)?;
     Ok(state.attach(what)?)
 }
