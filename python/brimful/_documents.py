@@ -982,6 +982,27 @@ class LikelyAndSafe:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleUse:
+    """What a module holds, with everything inside it."""
+
+    name: str
+    """The last part of its path and its class, or what else holds the memory."""
+    bytes: tuple[int, ...]
+    """Bytes of each use."""
+    inside: tuple[ModuleUse, ...]
+    """The modules inside it, largest first."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ModuleUse:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            bytes=tuple(data["bytes"]),
+            inside=tuple(ModuleUse._from_json(item) for item in data["inside"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseBytes:
     """Bytes in a phase."""
 
@@ -1090,6 +1111,39 @@ class PredictedPeak:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedTimeline:
+    """The fullest step: memory by use over time, and by module at the peak."""
+
+    step: int
+    """The number of the step, from 1."""
+    events: int
+    """Number of allocations and frees in it."""
+    kinds: tuple[str, ...]
+    """The uses of memory, in the order of `bytes` in `columns` and `modules`."""
+    columns: tuple[StepColumn, ...]
+    """At most 480 columns with equal numbers of events; each shows its fullest moment."""
+    phases: tuple[StepPhase, ...]
+    """Which columns belong to which phase. Empty if phases change too often to be shown."""
+    peak_column: int
+    """The index of the column with the peak."""
+    modules: tuple[ModuleUse, ...]
+    """What each module holds at the peak, largest first; at most 70 modules."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictedTimeline:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            step=data["step"],
+            events=data["events"],
+            kinds=tuple(data["kinds"]),
+            columns=tuple(StepColumn._from_json(item) for item in data["columns"]),
+            phases=tuple(StepPhase._from_json(item) for item in data["phases"]),
+            peak_column=data["peak_column"],
+            modules=tuple(ModuleUse._from_json(item) for item in data["modules"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PredictionCaveat:
     """A reason to trust the prediction less."""
 
@@ -1104,6 +1158,48 @@ class PredictionCaveat:
         return cls(
             id=data["id"],
             text=data["text"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepColumn:
+    """The fullest moment of a column."""
+
+    bytes: tuple[int, ...]
+    """Bytes of each use."""
+    allocated_bytes: int
+    """Allocated bytes, including rounding."""
+    reserved_bytes: int
+    """Reserved bytes."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> StepColumn:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            bytes=tuple(data["bytes"]),
+            allocated_bytes=data["allocated_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepPhase:
+    """A phase of the step."""
+
+    phase: str
+    """`setup`, `forward`, `backward`, `optimizer`, `evaluation` or `save`."""
+    first_column: int
+    """The index of its first column."""
+    columns: int
+    """Number of columns."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> StepPhase:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            phase=data["phase"],
+            first_column=data["first_column"],
+            columns=data["columns"],
         )
 
 
@@ -1145,6 +1241,8 @@ class PredictDocument:
     """The largest allocations at the peak."""
     curve: tuple[CurveColumn, ...]
     """Memory over the rehearsal, in intervals with equal numbers of allocations and frees."""
+    timeline: PredictedTimeline | None
+    """The fullest step in detail; `null` if no step was rehearsed on a GPU."""
     host: PredictedHost | None
     """Host memory; `null` if it could not be measured."""
     caveats: tuple[PredictionCaveat, ...]
@@ -1171,6 +1269,7 @@ class PredictDocument:
             failed=tuple(FailedGpu._from_json(item) for item in data["failed"]),
             largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
             curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
+            timeline=None if data["timeline"] is None else PredictedTimeline._from_json(data["timeline"]),
             host=None if data["host"] is None else PredictedHost._from_json(data["host"]),
             caveats=tuple(PredictionCaveat._from_json(item) for item in data["caveats"]),
         )
@@ -1305,6 +1404,30 @@ class PlannedBytes:
         return cls(
             likely_bytes=data["likely_bytes"],
             safe_bytes=data["safe_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCandidate:
+    """Settings that were compared with the planned ones."""
+
+    settings: dict[str, bool | int | float | str]
+    """One value per knob."""
+    brims: tuple[PlannedBrim, ...]
+    """Every limit, and how much of it they need."""
+    throughput: PlannedThroughput | None
+    """Expected throughput; `null` if unknown."""
+    fits: bool
+    """Whether they fit."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PlannedCandidate:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            settings=data["settings"],
+            brims=tuple(PlannedBrim._from_json(item) for item in data["brims"]),
+            throughput=None if data["throughput"] is None else PlannedThroughput._from_json(data["throughput"]),
+            fits=data["fits"],
         )
 
 
@@ -1478,6 +1601,8 @@ class PlanDocument:
     """The settings to try next, best first."""
     wanted: WantedSettings
     """The preferred settings, and what they would need."""
+    candidates: tuple[PlannedCandidate, ...]
+    """The settings around the planned ones, at most 200, also those that do not fit."""
     rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the plan is based on."""
     isolation: str | None
@@ -1510,11 +1635,75 @@ class PlanDocument:
             reasons=tuple(PlanReason._from_json(item) for item in data["reasons"]),
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
             wanted=WantedSettings._from_json(data["wanted"]),
+            candidates=tuple(PlannedCandidate._from_json(item) for item in data["candidates"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             seconds=data["seconds"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutBlock:
+    """One block, or several small neighbors."""
+
+    bytes: int
+    """Its size."""
+    used_bytes: int
+    """Bytes in use: all or none of a single block."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LayoutBlock:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            bytes=data["bytes"],
+            used_bytes=data["used_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutSegment:
+    """One segment."""
+
+    blocks: tuple[LayoutBlock, ...]
+    """Blocks in the order of their addresses, at most 256; neighbors are merged if there are more."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LayoutSegment:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            blocks=tuple(LayoutBlock._from_json(item) for item in data["blocks"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLayout:
+    """Where memory is in use within the segments that PyTorch reserved."""
+
+    segments: tuple[LayoutSegment, ...]
+    """The largest segments, at most 64."""
+    other_segments: int
+    """Number of smaller segments that are not listed."""
+    other_bytes: int
+    """Bytes of those segments."""
+    reserved_bytes: int
+    """Reserved bytes in all segments."""
+    used_bytes: int
+    """Bytes in use in all segments."""
+    largest_free_bytes: int
+    """The largest unused block of all segments."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> MemoryLayout:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            segments=tuple(LayoutSegment._from_json(item) for item in data["segments"]),
+            other_segments=data["other_segments"],
+            other_bytes=data["other_bytes"],
+            reserved_bytes=data["reserved_bytes"],
+            used_bytes=data["used_bytes"],
+            largest_free_bytes=data["largest_free_bytes"],
         )
 
 
@@ -1533,6 +1722,24 @@ class ReplayAgreement:
         return cls(
             allocations=data["allocations"],
             same_address=data["same_address"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayColumn:
+    """Memory over a replay, in columns of equal numbers of events."""
+
+    allocated_bytes: int
+    """Allocated bytes at the fullest moment of the column."""
+    reserved_bytes: int
+    """Reserved bytes at that moment."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ReplayColumn:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            allocated_bytes=data["allocated_bytes"],
+            reserved_bytes=data["reserved_bytes"],
         )
 
 
@@ -1556,6 +1763,8 @@ class ReplayResult:
     """The size of the failed allocation."""
     retries: int
     """Number of times cached memory was freed before a retry."""
+    layout: MemoryLayout | None
+    """Segments and their blocks when the allocation failed, or at the peak of reserved bytes. `null` unless a report was requested."""
 
     @classmethod
     def _from_json(cls, data: Any) -> ReplayResult:  # noqa: ANN401
@@ -1569,6 +1778,7 @@ class ReplayResult:
             oom=data["oom"],
             oom_request_bytes=data["oom_request_bytes"],
             retries=data["retries"],
+            layout=None if data["layout"] is None else MemoryLayout._from_json(data["layout"]),
         )
 
 
@@ -1592,6 +1802,8 @@ class ReplayDocument:
     """Number of allocations and frees in the file."""
     agreement: ReplayAgreement | None
     """How closely the model matches the recorded addresses; `null` if the file has none."""
+    timeline: tuple[ReplayColumn, ...]
+    """Memory over the file with the first result's settings, in at most 480 columns. Empty unless a report was requested."""
     results: tuple[ReplayResult, ...]
     """One result per capacity and setting, in the requested order."""
 
@@ -1607,6 +1819,7 @@ class ReplayDocument:
             device=data["device"],
             events=data["events"],
             agreement=None if data["agreement"] is None else ReplayAgreement._from_json(data["agreement"]),
+            timeline=tuple(ReplayColumn._from_json(item) for item in data["timeline"]),
             results=tuple(ReplayResult._from_json(item) for item in data["results"]),
         )
 
@@ -1670,6 +1883,10 @@ class ExplainedRemedy:
     """What to do."""
     effect: str | None
     """The effect it would have had on this run, if that can be computed."""
+    used_bytes: int | None
+    """Memory that would then be in use, if that can be computed."""
+    limit_bytes: int | None
+    """The limit that `used_bytes` counts against."""
 
     @classmethod
     def _from_json(cls, data: Any) -> ExplainedRemedy:  # noqa: ANN401
@@ -1677,6 +1894,8 @@ class ExplainedRemedy:
         return cls(
             text=data["text"],
             effect=data["effect"],
+            used_bytes=data["used_bytes"],
+            limit_bytes=data["limit_bytes"],
         )
 
 
@@ -1743,6 +1962,8 @@ class RunSummary:
     """The cause in the verdict of the last attempt, if there is one."""
     summary: str | None
     """The summary of the verdict."""
+    host_used_sparkline: tuple[int | None, ...]
+    """Peak host memory in each of 60 equal parts of the run, in bytes; `null` where nothing was sampled. Empty if nothing was sampled at all."""
 
     @classmethod
     def _from_json(cls, data: Any) -> RunSummary:  # noqa: ANN401
@@ -1761,6 +1982,7 @@ class RunSummary:
             host_limit_bytes=data["host_limit_bytes"],
             cause=data["cause"],
             summary=data["summary"],
+            host_used_sparkline=tuple(item for item in data["host_used_sparkline"]),
         )
 
 

@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "untold_death"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "untold_death"]
 
 __version__: Final[str]
 """
@@ -333,6 +333,16 @@ def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, execut
 def replay(*, file: str | PathLike[str], gpu: SupportsGetItem[int, str], capacity: SupportsGetItem[int, str], alloc_conf: SupportsGetItem[int, str], device: SupportsIndex | None, torch: str | None) -> tuple[str, str]:
     """
     Replays a trace or a memory snapshot: the JSON document and the page for a terminal.
+    """
+
+def report(*, what: SupportsGetItem[int, str], path: str | PathLike[str], force: bool, state_dir: str | PathLike[str] | None) -> None:
+    """
+    Writes the report of runs or files: the last run if none is named.
+    """
+
+def report_document(*, document: str, path: str | PathLike[str], force: bool) -> None:
+    """
+    Writes the report of a document that was printed as JSON.
     """
 
 def run_of_supervisor(*, supervisor_pid: SupportsIndex, state_dir: str | PathLike[str] | None) -> str | None:
