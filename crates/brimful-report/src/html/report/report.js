@@ -66,7 +66,7 @@
   const share = ms => (ms - from) / (to - from) * 100;
   const place = (element, a, b) => {
     const left = Math.max(0, share(a)), right = Math.min(100, share(b));
-    element.hidden = right < 0 || left > 100 || right < left;
+    element.hidden = left > 100 || right < (b > a ? left + 0.2 : 0);
     element.style.left = `${left}%`;
     if (b > a) element.style.width = `${right - left}%`;
   };
@@ -79,7 +79,8 @@
     for (const row of rows) {
       for (const element of row.svg.querySelectorAll(".high, .low, .line")) {
         const side = element.classList.contains("total") ? "total" : element.classList.contains("low") ? "low" : "high";
-        element.setAttribute("d", path(row, side, !element.classList.contains("line")));
+        element.dataset.whole ??= element.getAttribute("d");
+        element.setAttribute("d", whole ? element.dataset.whole : path(row, side, !element.classList.contains("line")));
       }
     }
     for (const band of chart.querySelectorAll(".lane button")) place(band, +band.dataset.from, +band.dataset.to);
