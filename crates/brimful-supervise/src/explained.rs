@@ -1,10 +1,10 @@
 //! From a record and what lies beside it to a verdict.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brimful::explain::{Verdict, explain, replay_snapshot};
-use brimful::record::{Attempt, AttemptLine, EndLine, Record};
+use brimful::record::{Attempt, AttemptLine, EndLine, HookLine, Record};
 use brimful_probe::{CgroupCounts, Meter};
 
 use crate::exit_status::{self, Ended};
@@ -19,25 +19,28 @@ pub fn explain_record(record: &Record, directory: Option<&Path>) -> Verdict {
     let none = Attempt::default();
     let attempt = record.last_attempt().unwrap_or(&none);
     let mut evidence = attempt.evidence();
-    let snapshot = evidence
-        .cuda_ooms
-        .iter()
-        .rev()
-        .find_map(|proof| proof.snapshot.clone());
-    if let (Some(name), Some(directory)) = (snapshot, directory) {
-        // A record may come from elsewhere: only a plain name beside it is followed.
-        let name = Path::new(&name).file_name().unwrap_or_default();
-        let candidates = [
-            directory.join(name),
-            directory.join("snapshots").join(name),
-            directory.join("inside").join("snapshots").join(name),
-        ];
-        evidence.replay = candidates
-            .iter()
-            .find_map(|path| read_bounded(path))
-            .and_then(|bytes| replay_snapshot(&bytes).ok());
-    }
+    evidence.replay = directory
+        .and_then(|directory| snapshot_beside(record, directory))
+        .and_then(|path| read_bounded(&path))
+        .and_then(|bytes| replay_snapshot(&bytes).ok());
     explain(&evidence)
+}
+
+/// The allocator's snapshot of the last failure, a file beside the record.
+pub fn snapshot_beside(record: &Record, directory: &Path) -> Option<PathBuf> {
+    let lines = &record.last_attempt()?.hook;
+    let name = lines.iter().rev().find_map(|line| match line {
+        HookLine::CudaOom(proof) => proof.snapshot.as_deref(),
+        _ => None,
+    })?;
+    // A record may come from elsewhere: only a plain name beside it is followed.
+    let name = Path::new(name).file_name()?;
+    let candidates = [
+        directory.join(name),
+        directory.join("snapshots").join(name),
+        directory.join("inside").join("snapshots").join(name),
+    ];
+    candidates.into_iter().find(|path| path.is_file())
 }
 
 /// Puts what a killed brimful left beside its record into the record: the ends of the output, and the end of the training

@@ -67,7 +67,7 @@ mod watcher;
 
 pub use attach::AttachedRun;
 pub use attempts::RunEnd;
-pub use explained::explain_record;
+pub use explained::{explain_record, snapshot_beside};
 pub use follow::{Followed, RecordFollower};
 pub use history::job_key;
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};

@@ -12,8 +12,8 @@ use brimful_report::html::report::{
     RunOverview, RunReport, is_report, plan_report, predict_report, replay_report, run_report,
     runs_report,
 };
-use brimful_report::json::{DocumentUnreadable, SavedDocument};
-use brimful_supervise::{StateDir, StoredRun, explain_record};
+use brimful_report::json::{DocumentUnreadable, ReplayDocument, SavedDocument};
+use brimful_supervise::{StateDir, StoredRun, explain_record, snapshot_beside};
 
 use crate::explain::{ExplainError, is_path};
 use crate::replay::{ReplayError, ReplayRequest, replay};
@@ -181,6 +181,8 @@ struct RunSubject {
     record: Record,
     verdict: Option<Verdict>,
     running: bool,
+    /// A snapshot of the allocator beside the record.
+    snapshot: Option<PathBuf>,
 }
 
 impl RunSubject {
@@ -193,18 +195,24 @@ impl RunSubject {
         } else {
             Some(recorded.unwrap_or_else(|| explain_record(&record, directory)))
         };
+        let snapshot = directory.and_then(|directory| snapshot_beside(&record, directory));
         RunSubject {
             record,
             verdict,
             running,
+            snapshot,
         }
     }
 
     fn page(&self) -> Result<String, ReportError> {
+        // A snapshot that cannot be replayed leaves the rest of the report as it is.
+        let snapshot = self.snapshot.as_deref();
+        let snapshot = snapshot.and_then(|path| replayed(path).ok());
         Ok(run_report(&RunReport {
             record: &self.record,
             verdict: self.verdict.as_ref(),
             running: self.running,
+            snapshot: snapshot.as_ref(),
         })?)
     }
 }
@@ -213,19 +221,21 @@ impl Subject {
     fn page(&self) -> Result<String, ReportError> {
         Ok(match self {
             Subject::Run(run) => run.page()?,
-            Subject::File(path) => {
-                let document = replay(&ReplayRequest {
-                    file: path.clone(),
-                    with_layout: true,
-                    ..ReplayRequest::default()
-                })?;
-                replay_report(&document)?
-            }
+            Subject::File(path) => replay_report(&replayed(path)?)?,
             Subject::Document(SavedDocument::Predict(document)) => predict_report(document)?,
             Subject::Document(SavedDocument::Plan(document)) => plan_report(document)?,
             Subject::Document(SavedDocument::Replay(document)) => replay_report(document)?,
         })
     }
+}
+
+/// A snapshot or a trace, with what a report shows of it.
+fn replayed(path: &Path) -> Result<ReplayDocument, ReplayError> {
+    replay(&ReplayRequest {
+        file: path.to_owned(),
+        with_layout: true,
+        ..ReplayRequest::default()
+    })
 }
 
 fn subject(what: &str, state: Option<&StateDir>) -> Result<Subject, ReportError> {

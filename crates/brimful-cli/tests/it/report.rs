@@ -49,6 +49,8 @@ fn every_recorded_run_becomes_a_page() {
             page.contains("Why it died") && page.contains("How full it was"),
             "{name}"
         );
+        let has_segments = page.contains("Enough memory, but fragmented");
+        assert_eq!(has_segments, name == "cuda-fragmented", "{name}");
         assert!(page.len() < 500_000);
     }
 }

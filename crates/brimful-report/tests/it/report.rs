@@ -31,6 +31,7 @@ fn page(record: &Record) -> String {
         record,
         verdict: verdict.as_ref(),
         running: false,
+        snapshot: None,
     })
     .unwrap()
 }
@@ -143,6 +144,7 @@ fn a_hostile_record_is_text_and_nothing_else() {
         record: &record,
         verdict: verdict.as_ref(),
         running: false,
+        snapshot: None,
     })
     .unwrap();
     check_hostile(&page);

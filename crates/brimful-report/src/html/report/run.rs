@@ -4,11 +4,13 @@ use brimful::explain::Verdict;
 use brimful::record::{Curve, Measured, Outcome, Record, TimeAxis};
 use brimful::units::Bytes;
 
+use crate::html::report::fragmentation::Fragmentation;
 use crate::html::report::how_full::HowFull;
 use crate::html::report::page::{Frame, Renderer, StateChip, Tile};
 use crate::html::report::shown::Shown;
 use crate::html::report::time::{date, exact};
 use crate::html::report::why_it_died::WhyItDied;
+use crate::json::ReplayDocument;
 use crate::text::capitalized;
 use crate::text::run::{outcome, signal_name};
 
@@ -23,6 +25,8 @@ pub struct RunReport<'a> {
     pub verdict: Option<&'a Verdict>,
     /// Whether brimful still watches it.
     pub running: bool,
+    /// A replay of the snapshot that PyTorch's allocator left at its failure.
+    pub snapshot: Option<&'a ReplayDocument>,
 }
 
 /// How a run ended, for a headline.
@@ -60,6 +64,10 @@ pub fn run_report(report: &RunReport<'_>) -> Result<String, minijinja::Error> {
     {
         let why = WhyItDied::of(report.record, &axis, verdict);
         renderer.add(include_str!("why_it_died.html"), &why)?;
+    }
+    if let Some(snapshot) = report.snapshot {
+        let view = Fragmentation::of(snapshot);
+        renderer.add(include_str!("fragmentation.html"), &view)?;
     }
     renderer.add(include_str!("how_full.html"), &full)?;
     renderer.page(&frame(report, &axis, &full.curves, ending))
