@@ -268,19 +268,12 @@ fn picture(result: &ReplayResult, strip: u64) -> Option<Picture> {
         );
     }
     let settings = settings_of(result);
-    picture.title = Shown::of(&format!(
-        "{}: {reserved} reserved for {used}",
-        describe(settings)
-    ));
+    picture.title = Shown::of(&format!("With {settings}: {reserved} reserved for {used}"));
     picture.described = Shown::of(&format!(
         "Segments with {settings}: {reserved} reserved, {used} in use"
     ));
     picture.height = height;
     Some(picture)
-}
-
-fn describe(settings: &str) -> String {
-    crate::text::capitalized(settings)
 }
 
 #[cfg(test)]
