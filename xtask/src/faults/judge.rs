@@ -198,6 +198,7 @@ mod tests {
                 remedies: vec![Remedy {
                     text: "Use fewer workers".into(),
                     effect: None,
+                    memory: None,
                 }],
                 ..Verdict::cannot_tell()
             }),
