@@ -202,3 +202,23 @@ fn a_signal_restores_the_terminal() {
     // The exit code of timeout.
     check_restored(&tmux, "124");
 }
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let record = fixture("dataloader-worker-killed");
+    let command = format!("exec {} top {record}", program().display());
+    let Some(tmux) = Tmux::start("hangup", 80, 24, &command) else {
+        return;
+    };
+    tmux.wait_for("q quit");
+    let pid = tmux.tell(&["display-message", "-p", "#{pane_pid}"]);
+    let process = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
+    assert!(process.exists());
+    tmux.tell(&["kill-server"]);
+    let until = Instant::now() + Duration::from_secs(20);
+    // A process that has ended may wait for somebody to ask.
+    while std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < until, "it outlives its terminal");
+        sleep(Duration::from_millis(50));
+    }
+}
