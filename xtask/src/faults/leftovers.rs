@@ -74,6 +74,9 @@ pub(crate) fn things_left(
     left
 }
 
+/// What a run leaves behind on purpose: its record, and a report if it died.
+const OF_A_RUN: [&str; 2] = ["record.jsonl", "report.html"];
+
 /// Files in the folders of runs that are neither a record nor a snapshot of PyTorch's allocator.
 pub(crate) fn files_left(state: &Path) -> Vec<String> {
     fn add(folder: &Path, shown: &str, found: &mut Vec<String>) {
@@ -81,7 +84,7 @@ pub(crate) fn files_left(state: &Path) -> Vec<String> {
             let name = format!("{shown}{}", entry.file_name().display());
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 add(&entry.path(), &format!("{name}/"), found);
-            } else if name != "record.jsonl" && !name.contains("snapshots/") {
+            } else if !OF_A_RUN.contains(&name.as_str()) && !name.contains("snapshots/") {
                 found.push(format!("file {name} beside the record"));
             }
         }
