@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "untold_death"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -377,7 +377,7 @@ def size_text(size_bytes: SupportsIndex) -> str:
     A number of bytes as people read it.
     """
 
-def untold_death(*, directory: str, state_dir: str | PathLike[str] | None) -> tuple[str, str, str] | None:
+def unshown_kill(*, directory: str, state_dir: str | PathLike[str] | None) -> tuple[str, str, str] | None:
     """
-    Why the last watched process of this directory was killed, told once, in the same forms.
+    Why the last watched process of this directory was killed, once, in the same forms.
     """

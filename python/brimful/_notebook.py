@@ -44,13 +44,13 @@ def load(shell: Any) -> None:  # noqa: ANN401
         return run_cell(cell, shlex.split(line), shell.user_ns)
 
     shell.register_magic_function(brimful, magic_kind="cell", magic_name="brimful")
-    show_death()
+    show_kill()
 
 
-def show_death() -> None:
+def show_kill() -> None:
     """Show why the last watched kernel of this directory was killed, once."""
     try:
-        forms = _native.untold_death(directory=os.getcwd(), state_dir=None)  # noqa: PTH109
+        forms = _native.unshown_kill(directory=os.getcwd(), state_dir=None)  # noqa: PTH109
     except (BrimfulError, OSError):
         return
     if forms is not None:

@@ -27,10 +27,10 @@ pub(crate) fn explain(
     })
 }
 
-/// Why the last watched process of this directory was killed, told once, in the same forms.
+/// Why the last watched process of this directory was killed, once, in the same forms.
 #[pyfunction]
 #[pyo3(signature = (*, directory, state_dir))]
-pub(crate) fn untold_death(
+pub(crate) fn unshown_kill(
     py: Python<'_>,
     directory: String,
     state_dir: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub(crate) fn untold_death(
     let state = self::state_dir(state_dir);
     call(py, move || {
         state
-            .and_then(|state| brimful_workflow::untold_death(&state, &directory))
+            .and_then(|state| brimful_workflow::unshown_kill(&state, &directory))
             .map(forms)
             .transpose()
     })

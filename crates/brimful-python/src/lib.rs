@@ -27,7 +27,7 @@ mod _native {
         open_tokens,
     };
     #[pymodule_export]
-    use crate::explain::{explain, replay, run_of_supervisor, runs, untold_death};
+    use crate::explain::{explain, replay, run_of_supervisor, runs, unshown_kill};
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};
     #[pymodule_export]

@@ -144,7 +144,7 @@ fn rehearse_in(
     })
 }
 
-/// The case as the hook is told (`brimful_plausible.py`).
+/// The value of `BRIMFUL_REHEARSAL_CASE` (`brimful_plausible.py`).
 fn case(assumed: AssumedCase) -> &'static str {
     match assumed {
         AssumedCase::Usual => "",

@@ -40,7 +40,7 @@ pub struct ProcessWatchSettings {
     pub brimful_version: String,
     /// Interrupt the process (SIGINT) before host memory runs out.
     pub interrupt: bool,
-    /// A signal that tells the process that something was printed for it.
+    /// The signal to send to the process after a notice was printed for it.
     pub notify: Option<i32>,
 }
 

@@ -25,8 +25,8 @@ const MAX_PRUNED: usize = 50;
 pub(crate) const HISTORY: &str = "history";
 const RUNS: &str = "runs";
 const REHEARSALS: &str = "rehearsals";
-/// A file beside a record: somebody was told how the run ended.
-const TOLD: &str = "told";
+/// A file beside a record: a notebook has shown how the run ended.
+const SHOWN: &str = "shown";
 /// All that brimful keeps in a state directory.
 const ENTRIES: &[&str] = &[RUNS, HISTORY, REHEARSALS];
 
@@ -322,9 +322,9 @@ impl StoredRun {
             .is_some_and(|attempt| attempt.start.containment == ATTACHED)
     }
 
-    /// Notes that somebody was told how this run ended; false if somebody was told before.
-    pub fn mark_told(&self) -> bool {
-        brimful_private::create_new(&self.directory.join(TOLD)).is_ok()
+    /// Records that the end of this run was shown; false if it was recorded before.
+    pub fn mark_shown(&self) -> bool {
+        brimful_private::create_new(&self.directory.join(SHOWN)).is_ok()
     }
 
     /// Whether brimful still watches it, or its keeper waits for the end of the training.

@@ -1,9 +1,9 @@
 //! Bars and curves of block characters.
 
+use brimful::units::rounded;
 use ratatui::text::{Line, Span};
 
 use crate::look::{Look, Tone};
-use crate::words::whole;
 
 /// The levels of one cell, lowest first.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -16,7 +16,7 @@ pub(crate) struct Part {
     pub(crate) tone: Tone,
 }
 
-/// A bar of so many columns; what the parts leave is empty.
+/// A bar of `columns` columns; what the parts leave is empty.
 pub(crate) fn bar(parts: &[Part], columns: usize, look: Look) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     let mut n_drawn = 0;
@@ -43,7 +43,7 @@ pub(crate) fn bar(parts: &[Part], columns: usize, look: Look) -> Vec<Span<'stati
     spans
 }
 
-/// A curve of so many rows, highest first; the top is `max`. `None` leaves a cell empty.
+/// A curve of the given number of rows, highest first; the top is `max`. `None` leaves a cell empty.
 pub(crate) fn curve(
     values: &[Option<u64>],
     max: u64,
@@ -85,7 +85,7 @@ fn known_share(share: f64) -> f64 {
 }
 
 fn cells(share: f64, n: usize) -> usize {
-    usize::try_from(whole(known_share(share) * n as f64)).map_or(n, |cells| cells.min(n))
+    usize::try_from(rounded(known_share(share) * n as f64)).map_or(n, |cells| cells.min(n))
 }
 
 #[cfg(test)]

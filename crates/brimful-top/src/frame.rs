@@ -20,7 +20,7 @@ pub(crate) enum PanelKind {
     Progress,
 }
 
-/// Draws the body of a panel in so many columns and rows.
+/// Draws the body of a panel of this width and height.
 type Body<'a> = Box<dyn Fn(usize, usize) -> Vec<Line<'static>> + 'a>;
 
 /// A titled part of a frame.
@@ -163,7 +163,7 @@ fn rule(buffer: &mut Buffer, area: Rect, y: u16, corners: (char, char), look: Lo
     buffer.set_string(area.x, y, text, look.style(Tone::Faint));
 }
 
-/// The first values that fit into so many columns, joined; the first one cut if it alone does not.
+/// The first values that fit into this width, joined; the first one cut if it alone does not.
 fn fitting(values: &[String], room: usize) -> String {
     let joined = (1..=values.len())
         .rev()

@@ -2,7 +2,7 @@
 
 use brimful::live::{LiveGpu, LiveProcess, TimeRange};
 use brimful::record::Outcome;
-use brimful::units::Bytes;
+use brimful::units::{Bytes, rounded};
 use brimful::watch::Role;
 use brimful_report::text::run as report;
 use ratatui::text::{Line, Span};
@@ -13,7 +13,7 @@ use crate::events::{long_lines, short_line};
 use crate::frame::{Panel, PanelKind};
 use crate::look::{Look, Tone};
 use crate::shown::{RunState, Shown};
-use crate::words::{count, cut, in_unit, pad, time, unit_of, whole, wrap};
+use crate::words::{count, cut, in_unit, pad, time, unit_of, wrap};
 
 /// Use of a limit from which on it is shown as a warning.
 const NEARLY_FULL: f64 = 0.9;
@@ -451,8 +451,8 @@ fn process_line(process: &LiveProcess, unit: u64, columns: usize, look: Look) ->
         role => role.to_string(),
     };
     let share = match process.share_of_rise {
-        Some(share) if share >= LARGE_SHARE => format!("▲ {:>3} %", whole(share * 100.0)),
-        Some(share) => format!("{} %", whole(share * 100.0)),
+        Some(share) if share >= LARGE_SHARE => format!("▲ {:>3} %", rounded(share * 100.0)),
+        Some(share) => format!("{} %", rounded(share * 100.0)),
         None => "-".to_owned(),
     };
     let sizes = format!(
@@ -477,7 +477,7 @@ fn of(part: Bytes, whole: Bytes) -> String {
 
 /// `+2.7 GiB/h`
 fn rise(bytes_per_second: f64) -> String {
-    let per_hour = Bytes(whole(bytes_per_second.abs() * 3600.0));
+    let per_hour = Bytes(rounded(bytes_per_second.abs() * 3600.0));
     if per_hour == Bytes::ZERO {
         return "steady".to_owned();
     }

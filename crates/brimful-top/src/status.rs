@@ -12,7 +12,7 @@ use crate::words::{count, cut};
 
 const BAR_COLUMNS: usize = 8;
 
-/// The line, in so many columns at most; what does not fit is left out, least important first.
+/// The line, cut to this width; what does not fit is left out, least important first.
 pub(crate) fn status_line(shown: &Shown<'_>, columns: usize) -> Line<'static> {
     let live = shown.live;
     let mut spans = Vec::new();

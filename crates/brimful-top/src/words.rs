@@ -1,9 +1,10 @@
 //! Short texts.
 
 use brimful::units::Bytes;
+use brimful_report::text::grouped;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A text in so many columns at most, with a mark where it was cut.
+/// A text cut to this width, with a mark where it was cut.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -24,7 +25,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     short
 }
 
-/// The end of a text in so many columns: of a command it says more than the path of an interpreter.
+/// The end of a text, cut to this width: of a command it says more than the path of an interpreter.
 pub(crate) fn cut_front(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -131,26 +132,7 @@ pub(crate) fn clock(ms: u64) -> String {
 
 /// `48,120`
 pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (idx, digit) in digits.chars().enumerate() {
-        if idx > 0 && (digits.len() - idx).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// The nearest whole number that is not negative.
-pub(crate) fn whole(value: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` takes the nearest u64 for what is out of range, which is what is wanted"
-    )]
-    let whole = value.round() as u64;
-    whole
+    grouped(&number.to_string())
 }
 
 #[cfg(test)]

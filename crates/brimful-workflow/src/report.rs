@@ -79,6 +79,12 @@ impl UserError for ReportError {
 
     fn hints(&self) -> Vec<Hint> {
         match self {
+            ReportError::NotFound(ExplainError::NoSuchFile { .. }) => vec![
+                Hint::text(
+                    "pass a run ID or the path of a file that exists, or no argument for the last run",
+                ),
+                Hint::ListRuns,
+            ],
             ReportError::NotFound(error) => error.hints(),
             ReportError::Replay(error) => error.hints(),
             ReportError::UnknownFile { .. } | ReportError::Document { .. } => vec![Hint::text(

@@ -38,10 +38,10 @@ pub fn run_of_supervisor(state: &StateDir, pid: u32) -> Option<String> {
     found.map(|run| run.id)
 }
 
-/// Why the last watched process of this directory was killed, such as the kernel of a notebook; told once.
+/// Why the last watched process of this directory was killed, such as the kernel of a notebook; shown once.
 ///
-/// `None` if it was not killed, if it is still watched, or if somebody was told before.
-pub fn untold_death(state: &StateDir, directory: &str) -> Option<Explained> {
+/// `None` if it was not killed, if it is still watched, or if it was shown before.
+pub fn unshown_kill(state: &StateDir, directory: &str) -> Option<Explained> {
     for run in state.runs().ok()?.into_iter().take(MAX_SEARCHED) {
         let Ok(record) = run.read() else { continue };
         if record.run.folder != directory || !StoredRun::is_attached(&record) {
@@ -49,7 +49,7 @@ pub fn untold_death(state: &StateDir, directory: &str) -> Option<Explained> {
         }
         let end = record.last_attempt().and_then(|last| last.end.as_ref());
         let was_killed = end.is_some_and(|end| matches!(end.outcome, Outcome::Killed { .. }));
-        if !was_killed || run.is_running() || !run.mark_told() {
+        if !was_killed || run.is_running() || !run.mark_shown() {
             return None;
         }
         let name = run.id.clone();

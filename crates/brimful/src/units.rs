@@ -148,6 +148,17 @@ impl FromStr for Bytes {
     }
 }
 
+/// The nearest whole number that is not negative.
+pub fn rounded(value: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "`as` takes the nearest u64 for what is out of range, which is what is wanted"
+    )]
+    let rounded = value.round() as u64;
+    rounded
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

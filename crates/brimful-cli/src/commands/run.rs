@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
             output.print_to_stderr(&format!("brimful: not restarting: {why}\n"));
         }
         if let Some(run) = end.run.as_ref().filter(|_| died) {
-            write_report(run, output);
+            write_report(run, arguments.no_summary, output);
         }
         prune_records(settings.state.as_ref());
     }));
@@ -174,8 +174,9 @@ fn not_started(error: &io::Error) -> ExitStatus {
 }
 
 /// Writes the report beside the record. A report that cannot be written changes nothing about the run.
-fn write_report(run: &StoredRun, output: &Output) {
+fn write_report(run: &StoredRun, no_summary: bool, output: &Output) {
     let line = match report_beside_record(run) {
+        Ok(_) if no_summary => return,
         Ok(path) => format!("Open {} to see charts of this run\n", path.display()),
         Err(error) => format!("brimful: no report was written: {error}\n"),
     };

@@ -37,7 +37,7 @@ pub enum DocumentUnreadable {
     },
 }
 
-/// The fields by which documents are told apart.
+/// The fields that distinguish documents.
 #[derive(Debug, Deserialize)]
 struct Fields {
     schema_version: Option<u32>,

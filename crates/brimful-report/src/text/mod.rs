@@ -17,7 +17,7 @@ pub(crate) use explain::{attempt_words, capitalized, confidence, source_name};
 pub use explain::{explain, explain_attempts, termination_message};
 pub use page::Page;
 pub use plan::{machine_title, plan, short};
-pub use predict::predict;
+pub use predict::{grouped, predict};
 pub(crate) use predict::{term_name, verdict_words};
 pub(crate) use predict_host::host_term_name;
 pub use probe::probe;

@@ -252,7 +252,7 @@ fn in_mib(bytes: Bytes) -> String {
 }
 
 /// `12345` as `12,345`.
-fn grouped(digits: &str) -> String {
+pub fn grouped(digits: &str) -> String {
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

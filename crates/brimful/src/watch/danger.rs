@@ -9,9 +9,10 @@
 //! everything that the job has come back from in the last half hour, and still rise in the last look. A job that is
 //! full and flat is never in danger here, however full: only a rise is.
 
+use crate::units::rounded;
 use crate::watch::host::HostHistory;
 use crate::watch::looks::interval_ms;
-use crate::watch::words::{size, size_of, span, whole};
+use crate::watch::words::{size, size_of, span};
 
 /// From the signal to the first byte of a checkpoint, as assumed: the rest of one call into C, then Python's handler.
 pub(crate) const REACTION_MS: u64 = 150;
@@ -141,7 +142,7 @@ impl Danger {
             rate,
             headroom,
             limit: host.limit(),
-            time_left_ms: whole(headroom as f64 / rate * 1e3),
+            time_left_ms: rounded(headroom as f64 / rate * 1e3),
             is_own: true,
         })
     }

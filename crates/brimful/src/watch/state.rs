@@ -1,5 +1,6 @@
 //! What was seen so far.
 
+use crate::units::rounded;
 use std::collections::BTreeMap;
 
 use crate::watch::alarm::{Alarm, DetectorOutput, Urgency};
@@ -13,7 +14,6 @@ use crate::watch::sample::Sample;
 use crate::watch::series::{Fall, Point};
 use crate::watch::stalls::Stalls;
 use crate::watch::trend::Trend;
-use crate::watch::words::whole;
 use crate::watch::workers::Workers;
 
 /// An alarm that was not repeated for so long is over. Shorter, and what flickers around a threshold would be said
@@ -131,7 +131,7 @@ impl WatchState {
     /// Whether the last part of a rise goes on: what has just ended is still in the slope.
     fn still_falls(&self, trend: &Trend) -> bool {
         let recent_s = (trend.span / 8.0).clamp(4.0, 50.0);
-        let fell = self.host.fall_since(whole(recent_s * 1e3));
+        let fell = self.host.fall_since(rounded(recent_s * 1e3));
         fell.is_none_or(|fell| fell >= 0.25 * trend.slope * recent_s)
     }
 
@@ -187,10 +187,10 @@ impl WatchState {
             // What a neighbour takes meanwhile, or gives back, is not foretold.
             let rate = trend.slope.min(own);
             let left = headroom as f64 / rate;
-            let span_ms = whole(trend.span * 1e3);
+            let span_ms = rounded(trend.span * 1e3);
             let is_within_reach = left <= self.reach(trend.span) * trend.span;
             (is_within_reach && self.still_falls(&trend)).then(|| Forecast {
-                left_ms: whole(left * 1e3),
+                left_ms: rounded(left * 1e3),
                 rate,
                 is_known_ground: self
                     .host

@@ -111,6 +111,6 @@ impl Noise {
     }
 
     pub(crate) fn below(&self, most: u64) -> u64 {
-        crate::watch::words::whole(self.next() * most as f64)
+        crate::units::rounded(self.next() * most as f64)
     }
 }

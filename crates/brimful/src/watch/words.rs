@@ -1,6 +1,6 @@
 //! Sizes and durations for one line of a terminal.
 
-use crate::units::Bytes;
+use crate::units::{Bytes, rounded};
 
 /// Three digits and a unit: `9.8 GiB`, `12.7 GiB`, `312 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -26,7 +26,7 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// The same for a computed value; negative values become zero.
 pub(crate) fn size_of(bytes: f64) -> String {
-    size(whole(bytes))
+    size(rounded(bytes))
 }
 
 /// A span of time in the unit people would use, rounded as they would.
@@ -40,17 +40,6 @@ pub(crate) fn span(ms: u64) -> String {
         s => (s / 86_400.0, "days"),
     };
     format!("{value:.0} {unit}")
-}
-
-/// The nearest whole number that is not negative.
-pub(crate) fn whole(value: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "`as` takes the nearest u64 for what is out of range, which is what is wanted"
-    )]
-    let whole = value.round() as u64;
-    whole
 }
 
 #[cfg(test)]

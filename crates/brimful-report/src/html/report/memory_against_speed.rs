@@ -70,8 +70,8 @@ struct PointRow {
     class: &'static str,
 }
 
-/// Settings with their place in the picture.
-struct Placed<'a> {
+/// Settings as one point of the chart.
+struct PlotPoint<'a> {
     settings: &'a BTreeMap<String, SettingValue>,
     brims: &'a [PlannedBrim],
     rate: Option<f64>,
@@ -156,7 +156,7 @@ impl MemoryAgainstSpeed {
     fn of(document: &PlanDocument) -> MemoryAgainstSpeed {
         let placed = placed(document);
         let axis = axis(document, &placed);
-        let known: Vec<(&Placed<'_>, u64, f64)> = placed
+        let known: Vec<(&PlotPoint<'_>, u64, f64)> = placed
             .iter()
             .filter_map(|point| {
                 let brim = point.brims.iter().find(|brim| brim.name == axis.name)?;
@@ -223,14 +223,14 @@ impl MemoryAgainstSpeed {
 }
 
 /// Everything that can be drawn: the plan, its rungs, and what it was compared with.
-fn placed(document: &PlanDocument) -> Vec<Placed<'_>> {
+fn placed(document: &PlanDocument) -> Vec<PlotPoint<'_>> {
     let rate = |found: &Option<PlannedThroughput>| {
         let rate = found.as_ref()?.samples_per_second;
         (rate.is_finite() && rate > 0.0).then_some(rate)
     };
     let mut placed = Vec::new();
     for candidate in document.candidates.iter().take(MAX_POINTS) {
-        placed.push(Placed {
+        placed.push(PlotPoint {
             settings: &candidate.settings,
             brims: &candidate.brims,
             rate: rate(&candidate.throughput),
@@ -243,7 +243,7 @@ fn placed(document: &PlanDocument) -> Vec<Placed<'_>> {
     }
     for (at, rung) in document.rungs.iter().enumerate().take(MAX_RUNGS) {
         placed.retain(|point| point.settings != &rung.settings);
-        placed.push(Placed {
+        placed.push(PlotPoint {
             settings: &rung.settings,
             brims: &rung.brims,
             rate: rate(&rung.throughput),
@@ -252,7 +252,7 @@ fn placed(document: &PlanDocument) -> Vec<Placed<'_>> {
     }
     if document.fits {
         placed.retain(|point| point.settings != &document.settings);
-        placed.push(Placed {
+        placed.push(PlotPoint {
             settings: &document.settings,
             brims: &document.brims,
             rate: rate(&document.throughput),
@@ -263,7 +263,7 @@ fn placed(document: &PlanDocument) -> Vec<Placed<'_>> {
 }
 
 /// The limit that most settings miss; the fullest one if none misses any.
-fn axis(document: &PlanDocument, placed: &[Placed<'_>]) -> PlannedBrim {
+fn axis(document: &PlanDocument, placed: &[PlotPoint<'_>]) -> PlannedBrim {
     let missed = |name: &str| {
         let misses = placed
             .iter()
@@ -284,7 +284,7 @@ fn axis(document: &PlanDocument, placed: &[Placed<'_>]) -> PlannedBrim {
     })
 }
 
-fn row(point: &Placed<'_>, axis: &str) -> PointRow {
+fn row(point: &PlotPoint<'_>, axis: &str) -> PointRow {
     let (_, _, result) = point.role.shown();
     let brim = point.brims.iter().find(|brim| brim.name == axis);
     PointRow {

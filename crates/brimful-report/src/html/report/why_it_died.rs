@@ -177,7 +177,7 @@ fn window(attempt: &Attempt, span: AttemptSpan) -> (u64, u64) {
     (span.end_ms - length, span.end_ms)
 }
 
-/// What happened in this part of the attempt, the newest at the most.
+/// The most recent events in this part of the attempt.
 fn moments(attempt: &Attempt, span: AttemptSpan, (from_ms, to_ms): (u64, u64)) -> Vec<Moment> {
     let mut found: Vec<(u64, &'static str, Shown)> = Vec::new();
     for alarm in &attempt.alarms {

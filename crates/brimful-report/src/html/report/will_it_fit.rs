@@ -116,10 +116,17 @@ fn bar(gpu: &GpuFit, widest: u64) -> GpuBar {
     };
     let left = Bytes(gpu.headroom_bytes.unsigned_abs());
     let total = Bytes(gpu.total_bytes);
-    let words = if gpu.headroom_bytes < 0 {
-        format!("{left} missing of {total}")
+    let is_worst_case =
+        (gpu.worst_case_bytes.as_ref()).is_some_and(|worst| worst.safe > gpu.device_bytes.safe);
+    let at_worst = if is_worst_case {
+        " in the worst case"
     } else {
-        format!("{left} left of {total}")
+        ""
+    };
+    let words = if gpu.headroom_bytes < 0 {
+        format!("{left} missing of {total}{at_worst}")
+    } else {
+        format!("{left} left of {total}{at_worst}")
     };
     GpuBar {
         described: Shown::of(&format!(

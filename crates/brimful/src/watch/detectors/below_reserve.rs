@@ -1,12 +1,13 @@
 //! Little host memory is left.
 
+use crate::units::rounded;
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::danger::REACTION_MS;
 use crate::watch::detectors::Detector;
 use crate::watch::looks::interval_ms;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
-use crate::watch::words::{size, whole};
+use crate::watch::words::size;
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "below_reserve",
@@ -24,7 +25,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
     let limit = state.host.limit();
     let rate = state.steepest_fall();
     let blind_ms = REACTION_MS + interval_ms(headroom, rate);
-    let taken_blindly = whole(rate * blind_ms as f64 / 1e3);
+    let taken_blindly = rounded(rate * blind_ms as f64 / 1e3);
     let reserve = (limit / 100)
         .saturating_mul(3)
         .min(MAX_RESERVE)

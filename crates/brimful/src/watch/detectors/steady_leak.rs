@@ -1,11 +1,12 @@
 //! Memory that grows with every step or epoch and is never freed.
 
+use crate::units::rounded;
 use crate::watch::alarm::{DetectorOutput, Urgency};
 use crate::watch::detectors::Detector;
 use crate::watch::sample::Sample;
 use crate::watch::state::WatchState;
 use crate::watch::trend::Trend;
-use crate::watch::words::{size_of, span, whole};
+use crate::watch::words::{size_of, span};
 
 pub(super) const DETECTOR: Detector = Detector {
     id: "steady_leak",
@@ -52,7 +53,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
         Some((bytes, unit)) => format!("{} per {unit} ({per_hour}/h)", size_of(bytes)),
         None => format!("{per_hour} per hour"),
     };
-    let end = span(whole(left_ms));
+    let end = span(rounded(left_ms));
     if !by_epochs && state.progress.epoch().is_some() {
         return Some(DetectorOutput {
             urgency: Urgency::Note,
@@ -69,7 +70,7 @@ fn check(state: &WatchState, _sample: &Sample) -> Option<DetectorOutput> {
         },
         message: format!(
             "possible host memory leak: +{rate} for {}; reaches the limit in about {end}",
-            span(whole(leak.seen_ms))
+            span(rounded(leak.seen_ms))
         ),
     })
 }
