@@ -13,7 +13,7 @@ use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::pickle;
 use brimful_allocsim::replay::{Setup, replay};
 use brimful_allocsim::settings::AllocatorSettings;
-use brimful_allocsim::snapshot::{self, Snapshot, TraceAction};
+use brimful_allocsim::snapshot::{self, Snapshot, TableIndex, TraceAction};
 use brimful_allocsim::trace::Trace;
 use brimful_allocsim::version::TorchVersion;
 use libfuzzer_sys::arbitrary::Unstructured;
@@ -84,13 +84,13 @@ fn pickles(data: &[u8]) {
 
 fn check_snapshot(snapshot: &Snapshot, n_bytes: usize) {
     let n_frames = snapshot.frames.len();
-    let in_table = |frames: Option<u32>| frames.is_none_or(|idx| (idx as usize) < n_frames);
+    let in_table = |frame: Option<TableIndex>| frame.is_none_or(|idx| idx.get() < n_frames);
     let mut n_records = snapshot.segments.len();
     for segment in &snapshot.segments {
         n_records += segment.blocks.len();
         for block in &segment.blocks {
             assert!(
-                in_table(block.frames),
+                in_table(block.frame),
                 "a block points to a frame that exists"
             );
             assert!(
@@ -102,12 +102,12 @@ fn check_snapshot(snapshot: &Snapshot, n_bytes: usize) {
     for entry in snapshot.traces.iter().flatten() {
         n_records += 1;
         assert!(
-            in_table(entry.frames),
+            in_table(entry.frame),
             "an event points to a frame that exists"
         );
         if let TraceAction::Other(idx) = entry.action {
             assert!(
-                (idx as usize) < snapshot.other_actions.len(),
+                usize::from(idx) < snapshot.other_actions.len(),
                 "a name that exists"
             );
         }

@@ -32,20 +32,17 @@ impl Trace {
             .filter(|segment| segment.device == device && segment.private_pool != (0, 0))
             .map(|segment| (segment.address, (segment.total_size, segment.private_pool)))
             .collect();
-        let mut builder = Builder {
-            calls,
-            private,
-            ..Builder::default()
-        };
+        let mut builder = Builder::new(snapshot, calls, private);
         for (at, entry) in entries.iter().enumerate() {
             builder.entry(entry, &entries[at + 1..]);
         }
-        builder.find_initial_state(snapshot, device, entries);
+        builder.find_initial_state(device, entries);
         builder.trace
     }
 }
 
-struct Builder {
+struct Builder<'s> {
+    snapshot: &'s Snapshot,
     trace: Trace,
     calls: EmptyCacheCalls,
     /// Address to number, of what is in use now.
@@ -61,22 +58,25 @@ struct Builder {
     in_burst: bool,
 }
 
-impl Default for Builder {
-    fn default() -> Self {
+impl<'s> Builder<'s> {
+    fn new(
+        snapshot: &'s Snapshot,
+        calls: EmptyCacheCalls,
+        private: BTreeMap<u64, (u64, (u64, u64))>,
+    ) -> Builder<'s> {
         Builder {
+            snapshot,
             trace: Trace::default(),
-            calls: EmptyCacheCalls::Infer,
+            calls,
             live: HashMap::new(),
             waiting: HashMap::new(),
             earlier: Vec::new(),
             pools: HashMap::new(),
-            private: BTreeMap::new(),
+            private,
             in_burst: false,
         }
     }
-}
 
-impl Builder {
     fn pool(&mut self, id: Option<(u64, u64)>) -> PoolId {
         match id {
             None | Some((0, 0)) => PoolId::DEFAULT,
@@ -152,8 +152,8 @@ impl Builder {
 
     fn allocation(&mut self, entry: &TraceEntry, block: u64) -> u32 {
         let pool = self.pool(
-            entry
-                .private_pool
+            self.snapshot
+                .private_pool(entry)
                 .or_else(|| self.private_at(entry.address)),
         );
         self.trace.add(Allocation {
@@ -185,10 +185,11 @@ impl Builder {
         number
     }
 
-    fn find_initial_state(&mut self, snapshot: &Snapshot, device: u32, entries: &[TraceEntry]) {
+    fn find_initial_state(&mut self, device: u32, entries: &[TraceEntry]) {
         let mut segments: BTreeMap<u64, FoundSegment> = BTreeMap::new();
         let mut loose = Vec::new();
-        for segment in snapshot
+        for segment in self
+            .snapshot
             .segments
             .iter()
             .filter(|segment| segment.device == device)
@@ -238,7 +239,7 @@ impl Builder {
                         size: entry.size,
                         stream: entry.stream,
                         small: entry.size == SMALL_SEGMENT,
-                        pool: self.pool(entry.private_pool),
+                        pool: self.pool(self.snapshot.private_pool(entry)),
                     };
                     segments.insert(entry.address, found);
                 }

@@ -6,7 +6,7 @@ use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Outcome, Setup, replay};
 use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::snapshot::{
-    Block, BlockState, PoolKind, Segment, Snapshot, TraceAction, TraceEntry,
+    Block, BlockState, PoolKind, Segment, Snapshot, TableIndex, TraceAction, TraceEntry,
 };
 use brimful_allocsim::trace::{Allocation, Event, InitialSegment, RecordedSegment, Trace};
 use brimful_allocsim::version::TorchVersion;
@@ -71,6 +71,9 @@ fn address() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Pools that events name.
+const PRIVATE_POOLS: [(u64, u64); 4] = [(0, 0), (0, 1), (1, 0), (1, 1)];
+
 fn entry() -> impl Strategy<Value = TraceEntry> {
     let actions = vec![
         TraceAction::Alloc,
@@ -89,17 +92,16 @@ fn entry() -> impl Strategy<Value = TraceEntry> {
         address(),
         size(),
         0..2_u64,
-        prop::option::of((0..2_u64, 0..2_u64)),
+        prop::option::of(0..PRIVATE_POOLS.len()),
     )
-        .prop_map(|(action, address, size, stream, private_pool)| TraceEntry {
+        .prop_map(|(action, address, size, stream, pool)| TraceEntry {
             action,
             address,
             size,
             stream,
-            time_us: 0,
             device_free: None,
-            private_pool,
-            frames: None,
+            private_pool: pool.and_then(TableIndex::new),
+            frame: None,
         })
 }
 
@@ -130,7 +132,7 @@ fn segment() -> impl Strategy<Value = Segment> {
                     size,
                     requested_size: if honest { size } else { requested_size },
                     state,
-                    frames: None,
+                    frame: None,
                 });
                 next = end;
             }
@@ -153,7 +155,12 @@ proptest! {
         segments in prop::collection::vec(segment(), 0..6),
         entries in prop::collection::vec(entry(), 0..60),
     ) {
-        let snapshot = Snapshot { segments, traces: vec![entries], ..Snapshot::default() };
+        let snapshot = Snapshot {
+            segments,
+            traces: vec![entries],
+            private_pools: PRIVATE_POOLS.to_vec(),
+            ..Snapshot::default()
+        };
         for calls in [EmptyCacheCalls::Infer, EmptyCacheCalls::LeaveOut] {
             play_everywhere(&Trace::from_snapshot(&snapshot, 0, calls));
         }
@@ -289,10 +296,9 @@ fn a_long_burst_is_looked_at_once() {
         address: 4096,
         size: 2 * MIB,
         stream: 0,
-        time_us: 0,
         device_free: None,
         private_pool: None,
-        frames: None,
+        frame: None,
     };
     let pair = [
         entry(TraceAction::SegmentFree),

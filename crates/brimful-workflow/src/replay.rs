@@ -11,7 +11,7 @@ use brimful_allocsim::format::MAGIC;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Moment, Outcome, Setup, replay as play, replay_observed};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
-use brimful_allocsim::snapshot::{self, TraceAction};
+use brimful_allocsim::snapshot;
 use brimful_allocsim::trace::{Event, Trace};
 use brimful_allocsim::version::{TorchVersion, VersionError};
 use brimful_report::json;
@@ -272,11 +272,7 @@ fn read(request: &ReplayRequest) -> Result<Replayable, ReplayError> {
 
 /// What was reserved and what was free when the last allocation failed.
 fn room_at_failure(snapshot: &snapshot::Snapshot, device: u32) -> Option<u64> {
-    let entries = snapshot.traces.get(device as usize)?;
-    let failed = entries
-        .iter()
-        .rev()
-        .find(|entry| entry.action == TraceAction::OutOfMemory)?;
+    let failed = snapshot.last_failure(device)?;
     let reserved = snapshot
         .segments
         .iter()

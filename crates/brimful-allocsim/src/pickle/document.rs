@@ -24,11 +24,6 @@ impl Document<'_> {
         self.value(self.root)
     }
 
-    /// How many distinct values there are: every [`Sequence::id`] and [`Dict::id`] is below it.
-    pub fn n_values(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// The identifiers of what lies outside of the pickle, in the order in which they were met.
     ///
     /// Empty unless the pickle was read by [`super::read_around_objects`].
@@ -54,10 +49,15 @@ impl Document<'_> {
             Node::Blob(idx) => Value::Bytes(&self.blobs[idx as usize]),
             Node::Tuple { .. } => Value::Tuple(Sequence { document: self, id }),
             Node::List(_) => Value::List(Sequence { document: self, id }),
-            Node::Dict(_) => Value::Dict(Dict { document: self, id }),
+            Node::Dict(_) => Value::Dict(self.dict(id)),
             Node::Class(idx) => Value::Class(&self.texts[idx as usize]),
             Node::Opaque => Value::Opaque,
+            Node::Taken(number) => Value::Taken(number),
         }
+    }
+
+    pub(super) fn dict(&self, id: u32) -> Dict<'_> {
+        Dict { document: self, id }
     }
 
     fn cells_of(&self, id: u32) -> Cells<'_> {
@@ -106,6 +106,8 @@ pub enum Value<'d> {
     Class(&'d str),
     /// What a class would have made, or something outside of the pickle.
     Opaque,
+    /// A dict that a [`super::TakeDicts`] took, by the number that it gave.
+    Taken(u32),
 }
 
 impl Value<'_> {
@@ -120,7 +122,7 @@ impl Value<'_> {
             Value::Bytes(_) => "bytes",
             Value::List(_) => "a list",
             Value::Tuple(_) => "a tuple",
-            Value::Dict(_) => "a dict",
+            Value::Dict(_) | Value::Taken(_) => "a dict",
             Value::Class(_) => "a class",
             Value::Opaque => "an object",
         }
@@ -140,6 +142,15 @@ impl<'d> Sequence<'d> {
         self.id as usize
     }
 
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.document.cells_of(self.id).count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Value<'d>> + use<'d> {
         let document = self.document;
         document.cells_of(self.id).map(|cell| document.value(cell))
@@ -148,7 +159,7 @@ impl<'d> Sequence<'d> {
 
 impl fmt::Debug for Sequence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} items", self.iter().count())
+        write!(f, "{} items", self.len())
     }
 }
 
@@ -207,6 +218,7 @@ pub(super) enum Node {
     Dict(Growth),
     Class(u32),
     Opaque,
+    Taken(u32),
 }
 
 // The figure that the memory of a large snapshot hangs on.

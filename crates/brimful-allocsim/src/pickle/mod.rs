@@ -16,11 +16,15 @@
 
 mod document;
 mod error;
+mod fetched;
 mod file_kind;
 mod limits;
 mod machine;
 #[cfg(test)]
 mod opaque_tests;
+mod take;
+#[cfg(test)]
+mod take_tests;
 #[cfg(test)]
 mod tests;
 mod unescape;
@@ -29,6 +33,7 @@ pub use document::{Dict, Document, Sequence, Value};
 pub use error::PickleError;
 pub use file_kind::FileKind;
 pub use limits::{Limits, limits_for};
+pub use take::TakeDicts;
 
 use machine::{Objects, PickleMachine};
 
@@ -38,6 +43,23 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, Pickle
         return Err(PickleError::NotAPickle { found });
     }
     PickleMachine::new(bytes, *limits, Objects::Refused).run()
+}
+
+/// The same, with dicts handed to `taker` as soon as they are filled, for files whose values would not all fit.
+///
+/// What a taken dict held is forgotten if nothing refers to it later, so a file of a million small dicts costs what
+/// the taker keeps of them.
+pub fn read_taking<'a>(
+    bytes: &'a [u8],
+    limits: &Limits,
+    taker: &mut dyn TakeDicts,
+) -> Result<Document<'a>, PickleError> {
+    if let Some(found) = FileKind::of(bytes) {
+        return Err(PickleError::NotAPickle { found });
+    }
+    PickleMachine::new(bytes, *limits, Objects::Refused)
+        .taking(taker)
+        .run()
 }
 
 /// The same for a pickle that also holds objects: nothing is imported, called or built for them.

@@ -1,5 +1,6 @@
 //! What a snapshot holds.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// The allocator of one process, on all of its devices.
@@ -14,10 +15,30 @@ pub struct Snapshot {
     pub settings: Option<Vec<(String, String)>>,
     /// What the fields tell of the version of torch that wrote them, such as "newer than 2.9".
     pub torch_hint: Option<&'static str>,
-    /// The places in code that [`TraceEntry::frames`] and [`Block::frames`] point to.
+    /// The places in code that [`TraceEntry::frame`] and [`Block::frame`] point to.
     pub frames: Vec<Frame>,
+    /// What [`TraceEntry::private_pool`] points to.
+    pub private_pools: Vec<(u64, u64)>,
+    /// What [`TraceEntry::device_free`] points to: bytes that CUDA still reported free.
+    pub device_free: Vec<u64>,
     /// The names that [`TraceAction::Other`] points to.
     pub other_actions: Vec<String>,
+}
+
+/// Where something is in a table of [`Snapshot`]: four bytes, also for an `Option` of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableIndex(NonZeroU32);
+
+impl TableIndex {
+    /// `None` beyond 32 bits, of which no file that is read comes near.
+    pub fn new(idx: usize) -> Option<TableIndex> {
+        let above_zero = u32::try_from(idx).ok()?.checked_add(1)?;
+        NonZeroU32::new(above_zero).map(TableIndex)
+    }
+
+    pub fn get(self) -> usize {
+        self.0.get() as usize - 1
+    }
 }
 
 impl Snapshot {
@@ -29,6 +50,39 @@ impl Snapshot {
             .find(|(name, _)| name == "PYTORCH_CUDA_ALLOC_CONF")?;
         Some(&found.1)
     }
+
+    /// The last allocation of a device that failed, as its history has it.
+    pub fn last_failure(&self, device: u32) -> Option<FailedAllocation> {
+        let trace = self.traces.get(device as usize)?;
+        let entry = trace
+            .iter()
+            .rfind(|entry| entry.action == TraceAction::OutOfMemory)?;
+        Some(FailedAllocation {
+            size: entry.size,
+            device_free: entry
+                .device_free
+                .and_then(|idx| self.device_free.get(idx.get()).copied()),
+        })
+    }
+
+    /// The pool of an event; `None` in files of versions that recorded none.
+    pub fn private_pool(&self, entry: &TraceEntry) -> Option<(u64, u64)> {
+        self.private_pools.get(entry.private_pool?.get()).copied()
+    }
+
+    /// The line of code of an event or a block.
+    pub fn frame(&self, idx: Option<TableIndex>) -> Option<&Frame> {
+        self.frames.get(idx?.get())
+    }
+}
+
+/// An allocation that the allocator could not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedAllocation {
+    /// The bytes that could not be had.
+    pub size: u64,
+    /// Bytes that CUDA still reported free, where the file has them.
+    pub device_free: Option<u64>,
 }
 
 /// Memory that was reserved in one piece, or one mapped range of an expandable segment.
@@ -62,8 +116,8 @@ pub struct Block {
     /// The size itself where the file has none.
     pub requested_size: u64,
     pub state: BlockState,
-    /// Where it was allocated: index into [`Snapshot::frames`].
-    pub frames: Option<u32>,
+    /// Where it was allocated, in [`Snapshot::frames`].
+    pub frame: Option<TableIndex>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,15 +137,16 @@ pub struct TraceEntry {
     /// For [`TraceAction::OutOfMemory`] the bytes that could not be had.
     pub size: u64,
     pub stream: u64,
-    /// Since 1970; 0 in files of versions that recorded no time.
-    pub time_us: i64,
-    /// Bytes that CUDA still reported free; for [`TraceAction::OutOfMemory`] only.
-    pub device_free: Option<u64>,
-    /// `None` in files of versions that recorded no pool.
-    pub private_pool: Option<(u64, u64)>,
-    /// Where in the user's code: index into [`Snapshot::frames`].
-    pub frames: Option<u32>,
+    /// In [`Snapshot::device_free`]; for [`TraceAction::OutOfMemory`] only.
+    pub device_free: Option<TableIndex>,
+    /// In [`Snapshot::private_pools`]; `None` in files of versions that recorded no pool.
+    pub private_pool: Option<TableIndex>,
+    /// Where in the user's code, in [`Snapshot::frames`].
+    pub frame: Option<TableIndex>,
 }
+
+// A history has millions of them.
+const _: () = assert!(size_of::<TraceEntry>() == 40);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceAction {
@@ -105,11 +160,11 @@ pub enum TraceAction {
     Snapshot,
     OutOfMemory,
     /// Index into [`Snapshot::other_actions`], such as `annotate` of torch 2.15.
-    Other(u32),
+    Other(u16),
 }
 
 /// A line of Python code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     pub file: Arc<str>,
     /// 0 when not known.

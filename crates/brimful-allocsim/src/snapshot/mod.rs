@@ -6,22 +6,27 @@
 //! written beside each. Nothing in the file is run, see [`crate::pickle`].
 
 mod contents;
+mod entries;
 mod error;
 mod fields;
+mod frames;
 mod reader;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use contents::{
-    Block, BlockState, Frame, PoolKind, Segment, Snapshot, TraceAction, TraceEntry,
+    Block, BlockState, FailedAllocation, Frame, PoolKind, Segment, Snapshot, TableIndex,
+    TraceAction, TraceEntry,
 };
 pub use error::SnapshotError;
 
 use crate::pickle;
+use entries::TraceEntries;
 
 /// Reads a snapshot from the bytes of its file.
 pub fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
-    let document = pickle::read(bytes, &pickle::limits_for(bytes.len()))?;
-    reader::snapshot_of(&document, bytes.len())
+    let mut entries = TraceEntries::default();
+    let document = pickle::read_taking(bytes, &pickle::limits_for(bytes.len()), &mut entries)?;
+    reader::snapshot_of(&document, bytes.len(), entries)
 }

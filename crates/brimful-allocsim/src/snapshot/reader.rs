@@ -1,16 +1,12 @@
 //! From the values of a pickle to a snapshot.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::path::Path;
-use std::sync::Arc;
+use std::ops::Range;
 
+use super::entries::TraceEntries;
 use super::error::{WrongField, beyond_addresses, wrong};
-use super::fields::{
-    ACTION, ADDRESS, SIZE, STATE, first_of, pool_id, segment_of, size_of, state_of, word,
-};
+use super::fields::{SIZE, STATE, first_of, segment_of, size_of, state_of, word};
 use super::settings::settings_of;
-use super::{Block, Frame, Segment, Snapshot, SnapshotError, TraceAction, TraceEntry};
+use super::{Block, Segment, Snapshot, SnapshotError, TraceEntry};
 use crate::pickle::{Dict, Document, Sequence, Value};
 
 /// A dict of four fields with every key and value one memo reference of two bytes takes 19.
@@ -19,48 +15,33 @@ const LEAST_BYTES_PER_RECORD: usize = 16;
 /// Devices without events take two bytes each.
 const RECORDS_OF_ANY_FILE: usize = 1024;
 
-/// The snapshot that a pickle of `n_bytes` holds.
+/// The snapshot that a pickle of `n_bytes` holds; `taken` are the events that were taken from it on the way.
 pub(super) fn snapshot_of(
     document: &Document<'_>,
     n_bytes: usize,
+    taken: TraceEntries,
 ) -> Result<Snapshot, SnapshotError> {
     let mut reader = Reader {
         snapshot: Snapshot::default(),
         limit: RECORDS_OF_ANY_FILE + n_bytes / LEAST_BYTES_PER_RECORD,
         n_records: 0,
-        known: vec![UNKNOWN; document.n_values()],
-        texts: HashMap::new(),
-        frames: HashMap::new(),
-        other_actions: HashMap::new(),
+        entries: taken,
     };
     reader.root(document.root())?;
-    Ok(reader.snapshot)
+    let mut snapshot = reader.snapshot;
+    reader.entries.give_tables(&mut snapshot);
+    Ok(snapshot)
 }
 
-struct Reader<'d> {
+struct Reader {
     snapshot: Snapshot,
     limit: usize,
     n_records: usize,
-    /// By [`Dict::id`] and [`Sequence::id`]: what is known of a frame, and which frame of a list was
-    /// chosen. Both are shared by many events, and looking once keeps the work within the file's size.
-    known: Vec<u32>,
-    texts: HashMap<&'d str, Arc<str>>,
-    frames: HashMap<(&'d str, u32, &'d str), u32>,
-    other_actions: HashMap<&'d str, u32>,
+    entries: TraceEntries,
 }
 
-/// What [`Reader::known`] holds of a list: nothing yet, no frame to show, or a frame's index above both.
-const UNKNOWN: u32 = 0;
-const NO_FRAME: u32 = 1;
-const FIRST_FRAME: u32 = 2;
-
-/// What it holds of a frame.
-const OWN_PYTHON: u32 = 1;
-const LIBRARY_PYTHON: u32 = 2;
-const NOT_PYTHON: u32 = 3;
-
-impl<'d> Reader<'d> {
-    fn root(&mut self, root: Value<'d>) -> Result<(), SnapshotError> {
+impl Reader {
+    fn root(&mut self, root: Value<'_>) -> Result<(), SnapshotError> {
         let dict = match root {
             Value::List(segments) => return self.segments("", segments),
             Value::Dict(dict) => dict,
@@ -113,7 +94,7 @@ impl<'d> Reader<'d> {
         Ok(())
     }
 
-    fn segments(&mut self, path: &str, segments: Sequence<'d>) -> Result<(), SnapshotError> {
+    fn segments(&mut self, path: &str, segments: Sequence<'_>) -> Result<(), SnapshotError> {
         for (idx, segment) in segments.iter().enumerate() {
             let path = || format!("{path}[{idx}]");
             self.count_one(path)?;
@@ -130,7 +111,7 @@ impl<'d> Reader<'d> {
     fn blocks(
         &mut self,
         segment: &Segment,
-        blocks: Sequence<'d>,
+        blocks: Sequence<'_>,
         path: impl Fn() -> String,
     ) -> Result<Vec<Block>, SnapshotError> {
         let mut read = Vec::new();
@@ -151,7 +132,7 @@ impl<'d> Reader<'d> {
         Ok(read)
     }
 
-    fn block(&mut self, dict: Dict<'d>, next_address: u64) -> Result<Block, WrongField> {
+    fn block(&mut self, dict: Dict<'_>, next_address: u64) -> Result<Block, WrongField> {
         let mut address = None;
         let mut size = None;
         let mut requested_size = None;
@@ -191,198 +172,90 @@ impl<'d> Reader<'d> {
             size,
             requested_size: requested_size.unwrap_or(size),
             state: state.ok_or_else(|| WrongField::missing("state", STATE))?,
-            frames: frames.and_then(|frames| self.frame_to_show(frames)),
+            frame: frames.and_then(|frames| self.entries.frames.to_show(frames)),
         })
     }
 
-    fn traces(&mut self, traces: Sequence<'d>) -> Result<(), SnapshotError> {
+    fn traces(&mut self, traces: Sequence<'_>) -> Result<(), SnapshotError> {
+        let mut read = Vec::new();
+        let mut end_of_taken = 0;
         for (device, trace) in traces.iter().enumerate() {
             self.count_one(|| format!("device_traces[{device}]"))?;
             let Value::List(events) = trace else {
                 let path = format!("device_traces[{device}]");
                 return Err(wrong("", "a list", trace).below(&path));
             };
-            let mut entries = Vec::new();
-            for (idx, entry) in events.iter().enumerate() {
-                let path = || format!("device_traces[{device}][{idx}]");
-                self.count_one(path)?;
-                let Value::Dict(dict) = entry else {
-                    return Err(wrong("", "a dict", entry).below(&path()));
-                };
-                entries.push(
-                    self.trace_entry(dict)
-                        .map_err(|wrong| wrong.below(&path()))?,
-                );
-            }
-            self.snapshot.traces.push(entries);
+            read.push(match self.trace(device, events)? {
+                // A list that the file names again.
+                DeviceTrace::Taken(range) if range.start < end_of_taken => {
+                    DeviceTrace::Own(self.entries.copies(range))
+                }
+                DeviceTrace::Taken(range) => {
+                    end_of_taken = range.end;
+                    DeviceTrace::Taken(range)
+                }
+                own @ DeviceTrace::Own(_) => own,
+            });
         }
+        // From the end: taking the last of a table moves nothing else.
+        for trace in read.into_iter().rev() {
+            self.snapshot.traces.push(match trace {
+                DeviceTrace::Taken(range) => self.entries.cut_out(range),
+                DeviceTrace::Own(entries) => entries,
+            });
+        }
+        self.snapshot.traces.reverse();
         Ok(())
     }
 
-    fn trace_entry(&mut self, dict: Dict<'d>) -> Result<TraceEntry, WrongField> {
-        let mut action = None;
-        let mut address = None;
-        let mut size = None;
-        let mut stream = 0;
-        let mut time_us = 0;
-        let mut device_free = None;
-        let mut private_pool = None;
-        let mut frames = None;
-        for (key, value) in dict.iter() {
-            match key {
-                Value::Str("action") => action = Some(self.action(value)?),
-                Value::Str("addr") => address = Some(word("addr", value)?),
-                Value::Str("size") => size = Some(size_of("size", value)?),
-                Value::Str("stream") => stream = word("stream", value)?,
-                Value::Str("time_us") => {
-                    time_us = match value {
-                        Value::Int(time_us) => time_us,
-                        other => return Err(wrong("time_us", "an integer", other)),
-                    };
-                }
-                Value::Str("device_free") => device_free = Some(size_of("device_free", value)?),
-                Value::Str("pool_id") => private_pool = Some(pool_id("pool_id", value)?),
-                Value::Str("frames") => frames = self.frame_to_show(value),
-                _ => {}
-            }
+    fn trace(&mut self, device: usize, events: Sequence<'_>) -> Result<DeviceTrace, SnapshotError> {
+        let n_events = events.len();
+        self.n_records = self.n_records.saturating_add(n_events);
+        if self.n_records > self.limit {
+            return Err(SnapshotError::TooMany {
+                path: format!("device_traces[{device}]"),
+                limit: self.limit,
+            });
         }
-        let action = action.ok_or_else(|| WrongField::missing("action", ACTION))?;
-        let address = match (address, action) {
-            (Some(address), _) => address,
-            (None, TraceAction::OutOfMemory) => 0,
-            (None, _) => return Err(WrongField::missing("addr", ADDRESS)),
-        };
-        Ok(TraceEntry {
-            action,
-            address,
-            size: size.ok_or_else(|| WrongField::missing("size", SIZE))?,
-            stream,
-            time_us,
-            device_free,
-            private_pool,
-            frames,
-        })
-    }
-
-    fn action(&mut self, value: Value<'d>) -> Result<TraceAction, WrongField> {
-        let Value::Str(name) = value else {
-            return Err(wrong("action", ACTION, value));
-        };
-        Ok(match name {
-            "alloc" => TraceAction::Alloc,
-            "free_requested" => TraceAction::FreeRequested,
-            "free_completed" => TraceAction::FreeCompleted,
-            "segment_alloc" => TraceAction::SegmentAlloc,
-            "segment_free" => TraceAction::SegmentFree,
-            "segment_map" => TraceAction::SegmentMap,
-            "segment_unmap" => TraceAction::SegmentUnmap,
-            "snapshot" => TraceAction::Snapshot,
-            "oom" => TraceAction::OutOfMemory,
-            other => {
-                let names = &mut self.snapshot.other_actions;
-                let idx = *self.other_actions.entry(other).or_insert_with(|| {
-                    names.push(other.to_owned());
-                    index(names.len() - 1)
-                });
-                TraceAction::Other(idx)
-            }
-        })
-    }
-
-    /// The innermost frame of the user's own Python code, else the innermost of any Python code.
-    ///
-    /// Frames only illustrate: one of an unexpected form is passed over, not refused.
-    fn frame_to_show(&mut self, frames: Value<'d>) -> Option<u32> {
-        let (Value::List(list) | Value::Tuple(list)) = frames else {
-            return None;
-        };
-        match self.known[list.id()] {
-            UNKNOWN => {}
-            NO_FRAME => return None,
-            known => return Some(known - FIRST_FRAME),
+        if let Some(range) = consecutive(events, n_events) {
+            return Ok(DeviceTrace::Taken(range));
         }
-        let mut library = None;
-        let mut own = None;
-        for frame in list.iter() {
-            let Value::Dict(frame) = frame else { continue };
-            match self.origin(frame) {
-                OWN_PYTHON => {
-                    own = Some(frame);
-                    break;
-                }
-                LIBRARY_PYTHON if library.is_none() => library = Some(frame),
-                _ => {}
-            }
+        let mut entries = Vec::with_capacity(n_events);
+        for (idx, event) in events.iter().enumerate() {
+            let path = || format!("device_traces[{device}][{idx}]");
+            entries.push(match event {
+                Value::Dict(dict) => self
+                    .entries
+                    .read(dict)
+                    .map_err(|wrong| wrong.below(&path()))?,
+                Value::Taken(number) => self
+                    .entries
+                    .get(number)
+                    .ok_or_else(|| wrong("", "a dict", event).below(&path()))?,
+                other => return Err(wrong("", "a dict", other).below(&path())),
+            });
         }
-        let shown = own.or(library).map(|frame| self.intern(frame));
-        self.known[list.id()] = shown.map_or(NO_FRAME, |idx| idx + FIRST_FRAME);
-        shown
-    }
-
-    fn origin(&mut self, frame: Dict<'d>) -> u32 {
-        let known = &mut self.known[frame.id()];
-        if *known == UNKNOWN {
-            *known = match frame.get("filename") {
-                Some(Value::Str(file)) => origin_of(file),
-                _ => NOT_PYTHON,
-            };
-        }
-        *known
-    }
-
-    fn intern(&mut self, frame: Dict<'d>) -> u32 {
-        let text = |key| match frame.get(key) {
-            Some(Value::Str(text)) => text,
-            _ => "",
-        };
-        let line = match frame.get("line") {
-            Some(Value::Int(line)) => u32::try_from(line).unwrap_or(0),
-            _ => 0,
-        };
-        let (file, name) = (text("filename"), text("name"));
-        if let Some(idx) = self.frames.get(&(file, line, name)) {
-            return *idx;
-        }
-        let mut shared =
-            |text: &'d str| Arc::clone(self.texts.entry(text).or_insert_with(|| text.into()));
-        let kept = Frame {
-            file: shared(file),
-            line,
-            name: shared(name),
-        };
-        let idx = index(self.snapshot.frames.len());
-        self.snapshot.frames.push(kept);
-        self.frames.insert((file, line, name), idx);
-        idx
+        Ok(DeviceTrace::Own(entries))
     }
 }
 
-fn index(len: usize) -> u32 {
-    // A file that could hold this many different texts is refused by the size of its values.
-    u32::try_from(len).unwrap_or(u32::MAX - FIRST_FRAME)
+/// The events of one device.
+enum DeviceTrace {
+    /// They lie one after the other among those that were taken.
+    Taken(Range<usize>),
+    Own(Vec<TraceEntry>),
 }
 
-/// Whose code a file is, by its path.
-fn origin_of(file: &str) -> u32 {
-    if Path::new(file).extension() != Some(OsStr::new("py")) {
-        return NOT_PYTHON;
-    }
-    let file = file.replace('\\', "/");
-    let in_package = |folder: &str| {
-        file.split_once(folder)
-            .map(|(_, below)| below.starts_with("torch/"))
+fn consecutive(events: Sequence<'_>, n_events: usize) -> Option<Range<usize>> {
+    let Some(Value::Taken(first)) = events.iter().next() else {
+        return None;
     };
-    let of_torch = in_package("/site-packages/").or_else(|| in_package("/dist-packages/"));
-    let of_library = match of_torch {
-        Some(of_torch) => of_torch,
-        // The standard library, and what the compiler of torch generates.
-        None => file.contains("/lib/python3.") || file.contains("/torchinductor_"),
-    };
-    if of_library {
-        LIBRARY_PYTHON
-    } else {
-        OWN_PYTHON
-    }
+    let in_order = events
+        .iter()
+        .zip(first..)
+        .all(|(event, expected)| matches!(event, Value::Taken(number) if number == expected));
+    let first = first as usize;
+    in_order.then(|| first..first + n_events)
 }
 
 /// The first keys of a dict, for a message.

@@ -33,15 +33,7 @@ pub fn replay_snapshot(bytes: &[u8]) -> Result<SnapshotReplay, SnapshotUnreadabl
     let snapshot = snapshot::read(bytes)?;
     let device = device_that_ran_out(&snapshot);
     let mut told = held(&snapshot, device);
-    let entries = snapshot
-        .traces
-        .get(device as usize)
-        .map_or(&[][..], Vec::as_slice);
-    let last_failure = entries
-        .iter()
-        .rev()
-        .find(|entry| entry.action == TraceAction::OutOfMemory);
-    if let Some(failure) = last_failure {
+    if let Some(failure) = snapshot.last_failure(device) {
         told.asked = Some(Bytes(failure.size));
         told.device_free = failure.device_free.map(Bytes);
     }

@@ -7,10 +7,10 @@ use crate::pickle::PickleError;
 use crate::pickle::document::{NOWHERE, Node, Span};
 use crate::pickle::unescape::{unescape_quoted, unescape_unicode};
 
-impl<'a> PickleMachine<'a> {
+impl<'a> PickleMachine<'a, '_> {
     pub(super) fn none(&mut self) -> Result<(), PickleError> {
         if self.constants.none == NOWHERE {
-            self.constants.none = self.new_node(Node::None)?;
+            self.constants.none = self.new_constant(Node::None)?;
         }
         self.stack.push(self.constants.none);
         Ok(())
@@ -19,7 +19,7 @@ impl<'a> PickleMachine<'a> {
     pub(super) fn boolean(&mut self, value: bool) -> Result<(), PickleError> {
         let slot = usize::from(value);
         if self.constants.booleans[slot] == NOWHERE {
-            self.constants.booleans[slot] = self.new_node(Node::Bool(value))?;
+            self.constants.booleans[slot] = self.new_constant(Node::Bool(value))?;
         }
         self.stack.push(self.constants.booleans[slot]);
         Ok(())
@@ -30,7 +30,7 @@ impl<'a> PickleMachine<'a> {
             return self.push_node(Node::Int(value));
         };
         if self.constants.small_integers[slot] == NOWHERE {
-            self.constants.small_integers[slot] = self.new_node(Node::Int(value))?;
+            self.constants.small_integers[slot] = self.new_constant(Node::Int(value))?;
         }
         self.stack.push(self.constants.small_integers[slot]);
         Ok(())
@@ -171,6 +171,7 @@ impl<'a> PickleMachine<'a> {
         let tuple = self.new_node(Node::Tuple { start, len, depth })?;
         if len == 0 {
             self.constants.empty_tuple = tuple;
+            self.pin(tuple);
         }
         self.stack.push(tuple);
         Ok(())
@@ -195,6 +196,9 @@ impl<'a> PickleMachine<'a> {
         let (mut growth, kind) = match (self.document.nodes[container as usize], is_dict) {
             (Node::List(growth), false) => (growth, "list"),
             (Node::Dict(growth), true) => (growth, "dict"),
+            (Node::Taken(_), true) => {
+                return Err(self.malformed("a dict to fill", "one that was complete"));
+            }
             // An object that is filled like a list or dict, such as an OrderedDict.
             (Node::Opaque, _) => {
                 self.stack.truncate(start);
@@ -227,6 +231,8 @@ impl<'a> PickleMachine<'a> {
         }
         growth.depth = growth.depth.max(self.hold_from(start, container, kind)?);
 
+        let is_new = growth.first_span == NOWHERE;
+        self.note_filled(container);
         let first_cell = self.index(self.document.cells.len())?;
         let len = self.index(self.stack.len() - start)?;
         self.document.cells.extend_from_slice(&self.stack[start..]);
@@ -253,6 +259,9 @@ impl<'a> PickleMachine<'a> {
             "list" => Node::List(growth),
             _ => Node::Dict(growth),
         };
+        if is_dict && is_new {
+            self.offer(container);
+        }
         Ok(())
     }
 
@@ -264,7 +273,9 @@ impl<'a> PickleMachine<'a> {
             };
             match self.document.nodes[*key as usize] {
                 Node::List(_) => return Err(self.malformed("a key of a dict", "a list")),
-                Node::Dict(_) => return Err(self.malformed("a key of a dict", "a dict")),
+                Node::Dict(_) | Node::Taken(_) => {
+                    return Err(self.malformed("a key of a dict", "a dict"));
+                }
                 _ => {}
             }
         }
@@ -319,6 +330,7 @@ impl<'a> PickleMachine<'a> {
             self.n_memoized += 1;
         }
         self.memo[slot] = top;
+        self.pin_stored(top, slot);
         Ok(())
     }
 

@@ -2,8 +2,10 @@
 
 mod build;
 mod objects;
+mod taking;
 
 use super::document::{Document, Growth, NOWHERE, Node, Value};
+use super::take::Taking;
 use super::{Limits, PickleError};
 
 /// What becomes of instructions that import, call or refer to something outside.
@@ -16,7 +18,7 @@ pub(super) enum Objects {
 }
 
 /// The stack machine.
-pub(super) struct PickleMachine<'a> {
+pub(super) struct PickleMachine<'a, 't> {
     input: &'a [u8],
     /// The next byte to read.
     position: usize,
@@ -33,6 +35,7 @@ pub(super) struct PickleMachine<'a> {
     memo: Vec<u32>,
     n_memoized: usize,
     constants: Constants,
+    taking: Option<Taking<'t>>,
 }
 
 /// Values written over and over get one node each, made when first met.
@@ -44,8 +47,8 @@ struct Constants {
     opaque: u32,
 }
 
-impl<'a> PickleMachine<'a> {
-    pub(super) fn new(input: &'a [u8], limits: Limits, objects: Objects) -> PickleMachine<'a> {
+impl<'a, 't> PickleMachine<'a, 't> {
+    pub(super) fn new(input: &'a [u8], limits: Limits, objects: Objects) -> PickleMachine<'a, 't> {
         PickleMachine {
             input,
             position: 0,
@@ -74,6 +77,7 @@ impl<'a> PickleMachine<'a> {
                 small_integers: [NOWHERE; 256],
                 opaque: NOWHERE,
             },
+            taking: None,
         }
     }
 
@@ -156,7 +160,12 @@ impl<'a> PickleMachine<'a> {
                 self.tuple(start)
             }
             b']' => self.push_node(Node::List(Growth::EMPTY)),
-            b'}' => self.push_node(Node::Dict(Growth::EMPTY)),
+            b'}' => {
+                let dict = self.new_node(Node::Dict(Growth::EMPTY))?;
+                self.stack.push(dict);
+                self.begin_dict(dict);
+                Ok(())
+            }
             b'l' | b'd' => {
                 let start = self.unmark()?;
                 let is_dict = instruction == b'd';
@@ -371,6 +380,13 @@ impl<'a> PickleMachine<'a> {
         let id = self.new_node(node)?;
         self.stack.push(id);
         Ok(())
+    }
+
+    /// A node that the machine itself comes back to.
+    fn new_constant(&mut self, node: Node) -> Result<u32, PickleError> {
+        let id = self.new_node(node)?;
+        self.pin(id);
+        Ok(id)
     }
 
     fn new_node(&mut self, node: Node) -> Result<u32, PickleError> {

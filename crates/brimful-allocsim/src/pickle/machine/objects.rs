@@ -10,11 +10,11 @@ use super::PickleMachine;
 use crate::pickle::PickleError;
 use crate::pickle::document::{NOWHERE, Node, Value};
 
-impl PickleMachine<'_> {
+impl PickleMachine<'_, '_> {
     /// Pushes the one value that stands for every object.
     pub(super) fn opaque(&mut self) -> Result<(), PickleError> {
         if self.constants.opaque == NOWHERE {
-            self.constants.opaque = self.new_node(Node::Opaque)?;
+            self.constants.opaque = self.new_constant(Node::Opaque)?;
         }
         self.stack.push(self.constants.opaque);
         Ok(())

@@ -1,0 +1,142 @@
+//! The lines of code that a snapshot names, each once.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Frame, TableIndex};
+use crate::pickle::{Dict, Value};
+
+/// Frames that were chosen to be shown.
+#[derive(Default)]
+pub(super) struct FrameTable {
+    pub(super) frames: Vec<Frame>,
+    indexes: HashMap<Frame, Option<TableIndex>>,
+    texts: HashMap<Arc<str>, Arc<str>>,
+    /// By [`Dict::id`] and [`crate::pickle::Sequence::id`]: whose code a frame is, and which frame of a list was
+    /// chosen. Both are shared by many events, and looking once keeps the work within the file's size.
+    known: Vec<Known>,
+}
+
+#[derive(Clone, Copy)]
+enum Known {
+    Nothing,
+    Origin(Origin),
+    Shown(Option<TableIndex>),
+}
+
+/// Whose code a frame is.
+#[derive(Clone, Copy)]
+enum Origin {
+    OwnPython,
+    LibraryPython,
+    NotPython,
+}
+
+impl FrameTable {
+    /// The innermost frame of the user's own Python code, else the innermost of any Python code.
+    ///
+    /// Frames only illustrate: one of an unexpected form is passed over, not refused.
+    pub(super) fn to_show(&mut self, frames: Value<'_>) -> Option<TableIndex> {
+        let (Value::List(list) | Value::Tuple(list)) = frames else {
+            return None;
+        };
+        if let Some(Known::Shown(shown)) = self.known.get(list.id()) {
+            return *shown;
+        }
+        let mut library = None;
+        let mut own = None;
+        for frame in list.iter() {
+            let Value::Dict(frame) = frame else { continue };
+            match self.origin(frame) {
+                Origin::OwnPython => {
+                    own = Some(frame);
+                    break;
+                }
+                Origin::LibraryPython if library.is_none() => library = Some(frame),
+                _ => {}
+            }
+        }
+        let shown = own.or(library).and_then(|frame| self.intern(frame));
+        self.note(list.id(), Known::Shown(shown));
+        shown
+    }
+
+    /// Identifiers above this one may be given to other values.
+    pub(super) fn forget_above(&mut self, id: usize) {
+        self.known.truncate(id + 1);
+    }
+
+    fn note(&mut self, id: usize, known: Known) {
+        if id >= self.known.len() {
+            self.known.resize(id + 1, Known::Nothing);
+        }
+        self.known[id] = known;
+    }
+
+    fn origin(&mut self, frame: Dict<'_>) -> Origin {
+        if let Some(Known::Origin(origin)) = self.known.get(frame.id()) {
+            return *origin;
+        }
+        let origin = match frame.get("filename") {
+            Some(Value::Str(file)) => origin_of(file),
+            _ => Origin::NotPython,
+        };
+        self.note(frame.id(), Known::Origin(origin));
+        origin
+    }
+
+    fn intern(&mut self, frame: Dict<'_>) -> Option<TableIndex> {
+        let mut shared = |key| {
+            let text = match frame.get(key) {
+                Some(Value::Str(text)) => text,
+                _ => "",
+            };
+            if let Some(known) = self.texts.get(text) {
+                return Arc::clone(known);
+            }
+            let new: Arc<str> = text.into();
+            self.texts.insert(Arc::clone(&new), Arc::clone(&new));
+            new
+        };
+        let frame = Frame {
+            file: shared("filename"),
+            line: match frame.get("line") {
+                Some(Value::Int(line)) => u32::try_from(line).unwrap_or(0),
+                _ => 0,
+            },
+            name: shared("name"),
+        };
+        if let Some(idx) = self.indexes.get(&frame) {
+            return *idx;
+        }
+        let idx = TableIndex::new(self.frames.len());
+        self.frames.push(frame.clone());
+        self.indexes.insert(frame, idx);
+        idx
+    }
+}
+
+/// Whose code a file is, by its path.
+fn origin_of(file: &str) -> Origin {
+    if Path::new(file).extension() != Some(OsStr::new("py")) {
+        return Origin::NotPython;
+    }
+    let file = file.replace('\\', "/");
+    let in_package = |folder: &str| {
+        file.split_once(folder)
+            .map(|(_, below)| below.starts_with("torch/"))
+    };
+    let of_torch = in_package("/site-packages/").or_else(|| in_package("/dist-packages/"));
+    let of_library = match of_torch {
+        Some(of_torch) => of_torch,
+        // The standard library, and what the compiler of torch generates.
+        None => file.contains("/lib/python3.") || file.contains("/torchinductor_"),
+    };
+    if of_library {
+        Origin::LibraryPython
+    } else {
+        Origin::OwnPython
+    }
+}
