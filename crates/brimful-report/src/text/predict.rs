@@ -385,6 +385,6 @@ fn caveats(footprint: &Footprint, page: &Page) -> String {
     footprint
         .caveats
         .iter()
-        .map(|caveat| page.hang("  - ", 4, &page.commands(&caveat.text)))
+        .map(|caveat| page.commands(&page.hang("  - ", 4, &caveat.text)))
         .collect()
 }
