@@ -1678,6 +1678,57 @@ class LayoutSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class LineMemory:
+    """Memory that one line of code allocated and that is still in use."""
+
+    file: str | None
+    """The file; `null` if the allocation was made before the history was recorded or without Python code."""
+    line: int | None
+    """The line number; `null` if unknown."""
+    function: str | None
+    """The function; `null` if unknown."""
+    bytes: int
+    """Bytes in use."""
+    allocations: int
+    """Number of allocations."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LineMemory:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            file=data["file"],
+            line=data["line"],
+            function=data["function"],
+            bytes=data["bytes"],
+            allocations=data["allocations"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryByLine:
+    """Memory in use at one moment of a snapshot, by the line of code that allocated it."""
+
+    at_failure: bool
+    """Whether the moment is the last failed allocation; otherwise it is the peak of allocated memory."""
+    total_bytes: int
+    """Bytes in use at that moment."""
+    lines: tuple[LineMemory, ...]
+    """The lines that hold the most, at most 40."""
+    other_bytes: int
+    """Bytes of the lines that are not listed."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> MemoryByLine:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            at_failure=data["at_failure"],
+            total_bytes=data["total_bytes"],
+            lines=tuple(LineMemory._from_json(item) for item in data["lines"]),
+            other_bytes=data["other_bytes"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryLayout:
     """Where memory is in use within the segments that PyTorch reserved."""
 
@@ -1804,6 +1855,8 @@ class ReplayDocument:
     """How closely the model matches the recorded addresses; `null` if the file has none."""
     timeline: tuple[ReplayColumn, ...]
     """Memory over the file with the first result's settings, in at most 480 columns. Empty unless a report was requested."""
+    by_line: MemoryByLine | None
+    """Memory in use by line of code; `null` for traces and for snapshots without stack frames."""
     results: tuple[ReplayResult, ...]
     """One result per capacity and setting, in the requested order."""
 
@@ -1820,6 +1873,7 @@ class ReplayDocument:
             events=data["events"],
             agreement=None if data["agreement"] is None else ReplayAgreement._from_json(data["agreement"]),
             timeline=tuple(ReplayColumn._from_json(item) for item in data["timeline"]),
+            by_line=None if data["by_line"] is None else MemoryByLine._from_json(data["by_line"]),
             results=tuple(ReplayResult._from_json(item) for item in data["results"]),
         )
 

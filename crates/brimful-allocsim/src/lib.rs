@@ -39,6 +39,7 @@
 
 pub mod agreement;
 pub mod allocator;
+pub mod by_line;
 pub mod device;
 pub mod format;
 pub mod from_snapshot;

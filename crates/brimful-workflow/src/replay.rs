@@ -7,6 +7,7 @@ use brimful::cards::{self, UnknownCard};
 use brimful::units::Bytes;
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::agreement::agreement;
+use brimful_allocsim::by_line::{LineMemory, memory_by_line};
 use brimful_allocsim::format::MAGIC;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::replay::{Moment, Outcome, Setup, replay as play, replay_observed};
@@ -23,6 +24,8 @@ const MAX_FILE_BYTES: u64 = 8 << 30;
 
 /// Columns of the memory over a file.
 const MAX_COLUMNS: usize = 480;
+/// Lines of code that are listed.
+const MAX_LINES: usize = 40;
 /// Results whose segments are kept: as it was, and the settings that people try first.
 const MAX_LAYOUTS: usize = 8;
 
@@ -104,6 +107,7 @@ pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayErr
         device,
         version,
         room,
+        by_line,
     } = read(request)?;
     let is_unlimited = request.gpu.is_empty() && request.capacity.is_empty();
     if let (true, true, Some(room)) = (request.with_layout, is_unlimited, room) {
@@ -152,6 +156,7 @@ pub fn replay(request: &ReplayRequest) -> Result<json::ReplayDocument, ReplayErr
         events: counted(&trace),
         agreement: compared(&trace, version),
         timeline: timeline.columns,
+        by_line,
         results,
     })
 }
@@ -209,6 +214,7 @@ struct Replayable {
     version: TorchVersion,
     /// What the allocator could hold when it ran out, for a snapshot that ends with a failure.
     room: Option<u64>,
+    by_line: Option<json::MemoryByLine>,
 }
 
 /// A trace of ours, or a snapshot of PyTorch's.
@@ -219,14 +225,14 @@ fn read(request: &ReplayRequest) -> Result<Replayable, ReplayError> {
         problem: error.to_string(),
         hint,
     };
-    let (mut trace, device, room) = if bytes.starts_with(MAGIC) {
+    let (mut trace, device, room, by_line) = if bytes.starts_with(MAGIC) {
         let trace = Trace::from_bytes(&bytes).map_err(|error| {
             unreadable(
                 &error,
                 "save it again with `brimful predict --save-trace FILE`",
             )
         })?;
-        (trace, 0, None)
+        (trace, 0, None, None)
     } else {
         let snapshot = snapshot::read(&bytes).map_err(|error| ReplayError::Unreadable {
             path: request.file.clone(),
@@ -247,7 +253,8 @@ fn read(request: &ReplayRequest) -> Result<Replayable, ReplayError> {
                 "record it again with `torch.cuda.memory._record_memory_history()`",
             )
         })?;
-        (trace, device, room_at_failure(&snapshot, device))
+        let by_line = by_line(&snapshot, device);
+        (trace, device, room_at_failure(&snapshot, device), by_line)
     };
     if let Some(version) = &request.torch {
         trace.torch.clone_from(version);
@@ -267,6 +274,35 @@ fn read(request: &ReplayRequest) -> Result<Replayable, ReplayError> {
         device,
         version,
         room,
+        by_line,
+    })
+}
+
+fn by_line(snapshot: &snapshot::Snapshot, device: u32) -> Option<json::MemoryByLine> {
+    let found = memory_by_line(snapshot, device)?;
+    let sum = |lines: &[LineMemory]| {
+        lines
+            .iter()
+            .fold(0_u64, |sum, line| sum.saturating_add(line.bytes))
+    };
+    let (listed, others) = found.lines.split_at(found.lines.len().min(MAX_LINES));
+    let lines = listed.iter().map(|line| {
+        let frame = snapshot.frame(line.frame);
+        json::LineMemory {
+            file: frame.map(|frame| frame.file.to_string()),
+            line: frame.map(|frame| frame.line).filter(|line| *line > 0),
+            function: frame
+                .map(|frame| frame.name.to_string())
+                .filter(|name| !name.is_empty()),
+            bytes: line.bytes,
+            allocations: line.allocations,
+        }
+    });
+    Some(json::MemoryByLine {
+        at_failure: found.is_failure,
+        total_bytes: sum(&found.lines),
+        lines: lines.collect(),
+        other_bytes: sum(others),
     })
 }
 

@@ -40,8 +40,8 @@ pub use probe::{
 pub use range::LikelyAndSafe;
 pub use read::{DocumentUnreadable, SavedDocument};
 pub use replay::{
-    LayoutBlock, LayoutSegment, MemoryLayout, ReplayAgreement, ReplayColumn, ReplayDocument,
-    ReplayResult,
+    LayoutBlock, LayoutSegment, LineMemory, MemoryByLine, MemoryLayout, ReplayAgreement,
+    ReplayColumn, ReplayDocument, ReplayResult,
 };
 pub use side_effects::{HostConnection, SideEffects};
 

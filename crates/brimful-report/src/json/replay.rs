@@ -26,8 +26,39 @@ pub struct ReplayDocument {
     /// Memory over the file with the first result's settings, in at most 480 columns. Empty unless a report was requested.
     #[serde(default)]
     pub timeline: Vec<ReplayColumn>,
+    /// Memory in use by line of code; `null` for traces and for snapshots without stack frames.
+    #[serde(default)]
+    pub by_line: Option<MemoryByLine>,
     /// One result per capacity and setting, in the requested order.
     pub results: Vec<ReplayResult>,
+}
+
+/// Memory in use at one moment of a snapshot, by the line of code that allocated it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryByLine {
+    /// Whether the moment is the last failed allocation; otherwise it is the peak of allocated memory.
+    pub at_failure: bool,
+    /// Bytes in use at that moment.
+    pub total_bytes: u64,
+    /// The lines that hold the most, at most 40.
+    pub lines: Vec<LineMemory>,
+    /// Bytes of the lines that are not listed.
+    pub other_bytes: u64,
+}
+
+/// Memory that one line of code allocated and that is still in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LineMemory {
+    /// The file; `null` if the allocation was made before the history was recorded or without Python code.
+    pub file: Option<String>,
+    /// The line number; `null` if unknown.
+    pub line: Option<u32>,
+    /// The function; `null` if unknown.
+    pub function: Option<String>,
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Number of allocations.
+    pub allocations: u64,
 }
 
 /// How many allocations the model places at their recorded address, given only the addresses of new segments.

@@ -2,7 +2,7 @@
 
 use brimful::units::Bytes;
 
-use crate::json::{ReplayDocument, ReplayResult};
+use crate::json::{LineMemory, MemoryByLine, ReplayDocument, ReplayResult};
 use crate::text::page::{Page, Role};
 use crate::text::table::table;
 
@@ -21,7 +21,7 @@ pub fn replay(document: &ReplayDocument, page: &Page) -> String {
         document.device,
         dot = page.dot(),
     );
-    let mut out = page.hang("", 0, &page.commands(&title));
+    let mut out = page.commands(&page.hang("", 0, &title));
     if let Some(agreement) = &document.agreement {
         let share = agreement.same_address as f64 / (agreement.allocations.max(1)) as f64 * 100.0;
         out.push_str(&page.hang(
@@ -50,7 +50,70 @@ pub fn replay(document: &ReplayDocument, page: &Page) -> String {
         ));
         out.push_str(&verdict(&results, page));
     }
+    if let Some(memory) = &document.by_line {
+        out.push_str(&by_line(memory, page));
+    }
     out
+}
+
+/// The lines of code that hold the most.
+fn by_line(memory: &MemoryByLine, page: &Page) -> String {
+    let moment = if memory.at_failure {
+        "at the failed allocation"
+    } else {
+        "at the peak"
+    };
+    let title = format!(
+        "Memory in use {moment}, by line of code: {}",
+        Bytes(memory.total_bytes)
+    );
+    let rows: Vec<Vec<String>> = memory
+        .lines
+        .iter()
+        .take(MAX_LINES)
+        .map(|line| {
+            vec![
+                code_line(line, MAX_LINE_CHARS),
+                Bytes(line.bytes).to_string(),
+                line.allocations.to_string(),
+            ]
+        })
+        .collect();
+    let listed = memory
+        .lines
+        .iter()
+        .take(MAX_LINES)
+        .fold(0_u64, |sum, line| sum.saturating_add(line.bytes));
+    let mut out = format!("\n{}\n", page.paint(Role::Heading, &title));
+    out.push_str(&table(page, &["line", "in use", "allocations"], &rows));
+    let others = memory.total_bytes.saturating_sub(listed);
+    if others > 0 {
+        out.push_str(&page.hang("  ", 2, &format!("{} in other lines", Bytes(others))));
+    }
+    out
+}
+
+const MAX_LINES: usize = 8;
+const MAX_LINE_CHARS: usize = 46;
+
+/// `train.py:17 step`; the end of a path is kept, which tells more than its beginning.
+pub(crate) fn code_line(line: &LineMemory, max_chars: usize) -> String {
+    let Some(file) = &line.file else {
+        return "before the history, or not Python".to_owned();
+    };
+    let mut text = file.clone();
+    if let Some(number) = line.line {
+        text.push_str(&format!(":{number}"));
+    }
+    if let Some(function) = &line.function {
+        text.push_str(&format!(" {function}"));
+    }
+    let n_chars = text.chars().count();
+    if n_chars <= max_chars {
+        return text;
+    }
+    let end: String = text.chars().skip(n_chars + 1 - max_chars).collect();
+    format!("…{end}")
 }
 
 /// The cards, in the order asked.

@@ -9,6 +9,7 @@ use brimful_report::html::report::{
     RunOverview, RunReport, plan_report, predict_report, replay_report, run_report, runs_report,
 };
 use brimful_report::json::{PlanDocument, PredictDocument, ReplayDocument, SavedDocument};
+use brimful_report::text::{self, Page};
 use proptest::prelude::*;
 
 const MAX_BYTES: usize = 500_000;
@@ -174,6 +175,9 @@ fn replay() -> serde_json::Value {
         "schema_version": 1, "brimful_version": "0.1.0", "file": "snapshot.pickle", "torch_version": "2.9.0",
         "torch_version_assumed": false, "device": 0, "events": 1000, "agreement": null,
         "timeline": (0..480).map(|n| serde_json::json!({"allocated_bytes": n << 20, "reserved_bytes": n << 21})).collect::<Vec<_>>(),
+        "by_line": {"at_failure": true, "total_bytes": 3_u64 << 30, "other_bytes": 1 << 20, "lines": [
+            {"file": "/home/u/project/src/<b>train.py", "line": 17, "function": "step", "bytes": 2_u64 << 30, "allocations": 9},
+            {"file": null, "line": null, "function": null, "bytes": (1_u64 << 30) - (1 << 20), "allocations": 1}]},
         "results": [
             {"gpu": null, "alloc_conf": "", "capacity_bytes": 15_000_000_000_u64, "peak_allocated_bytes": 2_900_000_000_u64,
              "peak_reserved_bytes": 14_900_000_000_u64, "oom": true, "oom_request_bytes": 1 << 30, "retries": 1,
@@ -230,11 +234,36 @@ fn a_replay_shows_segments_before_and_after_a_setting() {
     let page = replay_report(&document).unwrap();
     check_page(&page);
     assert!(page.contains("Enough memory, but fragmented"));
+    assert!(page.contains("Which lines held the memory when it failed"));
+    assert!(
+        page.contains("project&#x2f;src&#x2f;&lt;b&gt;train.py:17"),
+        "{page}"
+    );
+    assert!(page.contains("2.00 GiB in 9 allocations") || page.contains("2 GiB in 9 allocations"));
     assert!(
         page.contains(
             "Runs out of memory with default settings, fits with expandable_segments:True"
         )
     );
+}
+
+#[test]
+fn colors_of_a_replay_are_whole_and_lines_of_code_fit() {
+    let mut document: ReplayDocument = serde_json::from_value(replay()).unwrap();
+    document.torch_version_assumed = true;
+    let plain = text::replay(&document, &Page::plain(80));
+    let color = Page {
+        color: true,
+        ..Page::plain(80)
+    };
+    let colored = text::replay(&document, &color);
+    assert_eq!(
+        colored.matches("[32m").count(),
+        colored.matches("\u{1b}[32m").count()
+    );
+    assert!(plain.contains("by line of code: 3 GiB"), "{plain}");
+    assert!(plain.contains("/home/u/project/src/<b>train.py:17 step"));
+    assert!(plain.lines().all(|line| line.chars().count() <= 80));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! highest value, lists are cut, and texts are shortened, masked and escaped.
 
 mod base64;
+mod by_line;
 mod chart;
 mod fragmentation;
 mod host_need;

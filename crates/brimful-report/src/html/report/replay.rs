@@ -3,6 +3,7 @@
 use brimful::units::Bytes;
 use serde::Serialize;
 
+use crate::html::report::by_line::ByLine;
 use crate::html::report::chart::{Scale, Tick, area, line};
 use crate::html::report::fragmentation::{Fragmentation, NO_LIMIT, settings_of};
 use crate::html::report::page::{Frame, Renderer, Tile};
@@ -20,6 +21,9 @@ pub fn replay_report(document: &ReplayDocument) -> Result<String, minijinja::Err
             include_str!("fragmentation.html"),
             &Fragmentation::of(document),
         )?;
+    }
+    if let Some(memory) = &document.by_line {
+        renderer.add(include_str!("by_line.html"), &ByLine::of(memory))?;
     }
     if let Some(view) = OverTheFile::of(document) {
         renderer.add(include_str!("over_the_file.html"), &view)?;
