@@ -55,23 +55,28 @@ def installed(name: str) -> Path | None:
 
 
 _RUNNER = """\
-import pickle, sys
+import os, pickle, sys
 from multiprocessing import process, spawn
-with open(sys.argv[1], "rb") as file:
+with open(os.path.join(os.path.dirname(__file__), "training"), "rb") as file:
     preparation = pickle.load(file)
     function = file.read()
+# The preparation sets them to those of the process that called brimful.
+words = sys.argv[1:]
 # A script that starts processes while it is loaded lacks its guard: multiprocessing tells it so.
 process.current_process()._inheriting = True
 try:
     spawn.prepare(preparation)
 finally:
     del process.current_process()._inheriting
-pickle.loads(function)()
+pickle.loads(function)(*words)
 """
 
 
-def command_for(training: Callable[[], object], folder: str) -> list[str]:
-    """Write the function where a new process can load it, as multiprocessing's spawn does."""
+def command_for(training: Callable[..., object], folder: str) -> list[str]:
+    """Write the function where a new process can load it, as multiprocessing's spawn does.
+
+    Words that are added to the command are the function's arguments.
+    """
     import pickle
     from multiprocessing import spawn
     from pathlib import Path
@@ -92,5 +97,8 @@ def command_for(training: Callable[[], object], folder: str) -> list[str]:
     preparation.pop("authkey", None)
     place = Path(folder)
     (place / "training").write_bytes(pickle.dumps(preparation) + function)
-    (place / "run.py").write_text(_RUNNER, encoding="utf-8")
-    return [sys.executable, str(place / "run.py"), str(place / "training")]
+    name = getattr(training, "__name__", "")
+    # With a dash, so that no import finds it.
+    script = place / f"call-{name if name.isidentifier() else 'function'}.py"
+    script.write_text(_RUNNER, encoding="utf-8")
+    return [sys.executable, str(script)]

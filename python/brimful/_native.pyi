@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -142,6 +142,17 @@ class Packing:
     def wait(self, /) -> tuple[int, int, str] | None:
         """
         Documents, tokens and their dtype; None after a short wait if packing is not finished.
+        """
+
+@final
+class RunFollower:
+    """
+    Follows the run that a process of brimful supervises.
+    """
+    def __new__(cls, /, *, supervisor_pid: SupportsIndex, state_dir: str | PathLike[str] | None) -> RunFollower: ...
+    def poll(self, /) -> tuple[str, str] | None:
+        """
+        The HTML for a notebook and one line of text; None if nothing was recorded since the last call.
         """
 
 @final

@@ -6,12 +6,13 @@ import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from brimful import _native
 from brimful._child import command_for, installed, private_directory
 from brimful._errors import InputError, MachineError
 from brimful._explain import Explanation, explain
+from brimful._function_job import FunctionJob
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,6 +24,8 @@ _INVALID_INPUT, _ENVIRONMENT, _NOTHING_FITS = 96, 97, 99
 _LAST_OUTPUT = 1.0
 # Seconds that the rest of a line has to follow.
 _REST_OF_LINE = 0.05
+# Seconds between two pictures of a run: at first, and after a minute.
+_BETWEEN_PICTURES = (1.0, 5.0)
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -53,8 +56,12 @@ class Run:
 
 
 def run(  # noqa: PLR0913
-    training: Callable[[], object] | Sequence[str | os.PathLike[str]] | None = None,
+    training: Callable[..., object] | Sequence[str | os.PathLike[str]] | None = None,
     *,
+    knobs: Mapping[str, object] | None = None,
+    effective_batch: int | None = None,
+    sacrifice: Sequence[str] = (),
+    checkpoints: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     job: str | os.PathLike[str] | None = None,
     mode: str | None = None,
     overrides: Mapping[str, object] | None = None,
@@ -72,14 +79,23 @@ def run(  # noqa: PLR0913
     """Train in another process, watch its memory, and explain a failure.
 
     In a notebook the kernel and its variables survive an out-of-memory kill, and GPU memory is free again
-    afterwards. The output of the training appears in the cell. Interrupting the cell interrupts the training;
-    restarting the kernel stops it.
+    afterwards. The output of the training and a chart of its memory appear in the cell. Interrupting the cell
+    interrupts the training; restarting the kernel stops it.
 
     Args:
-        training: A function without arguments that trains, or a command as a list, for example
-            ["python", "train.py"]. A function defined in a notebook requires the package cloudpickle. By
-            default the job file is run: brimful plans, and restarts with less memory after an out-of-memory
-            failure.
+        training: A function that trains, or a command as a list, for example ["python", "train.py"]. A
+            function defined in a notebook requires the package cloudpickle. By default the job file is run:
+            brimful plans, and restarts with less memory after an out-of-memory failure.
+        knobs: Arguments of the function that brimful may change, as in a job file, for example
+            {"micro_batch": [64, 32, 16], "workers": [4, 2, 0]}: the preferred value first. brimful plans,
+            calls the function with the values that fit, and after an out-of-memory failure restarts it with
+            less. Without knobs the function is called once, without arguments.
+        effective_batch: Samples per optimizer step, which stay the same. If `micro_batch` has several values
+            this is required, and the function gets the argument `accumulation`.
+        sacrifice: Knobs that may change the training result, in the order in which to change them.
+        checkpoints: A pattern, or several, of the files that contain the function's checkpoints. After a
+            restart the function gets the path of the furthest complete one as the argument `checkpoint`,
+            which should have a default.
         job: The job file; by default `brimful.toml` in the current directory, or `[tool.brimful]` in
             `pyproject.toml`.
         mode: A mode of the job, for example "debug".
@@ -112,7 +128,24 @@ def run(  # noqa: PLR0913
         *(["--quiet"] if quiet else []),
         *_option("--state-dir", state_dir),
     ]
-    if training is None:
+    of_job_file = job is not None or mode is not None or bool(overrides)
+    of_function = effective_batch is not None or bool(sacrifice) or checkpoints is not None
+    if training is not None and of_job_file:
+        raise InputError(
+            "job, mode and overrides belong to a job file, not to a function or command",
+            ["omit them, or omit the function or command to run the job file"],
+        )
+    if knobs is None and (of_function or (training is not None and (resume or as_wanted or gpu is not None))):
+        raise InputError(
+            "effective_batch, sacrifice, checkpoints, resume, as_wanted and gpu require knobs or a job file",
+            ['for example: brimful.run(train, knobs={"workers": [4, 2, 0]})'],
+        )
+    if knobs is not None and not callable(training):
+        raise InputError(
+            "knobs are arguments of a function; expected a function, found a command or a job file",
+            ["pass a function, or write the knobs to the job file: `brimful init`"],
+        )
+    if training is None or knobs is not None:
         options += [
             *_option("--job", job),
             *_option("--mode", mode),
@@ -123,17 +156,16 @@ def run(  # noqa: PLR0913
         ]
         for knob, value in (overrides or {}).items():
             options += ["--set", _setting(knob, value)]
-    elif job is not None or overrides or resume or as_wanted or gpu is not None or mode is not None:
-        raise InputError(
-            "job, mode, overrides, resume, as_wanted and gpu belong to a job file, not to a function or "
-            "command",
-            ["omit them, or omit the function or command to run the job file"],
-        )
     with ExitStack() as stack:
         if training is None:
             command: list[str] = []
         elif callable(training):
-            command = ["--", *command_for(training, stack.enter_context(private_directory()))]
+            folder = stack.enter_context(private_directory())
+            if knobs is None:
+                command = ["--", *command_for(training, folder)]
+            else:
+                function_job = FunctionJob(training, knobs, effective_batch, sacrifice, checkpoints)
+                command = _option("--job", function_job.write(folder))
         elif isinstance(training, (str, bytes)):
             raise InputError(
                 "the command must be a list of arguments, not a string",
@@ -155,8 +187,8 @@ def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) ->
     shell = _notebook_shell()
     # A notebook shows the explanation as HTML.
     options = ["--stop-with-parent", str(os.getpid()), *(["--no-summary"] if shell else [])]
-    child_pid, exit_code = _train([str(program), "run", *options, *arguments])
     place = None if state_dir is None else os.fspath(state_dir)
+    child_pid, exit_code = _train([str(program), "run", *options, *arguments], place, with_picture=shell)
     run_id = _native.run_of_supervisor(supervisor_pid=child_pid, state_dir=place)
     if run_id is None and exit_code in {_INVALID_INPUT, _NOTHING_FITS}:
         raise InputError("brimful could not start the training; its message is above", [])
@@ -189,7 +221,7 @@ def _setting(knob: str, value: object) -> str:
     return written(knob, value)
 
 
-def _train(command: list[str]) -> tuple[int, int]:
+def _train(command: list[str], state_dir: str | None, *, with_picture: bool) -> tuple[int, int]:
     """Run a command with its output on Python's own streams; its process ID and exit code."""
     import subprocess
 
@@ -206,7 +238,7 @@ def _train(command: list[str]) -> tuple[int, int]:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        relay = _Relay(child)
+        relay = _Relay(child, _Picture(child.pid, state_dir) if with_picture else None)
     interrupted = _wait(child, relay)
     if relay is not None:
         relay.close()
@@ -253,11 +285,12 @@ class _Relay:
     Notebooks show what is printed by the thread of the cell below that cell.
     """
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], picture: _Picture | None) -> None:
         import codecs
         import selectors
 
         self.child = child
+        self.picture = picture
         # Some programs write a line in pieces, and a notebook shows each piece on its own.
         self.unfinished: dict[str, str] = {}
         self.selector = selectors.DefaultSelector()
@@ -270,6 +303,8 @@ class _Relay:
         """Copy until the process has ended and has nothing more to say."""
         while self.selector.get_map():
             ready = self.selector.select(_REST_OF_LINE if self.unfinished else _LAST_OUTPUT)
+            if self.picture is not None:
+                self.picture.show_if_due()
             if not ready:
                 self.print_unfinished()
                 if self.child.poll() is not None:
@@ -298,8 +333,52 @@ class _Relay:
             self.print(name, self.unfinished.pop(name))
 
     def close(self) -> None:
-        """Close the pipes."""
+        """Show the last picture and close the pipes."""
+        if self.picture is not None:
+            self.picture.show()
         self.selector.close()
         for pipe in (self.child.stdout, self.child.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+class _Picture:
+    """The memory of a run over time, below the cell. Whatever fails here must not disturb the training."""
+
+    def __init__(self, supervisor_pid: int, state_dir: str | None) -> None:
+        import time
+
+        self.clock = time.monotonic
+        self.began = self.clock()
+        self.shown = self.began
+        self.follower: _native.RunFollower | None = _native.RunFollower(
+            supervisor_pid=supervisor_pid, state_dir=state_dir
+        )
+        self.handle: Any = None
+
+    def show_if_due(self) -> None:
+        """Show what is new, every few seconds."""
+        now = self.clock()
+        soon, later = _BETWEEN_PICTURES
+        if now - self.shown >= (soon if now - self.began < 60 else later):  # noqa: PLR2004
+            self.shown = now
+            self.show()
+
+    def show(self) -> None:
+        """Show what is new."""
+        if self.follower is None:
+            return
+        try:
+            forms = self.follower.poll()
+            if forms is None:
+                return
+            html, text = forms
+            bundle = {"text/html": html, "text/plain": text}
+            if self.handle is None:
+                from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+                self.handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call, unused-ignore]
+            else:
+                self.handle.update(bundle, raw=True)
+        except Exception:  # noqa: BLE001
+            self.follower = None

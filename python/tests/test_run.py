@@ -41,6 +41,35 @@ def test_a_function_trains_in_another_process(capsys: pytest.CaptureFixture[str]
     assert (listed.id, listed.state) == (run.id, "finished")
 
 
+def test_a_function_comes_back_with_less_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def train(size: int, name: str, micro_batch: int, accumulation: int, checkpoint: str = "nothing") -> None:
+        import resource  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        print(f"size {size}, {name!r}, {micro_batch} x {accumulation}, from {Path(checkpoint).name}")  # noqa: T201
+        Path("step-3.json").write_text('{"step": 3}', encoding="utf-8")
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        bytearray(size << 30)
+
+    run = brimful.run(
+        train,
+        knobs={"size": [8, 1], "name": "{7}", "micro_batch": [4, 2]},
+        effective_batch=8,
+        sacrifice=["size"],
+        checkpoints="step-*.json",
+        as_wanted=True,
+    )
+    said = capsys.readouterr().out
+    assert run.finished, said
+    assert said.splitlines()[0] == "size 8, '{7}', 4 x 2, from nothing"
+    assert said.splitlines()[-1].startswith("size 1, '{7}', ")
+    assert said.splitlines()[-1].endswith("from step-3.json")
+
+
 def test_a_killed_command_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     run = brimful.run([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
     assert run.exit_code == 128 + signal.SIGKILL
@@ -60,7 +89,17 @@ def test_errors_of_the_command_line_are_input_errors() -> None:
     with pytest.raises(brimful.InputError, match="could not start the training"):
         brimful.run(["true"], on_pressure="pray")
     with pytest.raises(brimful.InputError, match="belong to a job file"):
+        brimful.run(["true"], mode="debug")
+    with pytest.raises(brimful.InputError, match="require knobs or a job file"):
         brimful.run(["true"], resume=True)
+    with pytest.raises(brimful.InputError, match="expected a function"):
+        brimful.run(["true"], knobs={"workers": 1})
+    with pytest.raises(brimful.InputError, match="effective_batch is missing"):
+        brimful.run(print, knobs={"micro_batch": [2, 1]})
+    with pytest.raises(brimful.InputError, match="not among the knobs"):
+        brimful.run(print, knobs={"workers": [2, 1]}, sacrifice=["model"])
+    with pytest.raises(brimful.InputError, match="cannot be a knob"):
+        brimful.run(print, knobs={"a-b": [2, 1]})
     with pytest.raises(brimful.InputError, match="a list of arguments"):
         brimful.run("python train.py")
     with pytest.raises(brimful.InputError, match="no run has been recorded"):

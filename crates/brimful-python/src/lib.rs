@@ -7,6 +7,7 @@ mod border;
 mod data;
 mod explain;
 mod hints;
+mod live;
 mod machine;
 mod plan;
 mod predict;
@@ -28,6 +29,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::explain::{explain, replay, run_of_supervisor, runs, unshown_kill};
+    #[pymodule_export]
+    use crate::live::RunFollower;
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};
     #[pymodule_export]

@@ -81,7 +81,7 @@ impl StateDir {
         let place = place_of(resolved.as_deref().unwrap_or(job_directory));
         let mut newest = None;
         for run in self.runs()?.into_iter().take(MAX_SEARCHED) {
-            if first_line(&run).is_none_or(|first| first.folder != place) {
+            if run.first_line().is_none_or(|first| first.folder != place) {
                 continue;
             }
             if is_running(&run) {
@@ -108,15 +108,18 @@ fn is_running(run: &StoredRun) -> bool {
     is_beginning || run.is_running()
 }
 
-fn first_line(run: &StoredRun) -> Option<RunLine> {
-    let file = brimful_private::open(&run.record_path()).ok()?;
-    let mut line = Vec::new();
-    BufReader::new(file.take(MAX_LINE_BYTES))
-        .read_until(b'\n', &mut line)
-        .ok()?;
-    match Line::from_json(&line)? {
-        Line::Run(run) => Some(run),
-        _ => None,
+impl StoredRun {
+    /// How the run was started: the first line of its record, without the rest.
+    pub fn first_line(&self) -> Option<RunLine> {
+        let file = brimful_private::open(&self.record_path()).ok()?;
+        let mut line = Vec::new();
+        BufReader::new(file.take(MAX_LINE_BYTES))
+            .read_until(b'\n', &mut line)
+            .ok()?;
+        match Line::from_json(&line)? {
+            Line::Run(run) => Some(run),
+            _ => None,
+        }
     }
 }
 

@@ -50,5 +50,5 @@ pub use report::{
     write_report,
 };
 pub use run::{RunRequest, prepare, prune_records};
-pub use runs::{run_of_supervisor, runs, unshown_kill};
+pub use runs::{RunFollower, run_of_supervisor, runs, unshown_kill};
 pub use state::{state_dir, working_directory};

@@ -1,8 +1,9 @@
 //! The recorded runs.
 
+use brimful::live::LiveRun;
 use brimful::record::Outcome;
 use brimful_report::json;
-use brimful_supervise::{StateDir, StoredRun};
+use brimful_supervise::{Followed, RecordFollower, StateDir, StoredRun};
 
 use crate::explain::{ExplainError, Explained};
 
@@ -32,10 +33,53 @@ pub fn runs(
 pub fn run_of_supervisor(state: &StateDir, pid: u32) -> Option<String> {
     let runs = state.runs().ok()?;
     let found = runs.into_iter().take(MAX_SEARCHED).find(|run| {
-        run.read()
-            .is_ok_and(|record| record.run.supervisor_pid == pid)
+        run.first_line()
+            .is_some_and(|first| first.supervisor_pid == pid)
     });
     found.map(|run| run.id)
+}
+
+/// A run in progress, looked at again and again.
+#[derive(Debug)]
+pub struct RunFollower {
+    state: StateDir,
+    supervisor_pid: u32,
+    /// Once the run is found.
+    record: Option<RecordFollower>,
+    live: LiveRun,
+}
+
+impl RunFollower {
+    /// Follows the run that the process `supervisor_pid` of brimful supervises.
+    pub fn new(state: StateDir, supervisor_pid: u32) -> RunFollower {
+        RunFollower {
+            state,
+            supervisor_pid,
+            record: None,
+            live: LiveRun::default(),
+        }
+    }
+
+    /// Reads what is new; `None` if nothing is.
+    pub fn poll(&mut self) -> Option<&LiveRun> {
+        if self.record.is_none() {
+            let runs = self.state.runs().ok()?;
+            // A number of a process may be used again: a run that has ended is another one.
+            let found = runs.into_iter().take(MAX_SEARCHED).find(|run| {
+                run.is_running()
+                    && run
+                        .first_line()
+                        .is_some_and(|first| first.supervisor_pid == self.supervisor_pid)
+            })?;
+            self.record = Some(RecordFollower::of_run(&found));
+        }
+        let live = &mut self.live;
+        let is_new = self.record.as_mut()?.poll(|followed| match followed {
+            Followed::Restarted => *live = LiveRun::default(),
+            Followed::Line(next) => live.take(*next),
+        });
+        is_new.is_ok_and(|is_new| is_new).then_some(&self.live)
+    }
 }
 
 /// Why the last watched process of this directory was killed, such as the kernel of a notebook; shown once.

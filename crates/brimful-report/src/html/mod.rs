@@ -1,12 +1,15 @@
 //! HTML without outside resources: cards for notebooks, without any script, and reports.
 
+mod base64;
 mod explain;
+mod live;
 mod plan;
 mod predict;
 mod probe;
 pub mod report;
 
 pub use explain::explain;
+pub use live::live;
 pub use minijinja::Error as RenderError;
 pub use plan::plan;
 pub use predict::predict;

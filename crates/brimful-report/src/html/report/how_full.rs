@@ -8,7 +8,7 @@ use brimful::units::Bytes;
 use brimful::watch::{Action, Urgency};
 use serde::{Serialize, Serializer};
 
-use crate::html::report::base64;
+use crate::html::base64;
 use crate::html::report::chart::{Scale, Tick, area, line};
 use crate::html::report::shown::Shown;
 use crate::html::report::time::{TimeTick, exact, percent, ticks_from_start};

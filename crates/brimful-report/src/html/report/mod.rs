@@ -6,7 +6,6 @@
 //! Whatever comes in, a page stays below half a megabyte: curves are reduced to columns that keep the lowest and the
 //! highest value, lists are cut, and texts are shortened, masked and escaped.
 
-mod base64;
 mod by_line;
 mod chart;
 mod fragmentation;

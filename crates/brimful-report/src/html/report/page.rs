@@ -135,7 +135,7 @@ impl Renderer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::html::report::base64;
+    use crate::html::base64;
 
     /// FIPS 180-4, for this test alone.
     #[expect(
