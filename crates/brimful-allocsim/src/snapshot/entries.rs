@@ -51,7 +51,7 @@ impl TraceEntries {
                 Value::Str("stream") => stream = word("stream", value)?,
                 Value::Str("device_free") => device_free = Some(size_of("device_free", value)?),
                 Value::Str("pool_id") => private_pool = self.pool(pool_id("pool_id", value)?),
-                Value::Str("frames") => frame = self.frames.to_show(value),
+                Value::Str("frames") => frame = self.frames.shown_of(value),
                 _ => {}
             }
         }

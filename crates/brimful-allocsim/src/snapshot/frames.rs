@@ -29,16 +29,17 @@ enum Known {
 /// Whose code a frame is.
 #[derive(Clone, Copy)]
 enum Origin {
-    OwnPython,
-    LibraryPython,
-    NotPython,
+    User,
+    Library,
+    /// Not Python.
+    Native,
 }
 
 impl FrameTable {
     /// The innermost frame of the user's own Python code, else the innermost of any Python code.
     ///
     /// Frames only illustrate: one of an unexpected form is passed over, not refused.
-    pub(super) fn to_show(&mut self, frames: Value<'_>) -> Option<TableIndex> {
+    pub(super) fn shown_of(&mut self, frames: Value<'_>) -> Option<TableIndex> {
         let (Value::List(list) | Value::Tuple(list)) = frames else {
             return None;
         };
@@ -50,11 +51,11 @@ impl FrameTable {
         for frame in list.iter() {
             let Value::Dict(frame) = frame else { continue };
             match self.origin(frame) {
-                Origin::OwnPython => {
+                Origin::User => {
                     own = Some(frame);
                     break;
                 }
-                Origin::LibraryPython if library.is_none() => library = Some(frame),
+                Origin::Library if library.is_none() => library = Some(frame),
                 _ => {}
             }
         }
@@ -81,7 +82,7 @@ impl FrameTable {
         }
         let origin = match frame.get("filename") {
             Some(Value::Str(file)) => origin_of(file),
-            _ => Origin::NotPython,
+            _ => Origin::Native,
         };
         self.note(frame.id(), Known::Origin(origin));
         origin
@@ -121,7 +122,7 @@ impl FrameTable {
 /// Whose code a file is, by its path.
 fn origin_of(file: &str) -> Origin {
     if Path::new(file).extension() != Some(OsStr::new("py")) {
-        return Origin::NotPython;
+        return Origin::Native;
     }
     let file = file.replace('\\', "/");
     let in_package = |folder: &str| {
@@ -135,8 +136,8 @@ fn origin_of(file: &str) -> Origin {
         None => file.contains("/lib/python3.") || file.contains("/torchinductor_"),
     };
     if of_library {
-        Origin::LibraryPython
+        Origin::Library
     } else {
-        Origin::OwnPython
+        Origin::User
     }
 }

@@ -172,7 +172,7 @@ impl Reader {
             size,
             requested_size: requested_size.unwrap_or(size),
             state: state.ok_or_else(|| WrongField::missing("state", STATE))?,
-            frame: frames.and_then(|frames| self.entries.frames.to_show(frames)),
+            frame: frames.and_then(|frames| self.entries.frames.shown_of(frames)),
         })
     }
 

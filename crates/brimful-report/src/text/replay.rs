@@ -97,17 +97,16 @@ const MAX_LINES: usize = 8;
 const MAX_LINE_CHARS: usize = 46;
 
 /// `train.py:17 step`; the end of a path is kept, which tells more than its beginning.
-pub(crate) fn code_line(line: &LineMemory, max_chars: usize) -> String {
+fn code_line(line: &LineMemory, max_chars: usize) -> String {
     let Some(file) = &line.file else {
         return "before the history, or not Python".to_owned();
     };
-    let mut text = file.clone();
-    if let Some(number) = line.line {
-        text.push_str(&format!(":{number}"));
-    }
-    if let Some(function) = &line.function {
-        text.push_str(&format!(" {function}"));
-    }
+    let number = line.line.map(|number| format!(":{number}"));
+    let function = line.function.as_ref().map(|name| format!(" {name}"));
+    let text = [Some(file.clone()), number, function]
+        .into_iter()
+        .flatten()
+        .collect::<String>();
     let n_chars = text.chars().count();
     if n_chars <= max_chars {
         return text;

@@ -5,7 +5,7 @@ use crate::pickle::document::Node;
 use crate::pickle::fetched::FetchedEntries;
 use crate::pickle::take::{TableLengths, TakeDicts, Taking};
 
-impl<'a, 't> PickleMachine<'a, 't> {
+impl<'t> PickleMachine<'_, 't> {
     /// Dicts go to `taker`. The input is looked through once for the memo entries that are needed again.
     pub(in crate::pickle) fn taking(mut self, taker: &'t mut dyn TakeDicts) -> Self {
         self.taking = Some(Taking {
