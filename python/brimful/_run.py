@@ -355,6 +355,10 @@ class _Picture:
             supervisor_pid=supervisor_pid, state_dir=state_dir
         )
         self.handle: Any = None
+        # At once, so that it stands above what the training prints.
+        self.display(
+            {"text/html": "<div><b>brimful</b> · starting</div>", "text/plain": "brimful · starting"}
+        )
 
     def show_if_due(self) -> None:
         """Show what is new, every few seconds."""
@@ -370,10 +374,16 @@ class _Picture:
             return
         try:
             forms = self.follower.poll()
-            if forms is None:
-                return
+        except Exception:  # noqa: BLE001
+            self.follower = None
+            return
+        if forms is not None:
             html, text = forms
-            bundle = {"text/html": html, "text/plain": text}
+            self.display({"text/html": html, "text/plain": text})
+
+    def display(self, bundle: dict[str, str]) -> None:
+        """Put this in the place of what was shown before."""
+        try:
             if self.handle is None:
                 from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
 

@@ -87,7 +87,7 @@ def test_a_plan_fits_and_is_kept(job: Path) -> None:
     assert plan.training_arguments()["per_device_train_batch_size"] == plan.settings["micro_batch"]
     assert "accumulate_grad_batches" in plan.trainer_kwargs()
     assert plan.dataloader_kwargs()["num_workers"] == plan.settings["workers"]
-    assert "<svg" in plan._repr_html_()
+    assert "data:image/svg+xml;base64," in plan._repr_html_()
     began = time.perf_counter()
     again = brimful.plan(as_machine="colab-t4")
     assert time.perf_counter() - began < 2

@@ -1,11 +1,9 @@
 //! The HTML that a notebook shows for `brimful.explain()` and below a run.
 
 use brimful::explain::Confidence;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
-use crate::html::{code, harmless};
+use crate::html::card;
 use crate::json::{ExplainedAttempt, ExplainedProof, ExplainedRemedy, ExplainedVerdict};
 use crate::text::{Page, attempt_words, capitalized, confidence, explain_attempts, source_name};
 
@@ -19,10 +17,6 @@ pub fn explain(
     verdict: &brimful::explain::Verdict,
     attempts: &[ExplainedAttempt],
 ) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_filter("code", code);
-    environment.add_template("explain.html", TEMPLATE)?;
     let document = ExplainedVerdict::of(verdict);
     let evidence = (verdict.evidence.iter())
         .map(|proof| ExplainedProof {
@@ -30,7 +24,7 @@ pub fn explain(
             text: proof.text.clone(),
         })
         .collect();
-    let card = ExplainCard {
+    let shown = ExplainCard {
         summary: capitalized(&document.summary),
         subject: if subject.is_empty() {
             String::new()
@@ -55,10 +49,7 @@ pub fn explain(
         would_settle: document.would_settle,
         text: explain_attempts(verdict, attempts, &Page::plain(80)),
     };
-    environment
-        .get_template("explain.html")?
-        .render(Value::from(Serde(&card)))
-        .map(|page| harmless(&page))
+    card(TEMPLATE, &shown)
 }
 
 #[derive(Debug, Serialize)]

@@ -16,7 +16,32 @@ pub use predict::predict;
 pub use probe::probe;
 
 use brimful::printable::is_bidirectional_control;
-use minijinja::{HtmlEscape, Value};
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, HtmlEscape, Value};
+use serde::Serialize;
+
+/// A card for a notebook: everything in it is escaped.
+fn card(template: &str, values: &impl Serialize) -> Result<String, RenderError> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("code", code);
+    environment.add_filter("image", image);
+    environment
+        .render_named_str("card.html", template, Value::from(Serde(values)))
+        .map(|page| harmless(&page))
+}
+
+/// The elements of an SVG picture as the source of an image: notebooks remove SVG elements from what is not trusted.
+fn image(elements: &str, view_box: &str) -> Value {
+    let picture = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{}\" preserveAspectRatio=\"none\">{elements}</svg>",
+        HtmlEscape(view_box)
+    );
+    Value::from_safe_string(format!(
+        "data:image/svg+xml;base64,{}",
+        base64::encode(picture.as_bytes())
+    ))
+}
 
 /// A page without characters that change the direction of what is shown: a name could read as another one.
 fn harmless(page: &str) -> String {

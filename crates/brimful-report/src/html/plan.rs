@@ -1,11 +1,9 @@
 //! The HTML that a notebook shows for `brimful.plan()`.
 
 use brimful::units::Bytes;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
-use crate::html::harmless;
+use crate::html::card;
 use crate::json::{PlanDocument, PlannedBrim};
 
 const TEMPLATE: &str = include_str!("plan.html");
@@ -13,15 +11,12 @@ const BAR: f64 = 200.0;
 
 /// A self-contained fragment: inline styles and SVG, and the plain text for readers without either.
 pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_template("plan.html", TEMPLATE)?;
     let title = if document.fits {
         format!("{} on {}", document.job, document.machine)
     } else {
         format!("nothing fits: {} on {}", document.job, document.machine)
     };
-    let card = PlanCard {
+    let shown = PlanCard {
         title,
         brims: document.brims.iter().map(brim).collect(),
         settings: document
@@ -36,10 +31,7 @@ pub fn plan(document: &PlanDocument, text: &str) -> Result<String, minijinja::Er
             .collect(),
         text: text.to_owned(),
     };
-    environment
-        .get_template("plan.html")?
-        .render(Value::from(Serde(&card)))
-        .map(|page| harmless(&page))
+    card(TEMPLATE, &shown)
 }
 
 #[derive(Debug, Serialize)]

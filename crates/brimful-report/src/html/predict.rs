@@ -4,11 +4,9 @@ use std::fmt::Write;
 
 use brimful::predict::{FitVerdict, Footprint, Phase};
 use brimful::units::Bytes;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
-use crate::html::harmless;
+use crate::html::card;
 use crate::json::Rehearsed;
 use crate::text::{Page, term_name, verdict_words};
 
@@ -22,16 +20,9 @@ pub fn predict(
     rehearsed: &Rehearsed,
     footprints: &[Footprint],
 ) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_template("predict.html", TEMPLATE)?;
     let Some(first) = footprints.first() else {
         let text = crate::text::predict(rehearsed, footprints, &Page::plain(80));
-        return environment.render_named_str(
-            "host.html",
-            "<pre>{{ text }}</pre>",
-            minijinja::context! { text },
-        );
+        return card("<pre>{{ text }}</pre>", &minijinja::context! { text });
     };
     let highest = first
         .curve
@@ -47,7 +38,7 @@ pub fn predict(
         .collect();
     let mut heading = vec![format!("on {}", first.gpu), "at the peak".to_owned()];
     heading.extend(phases.iter().map(|phase| phase.name().to_owned()));
-    let card = PredictCard {
+    let shown = PredictCard {
         title: format!(
             "{}: {} likely, {} safe",
             rehearsed.command.join(" "),
@@ -68,10 +59,7 @@ pub fn predict(
             .collect(),
         text: crate::text::predict(rehearsed, footprints, &Page::plain(80)),
     };
-    environment
-        .get_template("predict.html")?
-        .render(Value::from(Serde(&card)))
-        .map(|page| harmless(&page))
+    card(TEMPLATE, &shown)
 }
 
 #[derive(Debug, Serialize)]

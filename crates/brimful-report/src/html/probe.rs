@@ -3,11 +3,9 @@
 use brimful::fact::Fact;
 use brimful::machine::{LimitEffect, Machine, SubjectKind};
 use brimful::units::Bytes;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
-use crate::html::{code, harmless};
+use crate::html::card;
 use crate::json::{FindingDocument, ProbeDocument};
 use crate::text::Page;
 
@@ -15,21 +13,14 @@ const TEMPLATE: &str = include_str!("probe.html");
 
 /// A self-contained fragment: inline styles and SVG, and the plain text for readers without either.
 pub fn probe(machine: &Machine) -> Result<String, minijinja::Error> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.add_filter("code", code);
-    environment.add_template("probe.html", TEMPLATE)?;
-    let card = ProbeCard {
+    let shown = ProbeCard {
         title: title(machine),
         bars: bars(machine),
         rows: rows(machine),
         findings: ProbeDocument::of(machine).findings,
         text: crate::text::probe(machine, &Page::plain(80)),
     };
-    environment
-        .get_template("probe.html")?
-        .render(Value::from(Serde(&card)))
-        .map(|page| harmless(&page))
+    card(TEMPLATE, &shown)
 }
 
 #[derive(Debug, Serialize)]
