@@ -3,9 +3,9 @@
     python benches/report_pages.py --axe axe.min.js --beside page.html --pictures DIR REPORT.html ...
 
 Run it with a Python that has playwright, and with Debian's Chromium; axe.min.js comes from the package
-axe-core of npm. Every page is opened in turns with the other ones. For each report the script counts requests,
-compares the picture with and without scripts, lets axe look for violations of accessibility rules in light and
-dark, and saves pictures: light, dark, narrow (390 px) and on paper.
+axe-core of npm. Every page is opened in turns with the others. For each report the script counts requests,
+compares the picture with and without scripts, lets axe look for violations of accessibility rules in light
+and dark, and saves pictures: light, dark, narrow (390 px) and on paper.
 """
 
 import argparse

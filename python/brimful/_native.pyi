@@ -149,7 +149,7 @@ class RunFollower:
     """
     Follows the run that a process of brimful supervises.
     """
-    def __new__(cls, /, *, supervisor_pid: SupportsIndex, state_dir: str | PathLike[str] | None) -> RunFollower: ...
+    def __new__(cls, /, *, supervisor_pid: SupportsIndex, since_unix_ms: SupportsIndex, state_dir: str | PathLike[str] | None) -> RunFollower: ...
     def poll(self, /) -> tuple[str, str] | None:
         """
         The HTML for a notebook and one line of text; None if nothing was recorded since the last call.

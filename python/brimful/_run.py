@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -188,7 +189,11 @@ def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) ->
     # A notebook shows the explanation as HTML.
     options = ["--stop-with-parent", str(os.getpid()), *(["--no-summary"] if shell else [])]
     place = None if state_dir is None else os.fspath(state_dir)
-    child_pid, exit_code = _train([str(program), "run", *options, *arguments], place, with_picture=shell)
+    child_pid, exit_code = _train(
+        [str(program), "run", *options, *arguments],
+        place,
+        with_picture=shell and "--quiet" not in arguments,
+    )
     run_id = _native.run_of_supervisor(supervisor_pid=child_pid, state_dir=place)
     if run_id is None and exit_code in {_INVALID_INPUT, _NOTHING_FITS}:
         raise InputError("brimful could not start the training; its message is above", [])
@@ -225,6 +230,7 @@ def _train(command: list[str], state_dir: str | None, *, with_picture: bool) -> 
     """Run a command with its output on Python's own streams; its process ID and exit code."""
     import subprocess
 
+    started_ms = time.time_ns() // 1_000_000
     if _has_own_streams():
         sys.stdout.flush()
         child = subprocess.Popen(command)  # noqa: S603
@@ -238,7 +244,7 @@ def _train(command: list[str], state_dir: str | None, *, with_picture: bool) -> 
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        relay = _Relay(child, _Picture(child.pid, state_dir) if with_picture else None)
+        relay = _Relay(child, _Picture(child.pid, started_ms, state_dir) if with_picture else None)
     interrupted = _wait(child, relay)
     if relay is not None:
         relay.close()
@@ -345,14 +351,11 @@ class _Relay:
 class _Picture:
     """The memory of a run over time, below the cell. Whatever fails here must not disturb the training."""
 
-    def __init__(self, supervisor_pid: int, state_dir: str | None) -> None:
-        import time
-
-        self.clock = time.monotonic
-        self.began = self.clock()
+    def __init__(self, supervisor_pid: int, started_ms: int, state_dir: str | None) -> None:
+        self.began = time.monotonic()
         self.shown = self.began
         self.follower: _native.RunFollower | None = _native.RunFollower(
-            supervisor_pid=supervisor_pid, state_dir=state_dir
+            supervisor_pid=supervisor_pid, since_unix_ms=started_ms, state_dir=state_dir
         )
         self.handle: Any = None
         # At once, so that it stands above what the training prints.
@@ -362,7 +365,7 @@ class _Picture:
 
     def show_if_due(self) -> None:
         """Show what is new, every few seconds."""
-        now = self.clock()
+        now = time.monotonic()
         soon, later = _BETWEEN_PICTURES
         if now - self.shown >= (soon if now - self.began < 60 else later):  # noqa: PLR2004
             self.shown = now

@@ -37,11 +37,12 @@ def test_a_cell_trains_in_another_process_and_the_kernel_survives(
         "import os\nprecious = [1, 2, 3]\n%load_ext brimful",
         "%%brimful --quiet\nprint('sum', sum(precious), flush=True)\nos.kill(os.getpid(), 9)",
         "precious",
+        "%%brimful\nimport time\ntime.sleep(1.2)\nprint('slept')",
     ]
     cells = [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
     notebook = nbformat.v4.new_notebook(cells=cells)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
-    _, trained, after = notebook.cells
+    _, trained, after, slept = notebook.cells
     said = "".join(output.text for output in trained.outputs if output.output_type == "stream")
     assert "sum 6" in said
     (card,) = (output for output in trained.outputs if output.output_type == "display_data")
@@ -51,6 +52,11 @@ def test_a_cell_trains_in_another_process_and_the_kernel_survives(
     # Once, as HTML.
     assert "What to do" not in said
     assert after.outputs[0].data["text/plain"] == "[1, 2, 3]"
+    # Above the output, as it was at the end, as an image and small.
+    picture = slept.outputs[0].data
+    assert "ended" in picture["text/plain"]
+    assert "data:image/svg+xml;base64," in picture["text/html"]
+    assert len(picture["text/html"]) < 10_000
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed here")

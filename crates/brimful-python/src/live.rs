@@ -19,11 +19,13 @@ pub(crate) struct RunFollower {
 #[pymethods]
 impl RunFollower {
     #[new]
-    #[pyo3(signature = (*, supervisor_pid, state_dir))]
-    fn new(supervisor_pid: u32, state_dir: Option<PathBuf>) -> RunFollower {
+    #[pyo3(signature = (*, supervisor_pid, since_unix_ms, state_dir))]
+    fn new(supervisor_pid: u32, since_unix_ms: u64, state_dir: Option<PathBuf>) -> RunFollower {
         RunFollower {
             follower: self::state_dir(state_dir)
-                .map(|state| brimful_workflow::RunFollower::new(state, supervisor_pid))
+                .map(|state| {
+                    brimful_workflow::RunFollower::new(state, supervisor_pid, since_unix_ms)
+                })
                 .map(Mutex::new),
         }
     }

@@ -44,17 +44,19 @@ pub fn run_of_supervisor(state: &StateDir, pid: u32) -> Option<String> {
 pub struct RunFollower {
     state: StateDir,
     supervisor_pid: u32,
+    since_unix_ms: u64,
     /// Once the run is found.
     record: Option<RecordFollower>,
     live: LiveRun,
 }
 
 impl RunFollower {
-    /// Follows the run that the process `supervisor_pid` of brimful supervises.
-    pub fn new(state: StateDir, supervisor_pid: u32) -> RunFollower {
+    /// Follows the run that the process `supervisor_pid` of brimful supervises, started at `since_unix_ms` or later.
+    pub fn new(state: StateDir, supervisor_pid: u32, since_unix_ms: u64) -> RunFollower {
         RunFollower {
             state,
             supervisor_pid,
+            since_unix_ms,
             record: None,
             live: LiveRun::default(),
         }
@@ -64,12 +66,12 @@ impl RunFollower {
     pub fn poll(&mut self) -> Option<&LiveRun> {
         if self.record.is_none() {
             let runs = self.state.runs().ok()?;
-            // A number of a process may be used again: a run that has ended is another one.
+            // The number of a process may be used again: an older run is another one.
             let found = runs.into_iter().take(MAX_SEARCHED).find(|run| {
-                run.is_running()
-                    && run
-                        .first_line()
-                        .is_some_and(|first| first.supervisor_pid == self.supervisor_pid)
+                run.first_line().is_some_and(|first| {
+                    first.supervisor_pid == self.supervisor_pid
+                        && first.started_at_unix_ms >= self.since_unix_ms
+                })
             })?;
             self.record = Some(RecordFollower::of_run(&found));
         }
