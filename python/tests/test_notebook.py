@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import brimful
 
 CHROMIUM = shutil.which("chromium")
 EXAMPLES = Path(__file__).parents[2] / "examples/notebooks"
+MACHINES = Path(__file__).parents[2] / "fixtures/machines"
 
 
 @pytest.mark.filterwarnings("ignore:Proactor event loop", "ignore::DeprecationWarning")
@@ -29,9 +31,16 @@ def test_a_cell_shows_the_card_and_its_text() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Proactor event loop", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("machine", [None, "colab-t4", "kaggle-t4x2"])
 def test_a_cell_trains_in_another_process_and_the_kernel_survives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if machine is not None:
+        recorded = (MACHINES / f"{machine}.toml").read_text(encoding="utf-8")
+        variables = re.findall(r'^((?:COLAB|KAGGLE)_[A-Z_]+) = "(.*)"$', recorded, re.MULTILINE)
+        assert variables
+        for name, value in variables:
+            monkeypatch.setenv(name, value)
     monkeypatch.setenv("BRIMFUL_STATE_DIR", str(tmp_path))
     sources = [
         "import os\nprecious = [1, 2, 3]\n%load_ext brimful",
