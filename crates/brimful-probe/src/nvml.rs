@@ -115,6 +115,17 @@ impl GpuMeter {
         load().map(|(nvml, library)| GpuMeter { nvml, library })
     }
 
+    /// The model of each GPU, by its index. A GPU that does not answer is left out.
+    pub fn names(&self) -> Vec<(u32, String)> {
+        let count = self.nvml.device_count().unwrap_or(0).min(64);
+        (0..count)
+            .filter_map(|index| {
+                let name = self.nvml.device_by_index(index).ok()?.name().ok()?;
+                Some((index, name))
+            })
+            .collect()
+    }
+
     /// What is used now. A GPU that does not answer is left out.
     pub fn read(&self) -> Vec<GpuUse> {
         let count = self.nvml.device_count().unwrap_or(0).min(64);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use brimful::env_vars;
 use brimful::fact::Fact;
-use brimful::record::KernelCounts;
+use brimful::record::{GpuModel, KernelCounts};
 use brimful::units::Bytes;
 use brimful::watch::{
     GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
@@ -195,6 +195,17 @@ impl Sampler {
             some_percent: percent(totals.some_us, before.some_us),
             full_percent: percent(totals.full_us, before.full_us),
         })
+    }
+
+    /// The GPUs of the machine, for the beginning of an attempt.
+    pub(crate) fn gpu_models(&self) -> Vec<GpuModel> {
+        let Some(gpus) = &self.gpus else {
+            return Vec::new();
+        };
+        gpus.names()
+            .into_iter()
+            .map(|(index, name)| GpuModel { index, name })
+            .collect()
     }
 
     fn gpu_samples(&self, contained: &Containment) -> Vec<GpuSample> {

@@ -440,6 +440,7 @@ pub(crate) fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid)
         limit_set_by: brim.map(|brim| brim.set_by.to_string()),
         open_files_limit: limit(Resource::Nofile),
         address_space_limit: limit(Resource::As).map(Bytes),
+        gpus: sampler.gpu_models(),
         ..AttemptLine::default()
     }
 }

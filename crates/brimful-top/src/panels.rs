@@ -19,6 +19,8 @@ use crate::words::{count, cut, in_unit, pad, time, unit_of, wrap};
 const NEARLY_FULL: f64 = 0.9;
 /// A share of the rise that is marked.
 const LARGE_SHARE: f64 = 0.1;
+/// Columns of the name of a GPU, beside its figures.
+const MAX_TITLE: usize = 40;
 /// Heading of the columns of processes.
 const PROCESS_COLUMNS: &str = "private  shared  swapped  of the rise";
 
@@ -160,7 +162,10 @@ pub(crate) fn gpu<'a>(shown: &Shown<'a>, gpu: &'a LiveGpu, has_curve: bool) -> P
     let n_legend = usize::from(!legend.is_empty());
     Panel {
         kind: PanelKind::Gpu,
-        title: format!("GPU {}", gpu.index),
+        title: match shown.live.gpu_name(gpu.index) {
+            Some(name) => cut(&format!("GPU {} {name}", gpu.index), MAX_TITLE),
+            None => format!("GPU {}", gpu.index),
+        },
         tone: Tone::Strong,
         values: vec![
             of(gpu.used, gpu.total),

@@ -78,7 +78,7 @@ fn leaking() -> LiveRun {
         ..RunLine::default()
     }));
     let attempt: AttemptLine = serde_json::from_str(
-        r#"{"number":3,"started_at_unix_ms":61000,"limit_set_by":"cgroup v2 /job","resumed_from":"outputs/last.pt",
+        r#"{"number":3,"started_at_unix_ms":61000,"limit_set_by":"cgroup v2 /job","resumed_from":"outputs/last.pt","gpus":[{"index":0,"name":"NVIDIA A100-SXM4-40GB"}],
             "changed":[{"knob":"workers","from":8,"to":4}],"next_rung":[{"knob":"workers","from":4,"to":2}]}"#,
     )
     .unwrap();

@@ -36,6 +36,7 @@ pub struct LiveRun {
     shm: Option<SharedMemorySample>,
     stall: Option<Stall>,
     gpus: Vec<LiveGpu>,
+    gpu_names: BTreeMap<u32, String>,
     progress: Option<LiveProgress>,
     processes: ProcessHistory,
     used: PeakColumns,
@@ -168,6 +169,11 @@ impl LiveRun {
         &self.gpus
     }
 
+    /// The model of a GPU, where the driver named it.
+    pub fn gpu_name(&self, index: u32) -> Option<&str> {
+        self.gpu_names.get(&index).map(String::as_str)
+    }
+
     pub fn progress(&self) -> Option<LiveProgress> {
         self.progress
     }
@@ -282,6 +288,12 @@ impl LiveRun {
         self.shm = None;
         self.stall = None;
         self.gpus.clear();
+        self.gpu_names = start
+            .gpus
+            .iter()
+            .take(MAX_GPUS)
+            .map(|gpu| (gpu.index, plain_text(&gpu.name)))
+            .collect();
         self.progress = None;
         self.processes = ProcessHistory::default();
         self.end = None;

@@ -72,6 +72,9 @@ pub struct AttemptLine {
     #[serde(rename = "address_space_limit_bytes")]
     pub address_space_limit: Option<Bytes>,
     pub hook: bool,
+    /// The GPUs of the machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuModel>,
     /// What was started in this attempt.
     pub command: Vec<String>,
     /// One value per knob, where the job has knobs.
@@ -89,6 +92,15 @@ pub struct AttemptLine {
     /// Why it was made, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// A GPU of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuModel {
+    /// As the driver counts.
+    pub index: u32,
+    pub name: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
