@@ -23,6 +23,8 @@ pub struct NextAttempt {
     /// What the next rung of the plan would change, where there is one.
     pub next_rung: Vec<Change>,
     pub resumed_from: Option<PathBuf>,
+    /// Patterns of the job's checkpoints, which are looked for while it runs.
+    pub checkpoints: Vec<String>,
     /// The checkpoint's step and the time since it was written, where they are known.
     pub checkpoint_step: Option<u64>,
     pub checkpoint_age_ms: Option<u64>,

@@ -23,6 +23,7 @@ pub mod roles;
 
 mod attach;
 mod attempts;
+mod checkpoint_watch;
 mod clock;
 mod command;
 mod contain;

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use brimful::record::{ActionLine, Line};
+use brimful::record::{ActionLine, CheckpointLine, Line};
 use brimful::watch::{Action, next_action, next_interval};
 
+use crate::checkpoint_watch::CheckpointWatch;
 use crate::display::Display;
 use crate::fault;
 use crate::metrics::MetricsFile;
@@ -33,6 +34,7 @@ pub(crate) struct Running<'a> {
     pub(crate) control: ProcessControl,
     pub(crate) watcher: Watcher,
     pub(crate) metrics: Option<MetricsFile<'a>>,
+    pub(crate) checkpoints: Option<CheckpointWatch>,
 }
 
 impl Running<'_> {
@@ -104,6 +106,13 @@ impl Running<'_> {
     fn look(&mut self) -> Duration {
         for line in self.watcher.hook_lines_if_due() {
             self.recording.write(&Line::Hook(line));
+        }
+        if let Some(newest) = self.checkpoints.as_ref().and_then(CheckpointWatch::take) {
+            self.recording.write(&Line::Checkpoint(CheckpointLine {
+                at_ms: self.watcher.at_ms(),
+                path: newest.path.display().to_string(),
+                written_at_unix_ms: newest.written_at_unix_ms,
+            }));
         }
         if self.watcher.n_samples == 0
             && let Err(error) = fault::inject(StartStep::FirstSample)

@@ -14,6 +14,7 @@ use brimful::units::Bytes;
 use brimful_probe::{GpuMeter, Meter};
 use rustix::process::{Pid, Resource};
 
+use crate::checkpoint_watch::CheckpointWatch;
 use crate::clock::{monotonic_ns, unix_ms};
 use crate::command::recorded;
 use crate::contain::{Containment, NoCgroup};
@@ -57,7 +58,7 @@ pub(crate) fn start<'a>(
     // Before anything that the training prints is passed on: whoever has seen a line of it finds the attempt on record.
     let line = launched.record_attempt(run, next, number);
     launched.begin_relay(run);
-    let mut running = launched.into_running(run, line);
+    let mut running = launched.into_running(run, next, line);
     if number > 1 {
         running.pass_on_what_came_before();
     }
@@ -287,7 +288,12 @@ impl Launched {
         relay.begin(std::mem::take(&mut self.streams.routes), directory, line);
     }
 
-    fn into_running<'a>(self, run: &'a mut RunContext<'_>, line: AttemptLine) -> Running<'a> {
+    fn into_running<'a>(
+        self,
+        run: &'a mut RunContext<'_>,
+        next: &NextAttempt,
+        line: AttemptLine,
+    ) -> Running<'a> {
         let gaps: Vec<String> = self
             .gaps
             .into_iter()
@@ -316,6 +322,9 @@ impl Launched {
                 .metrics_file
                 .as_deref()
                 .map(|path| MetricsFile::new(path, &run.id)),
+            checkpoints: std::env::current_dir()
+                .ok()
+                .and_then(|job| CheckpointWatch::begin(job, next.checkpoints.clone())),
         };
         for gap in gaps {
             running.gap(&gap);

@@ -382,6 +382,13 @@ pub(crate) fn progress<'a>(shown: &Shown<'a>) -> Option<Panel<'a>> {
         if !attempt.settings.is_empty() {
             texts.push(format!("settings: {}", attempt.settings.join(", ")));
         }
+        if let Some(checkpoint) = shown.live.checkpoint() {
+            texts.push(format!(
+                "newest checkpoint {}, {} old",
+                checkpoint.path,
+                time(checkpoint.age_ms)
+            ));
+        }
         if !attempt.next_rung.is_empty() && shown.state == RunState::Running {
             texts.push(format!(
                 "next rung if memory runs out: {}",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use brimful::live::{LiveRun, TimeRange};
 use brimful::printable::is_printable;
-use brimful::record::{AttemptLine, Line, RunLine};
+use brimful::record::{AttemptLine, CheckpointLine, Line, RunLine};
 use brimful::units::Bytes;
 use brimful::watch::{
     Alarm, Gauge, GpuSample, HostSample, ProcessSample, Role, Sample, SharedMemorySample, Stall,
@@ -86,6 +86,13 @@ fn leaking() -> LiveRun {
     for minute in 0..570_u64 {
         for second in [0, 20, 40] {
             live.take(Line::Sample(leaking_sample(minute, second)));
+        }
+        if minute % 30 == 8 {
+            live.take(Line::Checkpoint(CheckpointLine {
+                at_ms: minute * 60_000,
+                path: "outputs/last.pt".into(),
+                written_at_unix_ms: 61_000 + minute * 60_000,
+            }));
         }
         if minute == 90 {
             live.take(alarm(

@@ -99,6 +99,7 @@ impl JobLadder {
             changed,
             next_rung,
             resumed_from: path,
+            checkpoints: self.job.checkpoints.clone(),
             checkpoint_step: step,
             checkpoint_age_ms: age,
             refused,

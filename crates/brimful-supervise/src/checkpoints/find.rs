@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use glob::{MatchOptions, Pattern};
 
@@ -59,6 +60,18 @@ pub(super) fn candidates(directory: &Path, patterns: &[String]) -> Found {
             .collect(),
         is_complete,
     }
+}
+
+/// What was written last of all that the patterns name, and when. Whether it is whole is not asked.
+pub(crate) fn newest_written(
+    directory: &Path,
+    patterns: &[String],
+) -> Option<(PathBuf, SystemTime)> {
+    candidates(directory, patterns)
+        .candidates
+        .into_iter()
+        .map(|candidate| (candidate.path, candidate.version.modified))
+        .max_by_key(|(_, modified)| *modified)
 }
 
 /// Whether everything was looked at.

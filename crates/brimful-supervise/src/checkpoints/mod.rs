@@ -26,6 +26,8 @@ mod trust;
 mod version;
 mod zeros;
 
+pub(crate) use find::newest_written;
+
 pub use checkpoint::{Checkpoint, CheckpointKind, Incomplete};
 pub use choose::{Checkpoints, choose};
 pub use criteria::Criteria;

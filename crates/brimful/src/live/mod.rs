@@ -19,4 +19,4 @@ pub use columns::{PeakColumns, TimeRange};
 pub use events::{EventKind, LiveEvent, plain_text};
 pub use gpus::{AllocatorUse, LiveGpu};
 pub use processes::LiveProcess;
-pub use run::{LiveAttempt, LiveEnd, LiveForecast, LiveProgress, LiveRun};
+pub use run::{LiveAttempt, LiveCheckpoint, LiveEnd, LiveForecast, LiveProgress, LiveRun};

@@ -38,6 +38,8 @@ pub struct LiveRun {
     gpus: Vec<LiveGpu>,
     gpu_names: BTreeMap<u32, String>,
     progress: Option<LiveProgress>,
+    /// Its path and when it was written, in milliseconds since 1970.
+    checkpoint: Option<(String, u64)>,
     processes: ProcessHistory,
     used: PeakColumns,
     own: PeakColumns,
@@ -89,6 +91,14 @@ pub struct LiveProgress {
     pub epoch: Option<u64>,
 }
 
+/// The newest checkpoint of the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveCheckpoint {
+    pub path: String,
+    /// Milliseconds between its writing and the newest line of the record.
+    pub age_ms: u64,
+}
+
 /// When host memory reaches its limit if it continues to rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveForecast {
@@ -118,6 +128,9 @@ impl LiveRun {
             Line::Gap(gap) => {
                 let message = plain_text(&gap.message);
                 self.add_event(gap.at_ms, EventKind::Gap { message });
+            }
+            Line::Checkpoint(line) => {
+                self.checkpoint = Some((plain_text(&line.path), line.written_at_unix_ms));
             }
             Line::Hook(line) => self.take_hook(&line),
             Line::End(end) => self.take_end(&end),
@@ -172,6 +185,16 @@ impl LiveRun {
     /// The model of a GPU, where the driver named it.
     pub fn gpu_name(&self, index: u32) -> Option<&str> {
         self.gpu_names.get(&index).map(String::as_str)
+    }
+
+    /// The newest checkpoint that the supervisor has found, where the job names its checkpoints.
+    pub fn checkpoint(&self) -> Option<LiveCheckpoint> {
+        let (path, written_at_unix_ms) = self.checkpoint.as_ref()?;
+        let now_unix_ms = self.started_at_unix_ms.saturating_add(self.now_ms);
+        Some(LiveCheckpoint {
+            path: path.clone(),
+            age_ms: now_unix_ms.saturating_sub(*written_at_unix_ms),
+        })
     }
 
     pub fn progress(&self) -> Option<LiveProgress> {

@@ -41,6 +41,10 @@ pub(crate) fn bound(line: &mut Line) {
             ] {
                 optional(part);
             }
+            list(&mut attempt.gpus, MAX_FEW);
+            for gpu in &mut attempt.gpus {
+                text(&mut gpu.name);
+            }
             list(&mut attempt.changed, MAX_FEW);
             list(&mut attempt.next_rung, MAX_FEW);
         }
@@ -51,6 +55,7 @@ pub(crate) fn bound(line: &mut Line) {
             text(&mut alarm.message);
         }
         Line::Action(action) => text(&mut action.done),
+        Line::Checkpoint(checkpoint) => text(&mut checkpoint.path),
         Line::Hook(found) => hook(found),
         Line::Output(output) => shorten(&mut output.tail, MAX_TAIL),
         Line::End(end) => {

@@ -20,6 +20,8 @@ pub enum Line {
     Sample(Sample),
     Alarm(Alarm),
     Action(ActionLine),
+    /// A checkpoint of the job is newer than the ones before.
+    Checkpoint(CheckpointLine),
     /// What the hook inside a process noticed.
     Hook(HookLine),
     /// The end of what the training printed, as far as it is kept.
@@ -109,6 +111,16 @@ pub struct GapLine {
     pub at_ms: u64,
     /// What could not be done, and why.
     pub message: String,
+}
+
+/// The newest file or directory that the job's patterns name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CheckpointLine {
+    pub at_ms: u64,
+    /// Relative to the job's directory where it lies below.
+    pub path: String,
+    pub written_at_unix_ms: u64,
 }
 
 /// An action of the supervisor.

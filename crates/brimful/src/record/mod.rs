@@ -22,8 +22,9 @@ mod read;
 
 pub use curves::{AttemptSpan, Curve, Extent, Measured, TimeAxis, curves};
 pub use line::{
-    ActionLine, AttemptLine, EndLine, GapLine, GpuModel, GpuProof, HookLine, KernelCounts, Line,
-    LoaderLine, Outcome, OutputLine, OwnCost, Peaks, RunLine, Stream, VerdictLine,
+    ActionLine, AttemptLine, CheckpointLine, EndLine, GapLine, GpuModel, GpuProof, HookLine,
+    KernelCounts, Line, LoaderLine, Outcome, OutputLine, OwnCost, Peaks, RunLine, Stream,
+    VerdictLine,
 };
 pub use merge::{Merger, merged};
 pub use read::{Attempt, MAX_BYTES, MAX_LINE_BYTES, Record, RecordUnreadable};

@@ -76,9 +76,12 @@ impl Kept {
             }
             Line::Attempt(_) => return n_attempts < MAX_ATTEMPTS,
             // One of each attempt.
-            Line::Run(_) | Line::Output(_) | Line::End(_) | Line::Verdict(_) | Line::Unknown => {
-                return true;
-            }
+            Line::Run(_)
+            | Line::Output(_)
+            | Line::End(_)
+            | Line::Verdict(_)
+            | Line::Checkpoint(_)
+            | Line::Unknown => return true,
         };
         *kept += 1;
         *kept <= max
@@ -254,6 +257,8 @@ impl Attempt {
             }
             Line::End(end) => self.end = Some(*end),
             Line::Verdict(verdict) => self.verdict = Some(verdict.verdict),
+            // Of use while it is the newest one.
+            Line::Checkpoint(_) => {}
             Line::Run(_) | Line::Attempt(_) | Line::Gap(_) | Line::Unknown => {}
         }
     }
