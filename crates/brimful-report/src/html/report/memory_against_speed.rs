@@ -408,9 +408,15 @@ fn rate_ticks(fastest: f64) -> Vec<Tick> {
 
 /// The ticks of a scale of bytes, lying.
 fn byte_ticks(scale: &Scale) -> Vec<TimeTick> {
+    // Per mille of the width that the label of the limit takes on a narrow screen.
+    const LABEL: u64 = 180;
+    let limit = scale.limit.map(|limit| scale.y(limit));
+    let is_apart =
+        |tick: &Tick| limit.is_none_or(|limit| tick.y == limit || tick.y.abs_diff(limit) > LABEL);
     scale
         .ticks()
         .into_iter()
+        .filter(is_apart)
         .map(|tick| {
             let at = hundredth(100.0 - tick.at);
             let class = match at {
