@@ -257,9 +257,12 @@ impl Attempt {
             }
             Line::End(end) => self.end = Some(*end),
             Line::Verdict(verdict) => self.verdict = Some(verdict.verdict),
-            // Of use while it is the newest one.
-            Line::Checkpoint(_) => {}
-            Line::Run(_) | Line::Attempt(_) | Line::Gap(_) | Line::Unknown => {}
+            // A checkpoint is of use while it is the newest one.
+            Line::Run(_)
+            | Line::Attempt(_)
+            | Line::Gap(_)
+            | Line::Checkpoint(_)
+            | Line::Unknown => {}
         }
     }
 
