@@ -315,3 +315,32 @@ fn a_long_burst_is_looked_at_once() {
         .filter(|event| **event == Event::EmptyCache);
     assert_eq!(calls.count(), 1);
 }
+
+#[test]
+fn frames_that_many_events_share_are_looked_at_once() {
+    const N_EVENTS: usize = 20_000;
+    const N_FRAMES: usize = 100_000;
+    // Dicts that are begun before the frames they will refer to.
+    let mut program = b"}".repeat(N_EVENTS);
+    program.extend(b"}q\x02\x8c\x08filename\x8c\x03a.cs0");
+    program.extend(b"]q\x03(");
+    program.extend(b"h\x02".repeat(N_FRAMES));
+    program.extend(b"e0");
+    for (slot, key) in [
+        (4, "action"),
+        (5, "alloc"),
+        (6, "addr"),
+        (7, "size"),
+        (8, "frames"),
+    ] {
+        program.extend([0x8c, u8::try_from(key.len()).unwrap()]);
+        program.extend(key.as_bytes());
+        program.extend([b'q', slot, b'0']);
+    }
+    program.extend(b"(h\x04h\x05h\x06K\x01h\x07K\x01h\x08h\x03u0".repeat(N_EVENTS));
+    program.extend(b"N.");
+    let began = std::time::Instant::now();
+    assert!(brimful_allocsim::snapshot::read(&program).is_err());
+    // Each event with each frame would take minutes.
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}

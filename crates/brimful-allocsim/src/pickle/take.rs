@@ -7,9 +7,10 @@ use super::fetched::FetchedEntries;
 pub trait TakeDicts {
     /// Called when a dict was filled, with all that one instruction put into it. `Some` takes it: the number stands in
     /// its place ([`super::Value::Taken`]), and nothing can be added to it any more.
-    ///
-    /// Identifiers above the dict's own may be given out again after it was taken.
     fn take(&mut self, dict: Dict<'_>) -> Option<u32>;
+
+    /// All values with an identifier above this one were removed; other values will get these identifiers.
+    fn removed_above(&mut self, _id: usize) {}
 }
 
 /// What the machine knows about the values that it may forget.

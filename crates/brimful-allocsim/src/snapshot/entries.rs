@@ -10,8 +10,9 @@ use super::{Snapshot, TableIndex, TraceAction, TraceEntry};
 use crate::pickle::{Dict, TakeDicts, Value};
 
 /// Events and the tables that they point into.
-#[derive(Default)]
 pub(super) struct TraceEntries {
+    /// No file whose events are each a dict of its own has more.
+    max_taken: usize,
     /// Those that were taken while the file was read, in the order of the file.
     taken: Vec<TraceEntry>,
     pub(super) frames: FrameTable,
@@ -26,15 +27,35 @@ impl TakeDicts for TraceEntries {
     fn take(&mut self, dict: Dict<'_>) -> Option<u32> {
         dict.get("action")?;
         let number = u32::try_from(self.taken.len()).ok()?;
+        // The rest stays in the document, which has a limit of its own, and is counted there.
+        if self.taken.len() >= self.max_taken {
+            return None;
+        }
         // One that is wrong stays a dict, and is refused with its path.
         let entry = self.read(dict).ok()?;
         self.taken.push(entry);
-        self.frames.forget_above(dict.id());
         Some(number)
+    }
+
+    fn removed_above(&mut self, id: usize) {
+        self.frames.forget_above(id);
     }
 }
 
 impl TraceEntries {
+    pub(super) fn new(max_taken: usize) -> TraceEntries {
+        TraceEntries {
+            max_taken,
+            taken: Vec::new(),
+            frames: FrameTable::default(),
+            private_pools: Vec::new(),
+            indexes_of_pools: HashMap::new(),
+            device_free: Vec::new(),
+            other_actions: Vec::new(),
+            indexes_of_actions: HashMap::new(),
+        }
+    }
+
     pub(super) fn read(&mut self, dict: Dict<'_>) -> Result<TraceEntry, WrongField> {
         let mut action = None;
         let mut address = None;

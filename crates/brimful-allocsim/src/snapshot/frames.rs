@@ -22,8 +22,10 @@ pub(super) struct FrameTable {
 #[derive(Clone, Copy)]
 enum Known {
     Nothing,
-    Origin(Origin),
-    Shown(Option<TableIndex>),
+    /// A frame: whose code it is, and where it is in the table once it was shown.
+    Frame(Origin, Option<TableIndex>),
+    /// A list: which of its frames is shown.
+    List(Option<TableIndex>),
 }
 
 /// Whose code a frame is.
@@ -43,7 +45,7 @@ impl FrameTable {
         let (Value::List(list) | Value::Tuple(list)) = frames else {
             return None;
         };
-        if let Some(Known::Shown(shown)) = self.known.get(list.id()) {
+        if let Some(Known::List(shown)) = self.known.get(list.id()) {
             return *shown;
         }
         let mut library = None;
@@ -60,7 +62,7 @@ impl FrameTable {
             }
         }
         let shown = own.or(library).and_then(|frame| self.intern(frame));
-        self.note(list.id(), Known::Shown(shown));
+        self.note(list.id(), Known::List(shown));
         shown
     }
 
@@ -77,45 +79,53 @@ impl FrameTable {
     }
 
     fn origin(&mut self, frame: Dict<'_>) -> Origin {
-        if let Some(Known::Origin(origin)) = self.known.get(frame.id()) {
+        if let Some(Known::Frame(origin, _)) = self.known.get(frame.id()) {
             return *origin;
         }
         let origin = match frame.get("filename") {
             Some(Value::Str(file)) => origin_of(file),
             _ => Origin::Native,
         };
-        self.note(frame.id(), Known::Origin(origin));
+        self.note(frame.id(), Known::Frame(origin, None));
         origin
     }
 
-    fn intern(&mut self, frame: Dict<'_>) -> Option<TableIndex> {
-        let mut shared = |key| {
-            let text = match frame.get(key) {
-                Some(Value::Str(text)) => text,
-                _ => "",
-            };
-            if let Some(known) = self.texts.get(text) {
-                return Arc::clone(known);
-            }
-            let new: Arc<str> = text.into();
-            self.texts.insert(Arc::clone(&new), Arc::clone(&new));
-            new
+    /// A frame that [`FrameTable::origin`] has looked at.
+    fn intern(&mut self, dict: Dict<'_>) -> Option<TableIndex> {
+        let Some(Known::Frame(origin, known)) = self.known.get(dict.id()).copied() else {
+            return None;
         };
+        if known.is_some() {
+            return known;
+        }
         let frame = Frame {
-            file: shared("filename"),
-            line: match frame.get("line") {
+            file: self.shared(dict.get("filename")),
+            line: match dict.get("line") {
                 Some(Value::Int(line)) => u32::try_from(line).unwrap_or(0),
                 _ => 0,
             },
-            name: shared("name"),
+            name: self.shared(dict.get("name")),
         };
-        if let Some(idx) = self.indexes.get(&frame) {
-            return *idx;
-        }
-        let idx = TableIndex::new(self.frames.len());
-        self.frames.push(frame.clone());
-        self.indexes.insert(frame, idx);
+        let frames = &mut self.frames;
+        let idx = *self.indexes.entry(frame).or_insert_with_key(|frame| {
+            frames.push(frame.clone());
+            TableIndex::new(frames.len() - 1)
+        });
+        self.note(dict.id(), Known::Frame(origin, idx));
         idx
+    }
+
+    fn shared(&mut self, value: Option<Value<'_>>) -> Arc<str> {
+        let text = match value {
+            Some(Value::Str(text)) => text,
+            _ => "",
+        };
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&new), Arc::clone(&new));
+        new
     }
 }
 

@@ -26,7 +26,7 @@ use entries::TraceEntries;
 
 /// Reads a snapshot from the bytes of its file.
 pub fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
-    let mut entries = TraceEntries::default();
+    let mut entries = TraceEntries::new(reader::max_records(bytes.len()));
     let document = pickle::read_taking(bytes, &pickle::limits_for(bytes.len()), &mut entries)?;
     reader::snapshot_of(&document, bytes.len(), entries)
 }

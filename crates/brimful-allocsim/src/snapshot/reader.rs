@@ -15,6 +15,11 @@ const LEAST_BYTES_PER_RECORD: usize = 16;
 /// Devices without events take two bytes each.
 const RECORDS_OF_ANY_FILE: usize = 1024;
 
+/// The most records that a file of this size has.
+pub(super) fn max_records(n_bytes: usize) -> usize {
+    RECORDS_OF_ANY_FILE + n_bytes / LEAST_BYTES_PER_RECORD
+}
+
 /// The snapshot that a pickle of `n_bytes` holds; `taken` are the events that were taken from it on the way.
 pub(super) fn snapshot_of(
     document: &Document<'_>,
@@ -23,7 +28,7 @@ pub(super) fn snapshot_of(
 ) -> Result<Snapshot, SnapshotError> {
     let mut reader = Reader {
         snapshot: Snapshot::default(),
-        limit: RECORDS_OF_ANY_FILE + n_bytes / LEAST_BYTES_PER_RECORD,
+        limit: max_records(n_bytes),
         n_records: 0,
         entries: taken,
     };

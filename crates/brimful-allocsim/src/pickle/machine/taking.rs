@@ -110,6 +110,7 @@ impl<'t> PickleMachine<'_, 't> {
         let Some(lengths) = begun.filter(|_| taking.newest_pinned < Some(dict)) else {
             return;
         };
+        taking.taker.removed_above(dict as usize);
         self.document.nodes.truncate(dict as usize + 1);
         self.document.texts.truncate(lengths.texts);
         self.document.blobs.truncate(lengths.blobs);
