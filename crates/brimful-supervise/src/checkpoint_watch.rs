@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::checkpoints;
 
 /// Often enough for somebody who watches, and seldom enough for a file server.
 const INTERVAL: Duration = Duration::from_secs(30);
+
+/// A search that takes a second is repeated after this many: a large directory is not read all the time.
+const SEARCH_SHARE: u32 = 50;
 
 /// Ends with this value; a search that is under way ends by itself.
 pub(crate) struct CheckpointWatch {
@@ -25,7 +28,7 @@ pub(crate) struct NewestCheckpoint {
 }
 
 impl CheckpointWatch {
-    /// `None` without patterns, or if there can be no thread: the training goes on without.
+    /// `None` without patterns, or if no thread can be started: then no checkpoint is recorded.
     pub(crate) fn begin(directory: PathBuf, patterns: Vec<String>) -> Option<CheckpointWatch> {
         CheckpointWatch::every(INTERVAL, directory, patterns)
     }
@@ -42,8 +45,11 @@ impl CheckpointWatch {
         let (stop, stopped) = channel::<()>();
         let look = move || {
             let mut last = None;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+            let mut wait = interval;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(wait) {
+                let began = Instant::now();
                 let newest = newest(&directory, &patterns);
+                wait = interval.max(began.elapsed() * SEARCH_SHARE);
                 if newest != last
                     && let Some(newest) = &newest
                     && send_found.send(newest.clone()).is_err()
@@ -85,7 +91,6 @@ fn unix_ms(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Instant;
 
     use super::*;
 

@@ -75,7 +75,7 @@ impl Kept {
                 (&mut self.samples, MAX_SAMPLES)
             }
             Line::Attempt(_) => return n_attempts < MAX_ATTEMPTS,
-            // One of each attempt.
+            // One of each attempt, or not kept.
             Line::Run(_)
             | Line::Output(_)
             | Line::End(_)
