@@ -89,11 +89,17 @@ fn status(run: &LiveRun) -> String {
 
 /// The newest thing that a person should know, while it runs.
 fn newest_event(run: &LiveRun) -> Option<String> {
-    run.events().rev().find_map(|event| match &event.kind {
-        EventKind::Alarm { message, .. } => Some(message.clone()),
-        EventKind::CudaOom { device } => Some(format!("GPU {device} ran out of memory")),
-        _ => None,
-    })
+    if run.end().is_some() {
+        return None;
+    }
+    run.events()
+        .rev()
+        .take_while(|event| !matches!(event.kind, EventKind::AttemptStarted { .. }))
+        .find_map(|event| match &event.kind {
+            EventKind::Alarm { message, .. } => Some(message.clone()),
+            EventKind::CudaOom { device } => Some(format!("GPU {device} ran out of memory")),
+            _ => None,
+        })
 }
 
 fn rows(run: &LiveRun) -> Vec<LiveRow> {
