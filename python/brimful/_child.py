@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from brimful._errors import InputError, MachineError
@@ -11,8 +12,36 @@ from brimful._folders import temporary_place
 
 if TYPE_CHECKING:
     import tempfile
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+@contextmanager
+def function_directory(training: Callable[..., object]) -> Iterator[tuple[str, bytes]]:
+    """Make a private directory for a function, and return it with the pickled function.
+
+    The same function gets the same directory, so that its command is known again and what was measured of it
+    helps the next plan.
+    """
+    import hashlib
+    from pathlib import Path
+
+    function = pickled(training)
+    with private_directory() as directory:
+        key = hashlib.sha256(function).hexdigest()[:16]
+        named = Path(directory).with_name(f"brimful-{os.getuid()}-{key}")
+        try:
+            named.mkdir(mode=0o700)
+        except OSError:
+            # It is being run right now.
+            yield directory, function
+            return
+        try:
+            yield str(named), function
+        finally:
+            import shutil
+
+            shutil.rmtree(named, ignore_errors=True)
 
 
 def private_directory() -> tempfile.TemporaryDirectory[str]:
@@ -72,32 +101,39 @@ pickle.loads(function)(*words)
 """
 
 
-def command_for(training: Callable[..., object], folder: str) -> list[str]:
-    """Write the function where a new process can load it, as multiprocessing's spawn does.
-
-    Words that are added to the command are the function's arguments.
-    """
+def pickled(training: Callable[..., object]) -> bytes:
+    """Pickle a function for another process."""
     import pickle
-    from multiprocessing import spawn
-    from pathlib import Path
 
     try:
         import cloudpickle  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-        function = cloudpickle.dumps(training)
+        return bytes(cloudpickle.dumps(training))
     except ImportError:
         try:
-            function = pickle.dumps(training)
+            return pickle.dumps(training)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
                 f"cannot pickle the function for another process: {error}",
                 ["install cloudpickle, or move the function to a module"],
             ) from error
+
+
+def command_for(training: Callable[..., object], directory: str) -> list[str]:
+    """Write the function where a new process can load it, as multiprocessing's spawn does."""
+    return command_of(pickled(training), getattr(training, "__name__", ""), directory)
+
+
+def command_of(function: bytes, name: str, directory: str) -> list[str]:
+    """Write a pickled function. Words that are added to the command are its arguments."""
+    import pickle
+    from multiprocessing import spawn
+    from pathlib import Path
+
     preparation = spawn.get_preparation_data("brimful-rehearsal")
     preparation.pop("authkey", None)
-    place = Path(folder)
+    place = Path(directory)
     (place / "training").write_bytes(pickle.dumps(preparation) + function)
-    name = getattr(training, "__name__", "")
     # With a dash, so that no import finds it.
     script = place / f"call-{name if name.isidentifier() else 'function'}.py"
     script.write_text(_RUNNER, encoding="utf-8")

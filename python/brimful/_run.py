@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brimful import _native
-from brimful._child import command_for, installed, private_directory
+from brimful._child import command_for, function_directory, installed, private_directory
 from brimful._errors import InputError, MachineError
 from brimful._explain import Explanation, explain
 from brimful._function_job import FunctionJob
@@ -91,8 +91,8 @@ def run(  # noqa: PLR0913
             {"micro_batch": [64, 32, 16], "workers": [4, 2, 0]}: the preferred value first. brimful plans,
             calls the function with the values that fit, and after an out-of-memory failure restarts it with
             less. Without knobs the function is called once, without arguments.
-        effective_batch: Samples per optimizer step, which stay the same. If `micro_batch` has several values
-            this is required, and the function gets the argument `accumulation`.
+        effective_batch: Samples per optimizer step, which stay the same. It is required if `micro_batch` has
+            several values. If both are given, the function gets the argument `accumulation`.
         sacrifice: Knobs that may change the training result, in the order in which to change them.
         checkpoints: A pattern, or several, of the files that contain the function's checkpoints. After a
             restart the function gets the path of the furthest complete one as the argument `checkpoint`,
@@ -161,12 +161,12 @@ def run(  # noqa: PLR0913
         if training is None:
             command: list[str] = []
         elif callable(training):
-            folder = stack.enter_context(private_directory())
             if knobs is None:
-                command = ["--", *command_for(training, folder)]
+                command = ["--", *command_for(training, stack.enter_context(private_directory()))]
             else:
                 function_job = FunctionJob(training, knobs, effective_batch, sacrifice, checkpoints)
-                command = _option("--job", function_job.write(folder))
+                directory, function = stack.enter_context(function_directory(function_job.caller))
+                command = _option("--job", function_job.write(function, directory))
         elif isinstance(training, (str, bytes)):
             raise InputError(
                 "the command must be a list of arguments, not a string",
@@ -192,7 +192,7 @@ def supervise(arguments: list[str], state_dir: str | os.PathLike[str] | None) ->
     child_pid, exit_code = _train(
         [str(program), "run", *options, *arguments],
         place,
-        with_picture=shell and "--quiet" not in arguments,
+        with_picture=shell and not _is_quiet(arguments),
     )
     run_id = _native.run_of_supervisor(supervisor_pid=child_pid, state_dir=place)
     if run_id is None and exit_code in {_INVALID_INPUT, _NOTHING_FITS}:
@@ -212,6 +212,12 @@ def _notebook_shell() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
+
+
+def _is_quiet(arguments: list[str]) -> bool:
+    """Whether brimful, not the command that it runs, is asked to be quiet."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--quiet" in own or "-q" in own
 
 
 def _option(name: str, value: object) -> list[str]:
@@ -307,6 +313,8 @@ class _Relay:
 
     def copy(self) -> None:
         """Copy until the process has ended and has nothing more to say."""
+        if self.picture is not None and self.picture.handle is None:
+            self.picture.begin()
         while self.selector.get_map():
             ready = self.selector.select(_REST_OF_LINE if self.unfinished else _LAST_OUTPUT)
             if self.picture is not None:
@@ -358,7 +366,9 @@ class _Picture:
             supervisor_pid=supervisor_pid, since_unix_ms=started_ms, state_dir=state_dir
         )
         self.handle: Any = None
-        # At once, so that it stands above what the training prints.
+
+    def begin(self) -> None:
+        """Take the place above what the training prints."""
         self.display(
             {"text/html": "<div><b>brimful</b> · starting</div>", "text/plain": "brimful · starting"}
         )

@@ -10,10 +10,13 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import brimful
+from brimful._child import function_directory
+from brimful._function_job import FunctionJob
 from brimful._notebook import run_cell
 
 RUNS = Path(__file__).parents[2] / "fixtures/runs"
@@ -70,6 +73,30 @@ def test_a_function_comes_back_with_less_memory(
     assert said.splitlines()[-1].endswith("from step-3.json")
 
 
+def test_arguments_of_a_function_arrive_as_they_were_given() -> None:
+    def train(**arguments: object) -> dict[str, object]:
+        return arguments
+
+    knobs = {"scale": [2.0, 0.5], "text": ["32"], "on": [True], "micro_batch": [4, 2], "prefetch": [4, 2]}
+    job = FunctionJob(train, knobs, 8, [], None)
+    called = job.caller("scale=2", "text=32", "on=true", "micro_batch=4", "accumulation=1")
+    # One process has the whole batch, whatever the plan assumed; without workers there is no prefetch.
+    expected = {"scale": 2.0, "text": "32", "on": True, "micro_batch": 4, "prefetch": None, "accumulation": 2}
+    assert called == expected
+    assert isinstance(cast("dict[str, object]", called)["scale"], float)
+
+
+def test_the_same_function_has_the_same_directory() -> None:
+    with function_directory(abs) as (first, function):
+        with function_directory(abs) as (other, _):
+            assert other != first
+        assert Path(first).stat().st_mode & 0o77 == 0
+    assert not Path(first).exists()
+    assert not Path(other).exists()
+    with function_directory(abs) as (again, pickled):
+        assert (again, pickled) == (first, function)
+
+
 def test_a_killed_command_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     run = brimful.run([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
     assert run.exit_code == 128 + signal.SIGKILL
@@ -100,6 +127,8 @@ def test_errors_of_the_command_line_are_input_errors() -> None:
         brimful.run(print, knobs={"workers": [2, 1]}, sacrifice=["model"])
     with pytest.raises(brimful.InputError, match="cannot be a knob"):
         brimful.run(print, knobs={"a-b": [2, 1]})
+    with pytest.raises(brimful.InputError, match="a finite number"):
+        brimful.run(print, knobs={"scale": [float("nan"), 1.0]})
     with pytest.raises(brimful.InputError, match="a list of arguments"):
         brimful.run("python train.py")
     with pytest.raises(brimful.InputError, match="no run has been recorded"):
