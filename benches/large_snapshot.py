@@ -1,6 +1,6 @@
 """Write a memory snapshot of millions of events with PyTorch itself, on the phantom GPU.
 
-    brimful predict --allow-writes --time-limit 1200 --gpu l4 -- python benches/large_snapshot.py 2495 big.pickle
+    brimful predict --allow-writes --gpu l4 -- python benches/large_snapshot.py 2495 big.pickle
     /usr/bin/time -v brimful report big.pickle -o report.html
 
 The first number is that of training passes, of about 1,200 events each. Three million events are a file of
