@@ -132,6 +132,9 @@ def command_of(function: bytes, name: str, directory: str) -> list[str]:
 
     preparation = spawn.get_preparation_data("brimful-rehearsal")
     preparation.pop("authkey", None)
+    # A script that is read from standard input is named like a file and is none.
+    if not Path(preparation.get("init_main_from_path") or "").is_file():
+        preparation.pop("init_main_from_path", None)
     place = Path(directory)
     (place / "training").write_bytes(pickle.dumps(preparation) + function)
     # With a dash, so that no import finds it.

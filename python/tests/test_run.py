@@ -86,6 +86,13 @@ def test_arguments_of_a_function_arrive_as_they_were_given() -> None:
     assert isinstance(cast("dict[str, object]", called)["scale"], float)
 
 
+def test_a_script_from_standard_input_can_run_a_function() -> None:
+    pytest.importorskip("cloudpickle")
+    script = "import brimful\ndef train():\n    print('trained')\nprint(brimful.run(train).finished)\n"
+    done = subprocess.run([sys.executable], input=script, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["trained", "True"], done.stderr
+
+
 def test_the_same_function_has_the_same_directory() -> None:
     with function_directory(abs) as (first, function):
         with function_directory(abs) as (other, _):
