@@ -91,6 +91,16 @@ def resident_of(pid):
     return 0
 
 
+def slowdowns(times, turns):
+    """How much slower the steps are in each second with than in the one without that follows it."""
+    rates = []
+    for start, end in itertools.pairwise(turns):
+        steps = [moment for moment in times if start + EDGE < moment < end]
+        rates.append((len(steps) - 1) / (steps[-1] - steps[0]) if len(steps) > 5 else None)
+    pairs = [(on, off) for on, off in zip(rates[0::2], rates[1::2], strict=False) if on and off]
+    return [off / on - 1 for on, off in pairs]
+
+
 def interleaved(brimful, python, seconds):
     """Slowdown of each pair of seconds, the supervisor's share of a core, its resident bytes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -110,12 +120,7 @@ def interleaved(brimful, python, seconds):
         if run.wait() != 0:
             sys.exit("the training failed")
         times = [float(line) for line in pathlib.Path(folder, "times").read_text().split()]
-    rates = []
-    for start, end in itertools.pairwise(turns):
-        steps = [moment for moment in times if start + EDGE < moment < end]
-        rates.append((len(steps) - 1) / (steps[-1] - steps[0]) if len(steps) > 5 else None)
-    pairs = [(on, off) for on, off in zip(rates[0::2], rates[1::2], strict=False) if on and off]
-    return [off / on - 1 for on, off in pairs], share, resident
+    return slowdowns(times, turns), share, resident
 
 
 def hook_per_step(brimful, python):
@@ -146,7 +151,7 @@ def main():
         f"slowdown, median of {len(slower)} pairs of neighboring seconds: {middle * 100:+.2f} % "
         f"(give or take {doubt * 100:.2f}; quarters {quarters[0] * 100:+.1f} and {quarters[2] * 100:+.1f})"
     )
-    print(f"supervisor: {share * 100:.2f} % of a core, {resident / 1e6:.1f} MB resident at the most")
+    print(f"supervisor: {share * 100:.2f} % of a core, peak resident memory {resident / 1e6:.1f} MB")
     print(f"hook: {hook_per_step(arguments.brimful, arguments.python) * 1e9:.0f} ns per optimizer step")
 
 

@@ -11,7 +11,6 @@ memory of top.
 import argparse
 import contextlib
 import fcntl
-import itertools
 import os
 import pathlib
 import pty
@@ -25,7 +24,7 @@ import termios
 import threading
 import time
 
-from run_overhead import EDGE, TRAINING, cpu_of, resident_of
+from run_overhead import TRAINING, cpu_of, resident_of, slowdowns
 
 
 def drain(terminal):
@@ -69,12 +68,7 @@ def interleaved(brimful, python, seconds):
             sys.exit("the training failed")
         os.waitpid(top, 0)
         times = [float(line) for line in pathlib.Path(folder, "times").read_text().split()]
-    rates = []
-    for start, end in itertools.pairwise(turns):
-        steps = [moment for moment in times if start + EDGE < moment < end]
-        rates.append((len(steps) - 1) / (steps[-1] - steps[0]) if len(steps) > 5 else None)
-    pairs = [(on, off) for on, off in zip(rates[0::2], rates[1::2], strict=False) if on and off]
-    return [off / on - 1 for on, off in pairs], share, resident
+    return slowdowns(times, turns), share, resident
 
 
 def main():
@@ -91,7 +85,7 @@ def main():
         f"slowdown, median of {len(slower)} pairs of neighboring seconds: {middle:+.2f} % "
         f"(give or take {doubt * 100:.2f})"
     )
-    print(f"top: {share * 100:.2f} % of a core, {resident / 1e6:.1f} MB resident at the most")
+    print(f"top: {share * 100:.2f} % of a core, peak resident memory {resident / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ fn by_line(memory: &MemoryByLine, page: &Page) -> String {
 const MAX_LINES: usize = 8;
 const MAX_LINE_CHARS: usize = 46;
 
-/// `train.py:17 step`; the end of a path is kept, which tells more than its beginning.
+/// `train.py:17 step`. A long text keeps its end: paths often begin alike.
 fn code_line(line: &LineMemory, max_chars: usize) -> String {
     let Some(file) = &line.file else {
         return "before the history, or not Python".to_owned();
