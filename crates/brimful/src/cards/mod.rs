@@ -4,9 +4,13 @@
 //! quiet about. A figure is measured (somebody's machine printed it), from a data sheet, or estimated, and says which.
 
 mod card;
+mod rates;
+mod sustained;
 mod table;
 
 pub use card::{Card, How, SourcedValue};
+pub use rates::CardRates;
+pub use sustained::SustainedRates;
 
 use crate::machine::Machine;
 use crate::suggest::{closest, did_you_mean};
@@ -35,6 +39,18 @@ pub fn shares_host_memory(product: &str) -> bool {
 /// Every card, grouped by generation.
 pub fn all() -> &'static [Card] {
     table::CARDS
+}
+
+/// The peak rates of a card; nothing where no figure could be confirmed.
+pub fn rates(card: &Card) -> Option<&'static CardRates> {
+    rates::RATES.iter().find(|rates| rates.id == card.id)
+}
+
+/// The rates that somebody has measured on such a card; nothing where nobody has.
+pub fn sustained(card: &Card) -> Option<&'static SustainedRates> {
+    sustained::SUSTAINED
+        .iter()
+        .find(|rates| rates.id == card.id)
 }
 
 /// Finds a card by its id, an alias or its product name, in any spelling of blanks and case.
