@@ -34,6 +34,7 @@ pub mod predict;
 pub mod profiles;
 pub mod record;
 pub mod secrets;
+pub mod speed;
 pub mod watch;
 
 pub mod calendar;
