@@ -7,6 +7,7 @@ use crate::abi::{self, SUCCESS, exports, put, put_handle};
 use crate::launches;
 use crate::machine;
 use crate::properties;
+use crate::report;
 use crate::runtime::error;
 use crate::stream;
 
@@ -40,8 +41,16 @@ fn launched(function: usize) -> c_int {
     SUCCESS
 }
 
-fn launched_by_driver() -> c_int {
-    launches::launched_by_driver();
+fn launched_by_driver(function: usize) -> c_int {
+    launches::launched_by_driver(function);
+    SUCCESS
+}
+
+/// A kernel that a program has asked for by its name.
+fn named(out: *mut usize, name: *const c_char) -> c_int {
+    let kernel = abi::handle();
+    report::name_kernel(kernel, abi::text(name));
+    put(out, kernel);
     SUCCESS
 }
 
@@ -77,11 +86,11 @@ exports! {
     fn cudaLaunchKernelExC(_configuration: usize, function: usize) { launched(function) }
     fn cudaLaunchCooperativeKernel(function: usize) { launched(function) }
     fn __cudaLaunchKernel(function: usize) { launched(function) }
-    fn cuLaunchKernel() { launched_by_driver() }
-    fn cuLaunchKernelEx() { launched_by_driver() }
-    fn cuLaunchCooperativeKernel() { launched_by_driver() }
-    fn cudaGraphLaunch() { launched_by_driver() }
-    fn cuGraphLaunch() { launched_by_driver() }
+    fn cuLaunchKernel(function: usize) { launched_by_driver(function) }
+    fn cuLaunchKernelEx(_configuration: usize, function: usize) { launched_by_driver(function) }
+    fn cuLaunchCooperativeKernel(function: usize) { launched_by_driver(function) }
+    fn cudaGraphLaunch(graph: usize) { launched_by_driver(graph) }
+    fn cuGraphLaunch(graph: usize) { launched_by_driver(graph) }
 
     fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: usize) {
         PUSHED.set(Some(Launch { grid, block, shared, stream }));
@@ -162,7 +171,7 @@ exports! {
     fn cuModuleLoadData(out: *mut usize) { put_handle(out) }
     fn cuModuleLoadDataEx(out: *mut usize) { put_handle(out) }
     fn cuModuleLoadFatBinary(out: *mut usize) { put_handle(out) }
-    fn cuModuleGetFunction(out: *mut usize, _module: usize, _name: usize) { put_handle(out) }
+    fn cuModuleGetFunction(out: *mut usize, _module: usize, name: *const c_char) { named(out, name) }
     fn cuModuleGetFunctionCount(out: *mut c_uint, _module: usize) { put(out, 0); SUCCESS }
     fn cuModuleGetGlobal_v2(out: *mut u64, bytes: *mut usize, _module: usize, _name: usize) {
         put(out, VARIABLE);
@@ -175,7 +184,7 @@ exports! {
     fn cuModuleGetLoadingMode(out: *mut c_int) { put(out, 2); SUCCESS }
     fn cuLibraryLoadData(out: *mut usize) { put_handle(out) }
     fn cuLibraryLoadFromFile(out: *mut usize) { put_handle(out) }
-    fn cuLibraryGetKernel(out: *mut usize, _library: usize, _name: usize) { put_handle(out) }
+    fn cuLibraryGetKernel(out: *mut usize, _library: usize, name: *const c_char) { named(out, name) }
     fn cuLibraryGetModule(out: *mut usize, _library: usize) { put_handle(out) }
     fn cuLibraryGetGlobal(out: *mut u64, bytes: *mut usize, library: usize, name: usize) {
         cuModuleGetGlobal_v2(out, bytes, library, name)

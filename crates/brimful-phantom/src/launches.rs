@@ -21,6 +21,14 @@ static BRIMFUL_PHANTOM_WRITES: AtomicU64 = AtomicU64::new(0);
 #[unsafe(no_mangle)]
 static BRIMFUL_PHANTOM_FOREIGN_LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
+/// Kernels in all.
+#[unsafe(no_mangle)]
+static BRIMFUL_PHANTOM_LAUNCHES: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the names of launched kernels are noted. The hook sets it between PyTorch's operators.
+#[unsafe(no_mangle)]
+static BRIMFUL_PHANTOM_NOTES_NAMES: AtomicU64 = AtomicU64::new(0);
+
 /// The library with PyTorch's kernels, and what its name begins with where there are several.
 const TORCH: &str = "libtorch_cuda";
 
@@ -36,8 +44,12 @@ pub(crate) fn written() {
 
 /// A kernel of the CUDA runtime, by the address of its stub in the library that it belongs to.
 pub(crate) fn launched(function: usize) {
-    report::KERNELS.fetch_add(1, Ordering::Relaxed);
-    written();
+    counted();
+    if BRIMFUL_PHANTOM_NOTES_NAMES.load(Ordering::Relaxed) != 0 {
+        let file = names::file_of(function as *const c_void);
+        let name = file.as_deref().and_then(Path::file_name);
+        report::launched_outside(&name.unwrap_or_default().to_string_lossy());
+    }
     let is_foreign = IS_FOREIGN.with_borrow_mut(|known| {
         *known
             .entry(function)
@@ -49,10 +61,18 @@ pub(crate) fn launched(function: usize) {
 }
 
 /// A kernel that a program has compiled or loaded by itself.
-pub(crate) fn launched_by_driver() {
-    report::KERNELS.fetch_add(1, Ordering::Relaxed);
-    written();
+pub(crate) fn launched_by_driver(function: usize) {
+    counted();
+    if BRIMFUL_PHANTOM_NOTES_NAMES.load(Ordering::Relaxed) != 0 {
+        report::launched_outside(&report::kernel_name(function));
+    }
     BRIMFUL_PHANTOM_FOREIGN_LAUNCHES.fetch_add(1, Ordering::Relaxed);
+}
+
+fn counted() {
+    report::KERNELS.fetch_add(1, Ordering::Relaxed);
+    BRIMFUL_PHANTOM_LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    written();
 }
 
 fn is_foreign(function: usize) -> bool {
@@ -71,8 +91,17 @@ mod tests {
         assert!(is_foreign(launched as *const () as usize));
         let before = BRIMFUL_PHANTOM_FOREIGN_LAUNCHES.load(Ordering::Relaxed);
         launched(launched as *const () as usize);
-        launched_by_driver();
+        launched_by_driver(0);
         assert!(BRIMFUL_PHANTOM_FOREIGN_LAUNCHES.load(Ordering::Relaxed) >= before + 2);
         assert!(BRIMFUL_PHANTOM_WRITES.load(Ordering::Relaxed) >= 2);
+    }
+
+    #[test]
+    fn kernels_between_operators_are_named() {
+        report::name_kernel(7, "softmax_kernel".to_owned());
+        BRIMFUL_PHANTOM_NOTES_NAMES.store(1, Ordering::Relaxed);
+        launched_by_driver(7);
+        BRIMFUL_PHANTOM_NOTES_NAMES.store(0, Ordering::Relaxed);
+        assert!(report::launched_outside_names().contains(&"softmax_kernel".to_owned()));
     }
 }

@@ -11,6 +11,8 @@ use crate::machine;
 
 /// How many names of unknown entry points are kept.
 const MAX_NAMES: usize = 32;
+/// Characters of a kernel's name that are kept.
+const MAX_NAME: usize = 100;
 
 pub(crate) static KERNELS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static READ_BACKS: AtomicU64 = AtomicU64::new(0);
@@ -30,6 +32,10 @@ struct Notes {
     /// Number of ranks to number of communicators.
     communicators: BTreeMap<i32, u64>,
     cudnn: Option<String>,
+    /// Kernels that a program has loaded by itself.
+    kernel_names: BTreeMap<usize, String>,
+    /// What launched kernels outside of PyTorch's operators.
+    outside: BTreeSet<String>,
 }
 
 impl Notes {
@@ -39,6 +45,8 @@ impl Notes {
             guesses: BTreeSet::new(),
             communicators: BTreeMap::new(),
             cudnn: None,
+            kernel_names: BTreeMap::new(),
+            outside: BTreeSet::new(),
         }
     }
 }
@@ -62,6 +70,32 @@ pub(crate) fn communicator(ranks: i32) {
 
 pub(crate) fn cudnn(mode: String) {
     lock(&NOTES).cudnn = Some(mode);
+}
+
+/// Remembers the name under which a program asked for a kernel.
+pub(crate) fn name_kernel(kernel: usize, name: String) {
+    const MAX_KERNELS: usize = 4096;
+    let mut notes = lock(&NOTES);
+    if notes.kernel_names.len() < MAX_KERNELS {
+        notes.kernel_names.insert(kernel, name);
+    }
+}
+
+pub(crate) fn kernel_name(kernel: usize) -> String {
+    (lock(&NOTES).kernel_names.get(&kernel).cloned()).unwrap_or_else(|| "a kernel".to_owned())
+}
+
+/// Notes what launched a kernel outside of PyTorch's operators.
+pub(crate) fn launched_outside(name: &str) {
+    let mut notes = lock(&NOTES);
+    if notes.outside.len() < MAX_NAMES {
+        notes.outside.insert(name.chars().take(MAX_NAME).collect());
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn launched_outside_names() -> Vec<String> {
+    lock(&NOTES).outside.iter().cloned().collect()
 }
 
 /// Writes the report as JSON with a terminating zero, shortened to `length`; gives the length it needs
@@ -129,6 +163,11 @@ fn json() -> String {
         out,
         ",\"unknown_entry_points\":[{}]",
         joined(notes.unknown.iter().map(|name| quoted(name)))
+    );
+    let _ = write!(
+        out,
+        ",\"launched_outside\":[{}]",
+        joined(notes.outside.iter().map(|name| quoted(name)))
     );
     let communicators = notes
         .communicators
