@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use brimful::printable::is_printable;
+use brimful::speed::CapturedStep;
 use brimful_allocsim::from_snapshot::EmptyCacheCalls;
 use brimful_allocsim::snapshot;
 use brimful_allocsim::trace::Trace;
@@ -18,12 +19,16 @@ const TAIL: u64 = 16 << 10;
 const MAX_MESSAGE: usize = 300;
 /// More than any snapshot of a rehearsal.
 const MAX_RESULT_BYTES: u64 = 2 << 30;
+/// More than the operators of any step: the hook keeps 20,000 different calls.
+const MAX_OPS_BYTES: u64 = 64 << 20;
 
 /// One process of the script.
 #[derive(Clone, Debug)]
 pub struct Rehearsed {
     pub facts: Facts,
     pub trace: Trace,
+    /// What one step computes; nothing where none could be captured.
+    pub step: Option<CapturedStep>,
     /// The script ended with an error, after its first steps.
     pub died: bool,
 }
@@ -42,11 +47,11 @@ pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let facts = bounded(&path).map_err(|error| unreadable(&error))?;
+        let facts = bounded(&path, MAX_RESULT_BYTES).map_err(|error| unreadable(&error))?;
         let facts: Facts = serde_json::from_slice(&facts).map_err(|error| unreadable(&error))?;
         let snapshot = path.with_extension("snapshot");
         let trace = if snapshot.exists() {
-            let bytes = bounded(&snapshot).map_err(|error| unreadable(&error))?;
+            let bytes = bounded(&snapshot, MAX_RESULT_BYTES).map_err(|error| unreadable(&error))?;
             trace_of(&bytes, &facts)?
         } else if on_cpus {
             Trace::default()
@@ -56,6 +61,7 @@ pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed
         processes.push(Rehearsed {
             facts,
             trace,
+            step: captured_step(&path.with_extension("ops")),
             died: false,
         });
     }
@@ -76,15 +82,20 @@ pub(crate) fn tail(path: &Path) -> String {
     brimful::secrets::mask_text(&String::from_utf8_lossy(&read().unwrap_or_default()))
 }
 
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+/// The operators of a step. Memory is what a rehearsal is for: it is no error that there are none.
+fn captured_step(path: &Path) -> Option<CapturedStep> {
+    let bytes = bounded(path, MAX_OPS_BYTES).ok()?;
+    let step: CapturedStep = serde_json::from_slice(&bytes).ok()?;
+    (!step.ops.is_empty()).then_some(step)
+}
+
+fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = File::open(path)?
-        .take(MAX_RESULT_BYTES)
-        .read_to_end(&mut bytes)?;
-    if read as u64 == MAX_RESULT_BYTES {
+    let read = File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    if read as u64 == limit {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "more than 2 GiB of results",
+            format!("more than {limit} bytes of results"),
         ));
     }
     Ok(bytes)

@@ -40,6 +40,10 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_branches.py",
         include_str!("hook/brimful_branches.py"),
     ),
+    (
+        "brimful_capture.py",
+        include_str!("hook/brimful_capture.py"),
+    ),
     ("brimful_common.py", include_str!("hook/brimful_common.py")),
     (
         "brimful_composition.py",
@@ -89,6 +93,7 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_operators.py",
         include_str!("hook/brimful_operators.py"),
     ),
+    ("brimful_ops.py", include_str!("hook/brimful_ops.py")),
     (
         "brimful_parsers.py",
         include_str!("hook/brimful_parsers.py"),

@@ -226,6 +226,9 @@ variables! {
     BRIMFUL_REHEARSAL_WITHOUT_CUDA = "BRIMFUL_REHEARSAL_WITHOUT_CUDA",
         "the rehearsal's hook",
         "`1` hides CUDA from torch. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_WITHOUT_SPEED = "BRIMFUL_REHEARSAL_WITHOUT_SPEED",
+        "the rehearsal's hook",
+        "`1` ends a rehearsal after the memory is known, without the step whose operators are captured: predictions then have no speed.";
     BRIMFUL_PHANTOM_DEVICES = "BRIMFUL_PHANTOM_DEVICES",
         "the phantom GPU, the rehearsal's hook",
         "The GPUs that the phantom shows. Set by `brimful predict` and `brimful plan`.";

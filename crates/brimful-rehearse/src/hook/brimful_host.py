@@ -140,6 +140,7 @@ class HostWatch:
         self.saves = []
         self.largest = 0
         self.compute = []  # seconds between two batches
+        self.batches = 0  # of the loader that is trained on
         self.handover = []
         self.given_at = None
         self.fetched = None
@@ -311,6 +312,7 @@ class HostWatch:
         self.given_at = (time.perf_counter(), OWN_TIME.so_far())
         known = next((k for k in self.loaders if any(ref() is iterator for ref in k.iterators)), None)
         self.latest = known
+        self.batches += known is not None and known is self.training
         if known is None or "batch_bytes" in known.facts:
             return
         tensors = tensors_in(batch, self.torch)

@@ -3,12 +3,14 @@
 Notes where forward, backward, optimizer and evaluation begin, which module is at work, and after the asked
 number of optimizer steps writes what PyTorch's allocator recorded and ends the process. It changes no tensor.
 Its parts: one process per card (`brimful_branches`), what a phantom cannot know (`brimful_substitutes`),
-on to evaluation and saving (`brimful_onward`), memory of the host (`brimful_host`).
+on to evaluation and saving (`brimful_onward`), memory of the host (`brimful_host`), the operators of a step
+(`brimful_capture`).
 
 What it writes into the folder BRIMFUL_REHEARSAL, for each process that used the GPU:
     PID.snapshot   the allocator's own snapshot (pickle, as torch.cuda.memory._dump_snapshot writes it)
     PID.json       marks, names of tensors, figures to check against
                    (PID-DEVICE for each device if it used several)
+    PID.ops        the operators of one more step (JSON, `brimful_capture`)
     progress       one JSON line per thing worth telling, from all processes
 """
 
@@ -23,6 +25,7 @@ import sys
 import threading
 
 from brimful_branches import Branches
+from brimful_capture import Capture
 from brimful_common import (
     EVALUATION_BATCHES,
     FOLDER,
@@ -100,7 +103,7 @@ def rehearsal_for(torch):
     return sys.modules["brimful_fallback"].Fallback(torch)
 
 
-class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
+class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, Capture):
     """One training process under observation."""
 
     def __init__(self, torch):
@@ -125,6 +128,9 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
         self.rose_at = 0  # the step after the second at which reserved memory was last higher than before
         self.rises_since = None
         self.doing = Doing()
+        self.capture = None  # of the operators of one more step
+        self.stepped_at = None
+        self.step_seconds = 0.0
         self.gradients = None  # what the last backward pass left, where no optimizer is known
         self.own_steps = StepsByScript()
         self.has_full_length = False  # of what `generate` makes
@@ -448,6 +454,8 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
 
         @functools.wraps(save)
         def saving(*arguments, **named):
+            if self.capture is not None and self.pid == os.getpid():
+                self.leave_at_once()  # no step before the next save
             before = self.phase
             self.set_phase("save")
             try:
@@ -564,13 +572,18 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
             self.tensors.append([address, kind, name])
 
     def at_exit(self):
+        if self.pid == os.getpid() and self.capture is not None:
+            self.leave_at_once()
         if self.pid == os.getpid() and self.recording and not self.finished:
             if not self.trained():
                 self.note_tensors(at_end=True)
             self.write("end")
 
-    def finish(self, reason):
-        """Write everything and end the process at once: nothing of the script runs after this."""
+    def finish(self, reason, goes_on=False):
+        """Write everything and end the process: nothing of the script runs after this.
+
+        A training loop that would go on is let through one more step, to see what it computes.
+        """
         if self.finished or self.pid != os.getpid():
             return
         code = 0
@@ -584,6 +597,8 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels):
             sys.stderr.write(f"brimful: {text}\n")
         sys.stdout.flush()
         sys.stderr.flush()
+        if code == 0 and goes_on and self.may_capture() and self.begin_capture():
+            return
         os._exit(code)
 
     def write(self, reason):

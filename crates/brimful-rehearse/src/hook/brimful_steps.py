@@ -106,6 +106,11 @@ class Steps:
         self.made_step(optimizer)
 
     def made_step(self, optimizer):
+        if self.capture is not None:
+            if self.optimizers.get(optimizer) is self.counted:
+                self.end_capture()
+            return
+        self.note_step_time()
         self.doing.after_step()
         counts = self.count_step(optimizer)
         steps = self.steps()
@@ -119,7 +124,7 @@ class Steps:
             # A function that trains for fewer steps has let go of its model when the script ends.
             self.note_tensors()
         if (self.trained() and not WITH and self.is_over()) or (WITH and self.loaders_are_long()):
-            self.finish("steps")
+            self.finish("steps", goes_on=counts)
 
     def is_over(self):
         return self.all_have_stepped() and not self.is_rising()

@@ -43,6 +43,7 @@ _REHEARSAL = (
     "brimful_branches",
     "brimful_substitutes",
     "brimful_onward",
+    "brimful_capture",
     "brimful_steps",
     "brimful_values",
     "brimful_torch",

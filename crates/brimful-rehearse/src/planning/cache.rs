@@ -1,7 +1,7 @@
 //! Rehearsals that were made before, so that a plan answers at once.
 //!
-//! An entry is a folder: `entry.json` says what was rehearsed and from which files, `PROCESS.json` and `PROCESS.trace`
-//! hold what came of it. An entry whose files have changed is not used.
+//! An entry is a folder: `entry.json` says what was rehearsed and from which files, `PROCESS.json`, `PROCESS.trace`
+//! and `PROCESS.ops` hold what came of it. An entry whose files have changed is not used.
 
 use std::fs;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use crate::facts::Facts;
 use crate::side_effects::SideEffects;
 
 /// The form of an entry; another one is not read.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 /// Entries that are kept.
 const MAX_ENTRIES: usize = 200;
 /// More than any entry, and than any Python file.
@@ -107,10 +107,12 @@ impl Cache {
             .map(|number| {
                 let facts = bounded(&folder.join(format!("{number}.json")))?;
                 let trace = bounded(&folder.join(format!("{number}.trace")))?;
+                let step = bounded(&folder.join(format!("{number}.ops")));
                 let died = folder.join(format!("{number}.died")).exists();
                 Some(Rehearsed {
                     facts: serde_json::from_slice::<Facts>(&facts).ok()?,
                     trace: Trace::from_bytes(&trace).ok()?,
+                    step: step.and_then(|step| serde_json::from_slice(&step).ok()),
                     died,
                 })
             })
@@ -141,6 +143,9 @@ impl Cache {
             };
             put("json", &serde_json::to_vec(&process.facts)?)?;
             put("trace", &process.trace.to_bytes())?;
+            if let Some(step) = &process.step {
+                put("ops", &serde_json::to_vec(step)?)?;
+            }
             if process.died {
                 put("died", b"")?;
             }
