@@ -220,6 +220,7 @@ pub fn pace(report: &HostReport) -> Option<Pace> {
         handover_seconds: report
             .handover_seconds
             .unwrap_or(0.0003 + loader.batch_bytes as f64 / 2e9),
+        gpu_seconds: 0.0,
         on_cpu: report.on_processors,
     })
 }

@@ -1,8 +1,9 @@
 //! From what was rehearsed to what the search reckons with.
 
 use brimful::job::{Choices, Job, Settings, knobs};
-use brimful::plan::{GpuNeed, Shape};
+use brimful::plan::{GpuNeed, Pace, Shape};
 use brimful::predict::{FitVerdict, Phase, Target, footprint};
+use brimful::speed::StepTime;
 use brimful::units::Bytes;
 use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::version::TorchVersion;
@@ -25,12 +26,30 @@ pub(super) fn shape(question: &PlanQuestion, settings: Settings, kept: &Kept) ->
         settings,
         gpu,
         host: kept.host.clone(),
-        pace: kept.pace,
+        pace: pace(question, kept),
         world_size: u64::from(kept.world_size.max(1)),
         failed: kept.failed.clone(),
         rehearsed_at_unix_ms: kept.at_unix_ms,
         torch: (kept.processes.first())
             .map_or_else(String::new, |process| process.facts.torch.clone()),
+    }
+}
+
+/// The pace of the rehearsal, with the time of the GPU by the model of its speed. Where the model says something,
+/// launching is taken from it too: a rehearsed step is slowed down by what watches it.
+fn pace(question: &PlanQuestion, kept: &Kept) -> Pace {
+    let known = || {
+        let (card, _) = question.card?;
+        let step = kept.processes.first()?.step.as_ref()?;
+        Some((StepTime::of(step, card)?, step.batches.max(1) as f64))
+    };
+    match known() {
+        Some((time, micro_steps)) if !kept.pace.on_cpu => Pace {
+            gpu_seconds: time.gpu_seconds.total() / micro_steps,
+            step_seconds: time.launching_seconds / micro_steps,
+            ..kept.pace
+        },
+        _ => kept.pace,
     }
 }
 

@@ -209,7 +209,8 @@ pub struct PlannedBrim {
 pub struct PlannedThroughput {
     /// Samples per second.
     pub samples_per_second: f64,
-    /// `measured` in an earlier run with these settings, or `estimated` from the rehearsal.
+    /// `measured` in an earlier run with these settings, `calculated` from the operators of a rehearsed step, or
+    /// `estimated`: an order of settings, not a figure.
     pub source: String,
 }
 
@@ -403,6 +404,7 @@ fn throughput(found: Option<Throughput>) -> Option<PlannedThroughput> {
         samples_per_second: rounded(found.samples_per_second),
         source: match found.from {
             RateSource::Measured => "measured".into(),
+            RateSource::Calculated => "calculated".into(),
             RateSource::Estimated => "estimated".into(),
         },
     })

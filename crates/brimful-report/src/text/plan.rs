@@ -178,6 +178,7 @@ fn throughput(found: &Throughput) -> String {
     }
     let from = match found.from {
         RateSource::Measured => "measured in an earlier run",
+        RateSource::Calculated => "calculated",
         RateSource::Estimated => "estimated",
     };
     format!(

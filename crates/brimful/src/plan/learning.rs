@@ -71,6 +71,7 @@ fn factors(view: &View<'_>, learnt: &[LearntRun]) -> Lessons {
     newest.sort_by_key(|run| run.at_unix_ms);
     let mut card = Vec::new();
     let mut paces = Vec::new();
+    let mut gpu_paces = Vec::new();
     let here = MeasuredOn::of(view.room, view.shapes());
     for run in newest {
         let Some(place) = view.space.place_of(&run.settings) else {
@@ -97,11 +98,16 @@ fn factors(view: &View<'_>, learnt: &[LearntRun]) -> Lessons {
                 paces.push((seconds / estimated).clamp(0.2, 5.0));
             } else {
                 let again = if work.recomputes { RECOMPUTE } else { 1.0 };
-                card.push(seconds / work.micro.max(1) as f64 / again);
+                let per_sample = seconds / work.micro.max(1) as f64 / again;
+                card.push(per_sample);
+                if work.card_seconds > 0.0 {
+                    gpu_paces.push((per_sample / work.card_seconds).clamp(0.05, 20.0));
+                }
             }
         }
     }
     lessons.card_seconds = (!card.is_empty()).then(|| median(card.into_iter()));
+    lessons.gpu_pace = (!gpu_paces.is_empty()).then(|| median(gpu_paces.into_iter()));
     if !paces.is_empty() {
         lessons.pace = median(paces.into_iter());
     }

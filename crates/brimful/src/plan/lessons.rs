@@ -28,8 +28,10 @@ pub(crate) struct Lessons {
     pub(crate) gpu: f64,
     pub(crate) deaths: Vec<Death>,
     pub(crate) rates: HashMap<CandidateIndex, f64>,
-    /// Measured seconds of the card per sample.
+    /// Measured seconds of the GPU per sample, where no model knows them.
     pub(crate) card_seconds: Option<f64>,
+    /// Measured seconds of the GPU against those of the model.
+    pub(crate) gpu_pace: Option<f64>,
     /// Measured against estimated seconds on processors.
     pub(crate) pace: f64,
     pub(crate) reasons: Vec<Reason>,
@@ -67,6 +69,7 @@ impl Default for Lessons {
             deaths: Vec::new(),
             rates: HashMap::new(),
             card_seconds: None,
+            gpu_pace: None,
             pace: 1.0,
             reasons: Vec::new(),
         }

@@ -104,6 +104,8 @@ pub struct Pace {
     pub sample_seconds: f64,
     /// Seconds to hand one batch from a worker to the training.
     pub handover_seconds: f64,
+    /// Seconds of the GPU for one micro-batch, by the model of its speed; 0 where it is not known.
+    pub gpu_seconds: f64,
     /// Measured on the processors that will train; otherwise the card's own time is not in it.
     pub on_cpu: bool,
 }
@@ -121,6 +123,8 @@ pub struct Throughput {
 pub enum RateSource {
     /// From an earlier run of this job with these settings.
     Measured,
+    /// From the operators of a rehearsed step and the model of the GPU's speed.
+    Calculated,
     /// From the rehearsal and the cost model.
     #[default]
     Estimated,

@@ -18,6 +18,7 @@ const MIN_COPIES: Bytes = Bytes::from_mib(256);
 pub(crate) fn reasons(view: &View<'_>, best: &Candidate) -> Vec<Reason> {
     let mut reasons = Vec::new();
     reasons.extend(kept(view, best));
+    reasons.extend(checkpointing(view, best));
     reasons.extend(sacrificed(view, best));
     reasons.extend(refused(view, best));
     reasons.extend(one_copy_for_all(view, Some(best.place)));
@@ -160,7 +161,8 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
         return Reason {
             kind: ReasonKind::Refused,
             text: format!(
-                "{words} would be faster, but needs {}",
+                "{words} would be {}, but needs {}",
+                faster(found, best),
                 needs_more(view, &miss, found)
             ),
             brim: Some(miss.brim.name(view.room)),
@@ -175,7 +177,8 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
             Lack::Handles => "open files or mappings",
         };
         let text = format!(
-            "{words} would be faster, but an earlier run that needed no more memory ran out of {what}"
+            "{words} would be {}, but an earlier run that needed no more memory ran out of {what}",
+            faster(found, best)
         );
         return reason(ReasonKind::Died, text);
     }
@@ -183,6 +186,48 @@ fn refusal(view: &View<'_>, found: &Candidate, best: &Candidate) -> Reason {
     let text =
         format!("{words} might be slightly faster; the expected gain was too small to rehearse it");
     reason(ReasonKind::NotRehearsed, text)
+}
+
+/// How much faster, where more than an order is known.
+fn faster(found: &Candidate, best: &Candidate) -> String {
+    let is_figure = |candidate: &Candidate| candidate.throughput.from != RateSource::Estimated;
+    let gain = percent_more(found, best);
+    if is_figure(found) && is_figure(best) && gain >= 1.0 {
+        format!("about {gain:.0} % faster")
+    } else {
+        "faster".to_owned()
+    }
+}
+
+fn percent_more(found: &Candidate, best: &Candidate) -> f64 {
+    let rate = |candidate: &Candidate| candidate.throughput.samples_per_second;
+    100.0 * (rate(found) / rate(best) - 1.0)
+}
+
+/// What activation checkpointing saves, and what it costs.
+fn checkpointing(view: &View<'_>, best: &Candidate) -> Option<Reason> {
+    let spot = best.place.spot;
+    if !view.space.recomputes(spot.checkpoint) || best.throughput.from == RateSource::Estimated {
+        return None;
+    }
+    let without = (0..view.space.checkpoints.len()).find(|other| !view.space.recomputes(*other))?;
+    let place = CandidateIndex {
+        spot: RehearsalPoint {
+            checkpoint: without,
+            ..spot
+        },
+        ..best.place
+    };
+    let other = candidate(view, place)?;
+    let saved = other.taken.gpu?.safe.checked_sub(best.taken.gpu?.safe)?;
+    let cost = percent_more(&other, best);
+    (saved > 0 && cost >= 1.0).then(|| {
+        let text = format!(
+            "activation checkpointing saves {} of GPU memory; without it, steps would be about {cost:.0} % faster",
+            Bytes(saved)
+        );
+        reason(ReasonKind::Chosen, text)
+    })
 }
 
 /// How settings differ from the chosen ones: "workers 4, prefetch 2".
@@ -288,7 +333,10 @@ fn estimated(best: &Candidate) -> Option<Reason> {
     if best.throughput.from == RateSource::Measured {
         return None;
     }
-    let text = if best.taken.gpu.is_some() {
+    let text = if best.throughput.from == RateSource::Calculated {
+        "samples per second are calculated from the operators of one step, not measured: they may be a fifth off, \
+         and more on a GPU that nobody measured"
+    } else if best.taken.gpu.is_some() {
         "samples per second are an estimate that only ranks settings: the speed of the GPU is unknown before a run"
     } else {
         "samples per second are estimated from the rehearsal"

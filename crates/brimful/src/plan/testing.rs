@@ -124,6 +124,7 @@ impl Model {
                 step_seconds: self.step_seconds * share * recomputed,
                 sample_seconds: self.sample_seconds,
                 handover_seconds: self.handover_seconds,
+                gpu_seconds: 0.0,
                 on_cpu: self.on_cpu,
             },
             world_size: self.world,

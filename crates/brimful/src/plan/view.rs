@@ -63,6 +63,9 @@ pub(crate) struct LevelView<'a> {
     sample_seconds: f64,
     handover_seconds: f64,
     on_cpu: bool,
+    /// Seconds of the GPU for a micro-batch by the model of its speed, by checkpointing; computing again is in them.
+    gpu_steps: Vec<Points>,
+    /// Seconds per sample where the model says nothing.
     card_seconds: f64,
 }
 
@@ -364,9 +367,15 @@ impl<'a> View<'a> {
             };
         }
         let (work, feed) = self.work(place);
+        let page = self.page(place.spot.level, place.spot.compile);
+        let is_calculated = page.gpu_steps.iter().any(|points| !points.is_empty());
         Throughput {
             samples_per_second: cost::samples_per_second(&work, feed, self.room.cpus),
-            from: RateSource::Estimated,
+            from: if is_calculated {
+                RateSource::Calculated
+            } else {
+                RateSource::Estimated
+            },
         }
     }
 
@@ -398,13 +407,35 @@ impl<'a> View<'a> {
             micro: micro.unwrap_or(1).max(1),
             world: self.space.world,
             step_seconds: self.step_seconds(&page, spot) * self.lessons.cpu_pace(page.on_cpu),
-            card_seconds: page.card_seconds,
+            card_seconds: self.card_seconds(&page, spot, micro.unwrap_or(1).max(1)),
             recomputes: self.space.recomputes(spot.checkpoint),
             on_cpu: page.on_cpu,
             sample_seconds: page.sample_seconds,
             handover_seconds: page.handover_seconds,
             rehearsed_workers: facts.map_or(0, |facts| facts.workers),
         }
+    }
+
+    /// Seconds of the GPU per sample, without computing again.
+    fn card_seconds(&self, page: &LevelView<'_>, spot: RehearsalPoint, micro: u64) -> f64 {
+        let own = &page.gpu_steps[spot.checkpoint];
+        let (points, recomputes) = if own.is_empty() {
+            let other = (0..page.gpu_steps.len()).find(|other| !page.gpu_steps[*other].is_empty());
+            let Some(other) = other else {
+                return page.card_seconds;
+            };
+            (&page.gpu_steps[other], self.space.recomputes(other))
+        } else {
+            (own, self.space.recomputes(spot.checkpoint))
+        };
+        let again = if recomputes { RECOMPUTE } else { 1.0 };
+        let seconds = match (Line::through(points, micro), points.first()) {
+            // A larger batch takes no longer per sample.
+            (Some(line), _) => line.base.max(0.0) + line.slope * micro as f64,
+            (None, Some((rehearsed, seconds))) => cost::scaled_step(*seconds, *rehearsed, micro),
+            (None, None) => 0.0,
+        };
+        seconds / micro.max(1) as f64 / again * self.lessons.gpu_pace.unwrap_or(1.0)
     }
 
     fn step_seconds(&self, page: &LevelView<'_>, spot: RehearsalPoint) -> f64 {
@@ -463,9 +494,13 @@ impl<'a> View<'a> {
         let mut least = vec![[f64::INFINITY; 2]; n_allocators];
         let mut evaluation = vec![<[Points; 2]>::default(); n_allocators];
         let mut steps = vec![Points::new(); self.space.checkpoints.len()];
+        let mut gpu_steps = steps.clone();
         for (spot, shape) in &known {
             let micro = self.space.micros[spot.micro].unwrap_or(1);
             steps[spot.checkpoint].push((micro, shape.pace.step_seconds));
+            if shape.pace.gpu_seconds > 0.0 && shape.pace.gpu_seconds.is_finite() {
+                gpu_steps[spot.checkpoint].push((micro, shape.pace.gpu_seconds));
+            }
             for (allocator, name) in self.space.allocators.iter().enumerate() {
                 let Some(need) = gpu_need(shape, name.as_deref()) else {
                     continue;
@@ -511,6 +546,7 @@ impl<'a> View<'a> {
             sample_seconds: median(paces().map(|pace| pace.sample_seconds)),
             handover_seconds: median(paces().map(|pace| pace.handover_seconds)),
             on_cpu,
+            gpu_steps,
             card_seconds: self
                 .lessons
                 .card_seconds
