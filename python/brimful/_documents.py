@@ -850,6 +850,8 @@ class GpuFit:
     """The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
     alternative: AllocatorAlternative | None
     """Allocator settings with which PyTorch would reserve less; `null` if little is unused."""
+    speed: PredictedSpeed | None
+    """How fast the training is there; `null` if it could not be predicted."""
 
     @classmethod
     def _from_json(cls, data: Any) -> GpuFit:  # noqa: ANN401
@@ -867,6 +869,7 @@ class GpuFit:
             retries=data["retries"],
             alloc_conf=data["alloc_conf"],
             alternative=None if data["alternative"] is None else AllocatorAlternative._from_json(data["alternative"]),
+            speed=None if data["speed"] is None else PredictedSpeed._from_json(data["speed"]),
         )
 
 
@@ -978,6 +981,27 @@ class LikelyAndSafe:
         return cls(
             likely=data["likely"],
             safe=data["safe"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LowLikelyHigh:
+    """A range: eight of ten measured runs were inside."""
+
+    low: float
+    """The low end."""
+    likely: float
+    """The likely value."""
+    high: float
+    """The high end."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> LowLikelyHigh:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            low=data["low"],
+            likely=data["likely"],
+            high=data["high"],
         )
 
 
@@ -1111,6 +1135,36 @@ class PredictedPeak:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedSpeed:
+    """How fast the training is on a GPU, before the first run."""
+
+    steps_per_second: LowLikelyHigh
+    """Optimizer steps per second."""
+    samples_per_second: LowLikelyHigh | None
+    """Samples per second over all GPUs; `null` if the batch size is not known."""
+    epoch_seconds: LowLikelyHigh | None
+    """Seconds for one pass over the training data, without evaluation; `null` if the size of the data is not known."""
+    seconds_by_part: StepSeconds
+    """What the GPU's time for one step consists of."""
+    basis: str
+    """`model` (calculated), `scaled` (calculated, and scaled by a measured run of this job) or `measured`."""
+    notes: tuple[str, ...]
+    """What makes these values less certain."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictedSpeed:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            steps_per_second=LowLikelyHigh._from_json(data["steps_per_second"]),
+            samples_per_second=None if data["samples_per_second"] is None else LowLikelyHigh._from_json(data["samples_per_second"]),
+            epoch_seconds=None if data["epoch_seconds"] is None else LowLikelyHigh._from_json(data["epoch_seconds"]),
+            seconds_by_part=StepSeconds._from_json(data["seconds_by_part"]),
+            basis=data["basis"],
+            notes=tuple(data["notes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PredictedTimeline:
     """The fullest step: memory by use over time, and by module at the peak."""
 
@@ -1200,6 +1254,36 @@ class StepPhase:
             phase=data["phase"],
             first_column=data["first_column"],
             columns=data["columns"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeconds:
+    """Seconds of one step on the GPU, by kind of work."""
+
+    matmul: float
+    """Matrix products."""
+    convolution: float
+    """Convolutions."""
+    attention: float
+    """Fused attention."""
+    memory_bound: float
+    """Operators limited by memory bandwidth: normalization, activations, copies."""
+    optimizer: float
+    """The optimizer step."""
+    launches: float
+    """Gaps between kernels."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> StepSeconds:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            matmul=data["matmul"],
+            convolution=data["convolution"],
+            attention=data["attention"],
+            memory_bound=data["memory_bound"],
+            optimizer=data["optimizer"],
+            launches=data["launches"],
         )
 
 
@@ -1528,7 +1612,7 @@ class PlannedThroughput:
     samples_per_second: float
     """Samples per second."""
     source: str
-    """`measured` in an earlier run with these settings, or `estimated` from the rehearsal."""
+    """`measured` in an earlier run with these settings, `calculated` from the operators of a rehearsed step, or `estimated`: an order of settings, not a figure."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedThroughput:  # noqa: ANN401

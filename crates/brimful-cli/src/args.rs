@@ -67,6 +67,20 @@ pub enum Command {
                            Exits with 0 if the command fits at least one GPU, 99 if it fits none."
     )]
     Predict(PredictArguments),
+    /// Compare GPUs for a training command: memory, time and cost
+    #[command(
+        long_about = "Compare GPUs for a training command: memory, time and cost.\n\n\
+                      Rehearses your unmodified script as `brimful predict` does, and calculates from the operators of \
+                      one step how long it takes on each GPU. No GPU is needed. Times are ranges; how far off they were \
+                      on published measurements is in docs/accuracy.md.",
+        after_long_help = "Examples:\n  \
+                           brimful compare -- python train.py\n  \
+                           brimful compare --gpu t4,l4,a100-40gb,h100 --epochs 10 -- python train.py\n  \
+                           brimful compare --gpu l4,h100 --price l4=0.70,h100=2.99 -- python train.py\n  \
+                           brimful compare --as colab-t4,kaggle-t4x2 --report compare.html -- python train.py\n\n\
+                           Exits with 0 if the command fits at least one of them, 99 if it fits none."
+    )]
+    Compare(CompareArguments),
     /// Find the fastest settings that fit in memory
     #[command(
         long_about = "Find the fastest settings that fit in memory.\n\n\
@@ -215,6 +229,61 @@ pub struct ProbeArguments {
     /// List known machines and GPU models
     #[arg(long, conflicts_with_all = ["as_machine", "gpu", "memory", "python", "fail_on"])]
     pub list: bool,
+}
+
+/// Arguments of `brimful compare`.
+#[derive(Debug, Args)]
+pub struct CompareArguments {
+    /// GPU models to compare, for example t4,rtx-4090,"2x a100-40gb" [default without --as: t4,l4,a10g,a100-40gb,h100]
+    #[arg(long, value_name = "GPUS", value_delimiter = ',')]
+    pub gpu: Vec<String>,
+
+    /// Machines to compare, for example colab-t4,kaggle-t4x2
+    #[arg(long = "as", value_name = "PROFILES", value_delimiter = ',')]
+    pub machine: Vec<String>,
+
+    /// Prices per hour, for example l4=0.70,colab-t4=0.18
+    #[arg(long, value_name = "NAME=PRICE", value_delimiter = ',', value_parser = price)]
+    pub price: Vec<(String, f64)>,
+
+    /// Length of the job in passes over the training data [default: 1]
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "total_steps")]
+    pub epochs: Option<f64>,
+
+    /// Length of the job in optimizer steps
+    #[arg(long, value_name = "N")]
+    pub total_steps: Option<u64>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write a report with a chart of time against cost to this HTML file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub rehearsal: RehearsalArguments,
+
+    /// Training command to rehearse
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("expected a number above zero".to_owned()),
+    }
+}
+
+fn price(text: &str) -> Result<(String, f64), String> {
+    let expected = "expected NAME=PRICE, for example l4=0.70";
+    let (name, price) = text.split_once('=').ok_or(expected)?;
+    match price.trim().parse::<f64>() {
+        Ok(price) if price.is_finite() && price >= 0.0 => Ok((name.trim().to_owned(), price)),
+        _ => Err(expected.to_owned()),
+    }
 }
 
 /// Arguments of `brimful predict`.

@@ -77,6 +77,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
     match command {
         Command::Probe(arguments) => commands::probe(arguments, output),
         Command::Predict(arguments) => commands::predict(arguments, output),
+        Command::Compare(arguments) => commands::compare(arguments, output),
         Command::Plan(arguments) => commands::plan(arguments, output),
         Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Run(arguments) => commands::run(arguments, output),

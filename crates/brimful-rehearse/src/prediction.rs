@@ -9,6 +9,7 @@ use brimful::cards::{self, Card, UnknownCard};
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 use brimful::predict::{AssumedCase, Footprint, Target, Workload, context, footprint};
+use brimful::speed::{Speed, StepFacts};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
 use brimful_allocsim::trace::Trace;
@@ -52,6 +53,8 @@ pub struct Prediction {
     pub side_effects: SideEffects,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
+    /// For each of `footprints` the speed; nothing where no step could be captured, or the card's rates are unknown.
+    pub speeds: Vec<Option<Speed>>,
     /// Cards on which it died before its first step, of something else than memory.
     pub failed: Vec<FailedCard>,
     pub torch: String,
@@ -181,6 +184,7 @@ pub fn predict(
         None => AssumedCase::Usual,
     };
     let mut footprints = Vec::new();
+    let mut speeds = Vec::new();
     let mut failed = Vec::new();
     let mut processes = Vec::new();
     for (at, (wanted, variant)) in wanted.iter().zip(variants).enumerate() {
@@ -199,6 +203,7 @@ pub fn predict(
                     Some((worst, _)) => found.with_worst_case(&worst),
                     None => found,
                 });
+                speeds.push(speed(process, wanted.card));
                 processes.push(process.clone());
             }
             None => failed.push(FailedCard {
@@ -210,9 +215,29 @@ pub fn predict(
     let seconds = start.elapsed().as_secs_f64();
     answer(processes, side_effects, seconds).map(|answer| Prediction {
         footprints,
+        speeds,
         failed,
         ..answer
     })
+}
+
+/// How fast a process is on a card.
+fn speed(process: &Rehearsed, card: &Card) -> Option<Speed> {
+    let step = process.step.as_ref()?;
+    Speed::of(step, card, &step_facts(process))
+}
+
+/// What a process says about its batches.
+fn step_facts(process: &Rehearsed) -> StepFacts {
+    let host = process.facts.host.as_ref().and_then(host_facts);
+    let (micro_batch, dataset_samples) =
+        host.map_or((0, 0), |host| (host.micro_batch, host.dataset.samples));
+    StepFacts {
+        micro_batch,
+        dataset_samples,
+        ranks: u64::from(process.facts.world_size),
+        scale: None,
+    }
 }
 
 /// What one case of assumed values gives on every card.
@@ -350,6 +375,7 @@ fn answer(
     Ok(Prediction {
         side_effects,
         footprints: Vec::new(),
+        speeds: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),
         world_size: first.facts.world_size,

@@ -44,6 +44,10 @@ pub enum WorkflowError {
     Prediction(#[from] PredictionError),
     #[error(transparent)]
     Plan(PlanError),
+    #[error("a price was given for `{name}`, which is not among the compared GPUs and machines")]
+    UnknownPrice { name: String },
+    #[error("the profile `{id}` names no GPU")]
+    NoGpuInProfile { id: &'static str },
     #[error("no settings of this job fit in memory; the job was not started")]
     NothingFits,
     #[error("no checkpoint of this job is usable{}", listed(.refused))]
@@ -74,6 +78,8 @@ impl WorkflowError {
             WorkflowError::NoPhantom { .. }
             | WorkflowError::NoScratch(_)
             | WorkflowError::NoJob
+            | WorkflowError::UnknownPrice { .. }
+            | WorkflowError::NoGpuInProfile { .. }
             | WorkflowError::NothingFits
             | WorkflowError::NoUsableCheckpoint { .. } => return None,
         })

@@ -15,6 +15,7 @@
     expect(clippy::disallowed_methods, reason = "tests create ordinary files")
 )]
 
+mod compare;
 mod error;
 mod explain;
 mod job;
@@ -33,6 +34,7 @@ mod run;
 mod runs;
 mod state;
 
+pub use compare::{AskedLength, CompareRequest, compare};
 pub use error::WorkflowError;
 pub use explain::{ExplainError, Explained, explain};
 pub use job::{FoundJob, JobRequest, find_job};

@@ -118,6 +118,7 @@ pub fn predict(
             .first()
             .map_or(0, |process| process.facts.steps),
         host: predicted.host,
+        speeds: predicted.speeds,
         side_effects: side_effects_document(predicted.side_effects),
     };
     Ok(PredictedRun {

@@ -44,6 +44,7 @@ fn write(files: &[Generated], check: bool) -> Result<()> {
 fn from_types() -> Result<Vec<Generated>> {
     let probe = serde_json::to_value(brimful_report::json::probe_schema())?;
     let predict = serde_json::to_value(brimful_report::json::predict_schema())?;
+    let compare = serde_json::to_value(brimful_report::json::compare_schema())?;
     let plan = serde_json::to_value(brimful_report::json::plan_schema())?;
     let replay = serde_json::to_value(brimful_report::json::replay_schema())?;
     let explain = serde_json::to_value(brimful_report::json::explain_schema())?;
@@ -53,6 +54,7 @@ fn from_types() -> Result<Vec<Generated>> {
     for (path, schema) in [
         ("schemas/probe.schema.json", &probe),
         ("schemas/predict.schema.json", &predict),
+        ("schemas/compare.schema.json", &compare),
         ("schemas/plan.schema.json", &plan),
         ("schemas/replay.schema.json", &replay),
         ("schemas/explain.schema.json", &explain),

@@ -1,5 +1,6 @@
 //! One file per command: take the arguments, call the library, hand values to the report.
 
+mod compare;
 mod completions;
 mod explain;
 mod init;
@@ -14,6 +15,7 @@ mod runs;
 mod termination;
 mod top;
 
+pub(crate) use compare::compare;
 pub(crate) use completions::completions;
 pub(crate) use explain::explain;
 pub(crate) use init::init;

@@ -147,6 +147,7 @@ fn help_names_every_command_and_exit_code() {
     Commands:
       probe        Show this machine's effective memory limits and likely problems
       predict      Predict how much memory a training command needs, without a GPU
+      compare      Compare GPUs for a training command: memory, time and cost
       plan         Find the fastest settings that fit in memory
       replay       Replay recorded allocations on another GPU or with other
                    allocator settings

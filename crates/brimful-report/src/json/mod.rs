@@ -1,5 +1,6 @@
 //! The documents that programs read.
 
+mod compare;
 mod explain;
 mod from_machine;
 mod gaps;
@@ -12,7 +13,9 @@ mod range;
 mod read;
 mod replay;
 mod side_effects;
+mod speed;
 
+pub use compare::{CompareDocument, ComparedGpu, JobLength};
 pub use explain::{
     ExplainDocument, ExplainedAttempt, ExplainedProof, ExplainedRemedy, ExplainedVerdict,
     RunSummary, RunsDocument,
@@ -44,6 +47,7 @@ pub use replay::{
     ReplayColumn, ReplayDocument, ReplayResult,
 };
 pub use side_effects::{HostConnection, SideEffects};
+pub use speed::{LowLikelyHigh, PredictedSpeed, StepSeconds};
 
 use std::fmt::Write;
 
@@ -57,6 +61,11 @@ pub fn probe_schema() -> schemars::Schema {
 /// The JSON Schema of [`PredictDocument`].
 pub fn predict_schema() -> schemars::Schema {
     schema::<PredictDocument>()
+}
+
+/// The JSON Schema of [`CompareDocument`].
+pub fn compare_schema() -> schemars::Schema {
+    schema::<CompareDocument>()
 }
 
 /// The JSON Schema of [`PlanDocument`].

@@ -2,10 +2,13 @@
 
 use brimful::predict::host::HostFacts;
 use brimful::predict::{FitVerdict, Footprint, Kind, ModuleMemory, StepTimeline};
+use brimful::speed::Speed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{HostConnection, LikelyAndSafe, PredictedHost, SCHEMA_VERSION, SideEffects};
+use crate::json::{
+    HostConnection, LikelyAndSafe, PredictedHost, PredictedSpeed, SCHEMA_VERSION, SideEffects,
+};
 
 /// What is known of a rehearsal besides its footprints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +23,16 @@ pub struct Rehearsed {
     pub steps: u32,
     /// What was measured on the host; nothing where it could not be measured.
     pub host: Option<HostFacts>,
+    /// For each footprint; empty where nothing was captured.
+    pub speeds: Vec<Option<Speed>>,
     pub side_effects: SideEffects,
+}
+
+impl Rehearsed {
+    /// The speed on the GPU of a footprint.
+    pub fn speed(&self, at: usize) -> Option<&Speed> {
+        self.speeds.get(at)?.as_ref()
+    }
 }
 
 /// Predicted memory of a training command, on the GPU and on the host.
@@ -149,6 +161,9 @@ pub struct GpuFit {
     pub alloc_conf: String,
     /// Allocator settings with which PyTorch would reserve less; `null` if little is unused.
     pub alternative: Option<AllocatorAlternative>,
+    /// How fast the training is there; `null` if it could not be predicted.
+    #[serde(default)]
+    pub speed: Option<PredictedSpeed>,
 }
 
 /// Allocator settings with which PyTorch would reserve less.
@@ -274,7 +289,14 @@ impl PredictDocument {
             peak: None,
             terms: Vec::new(),
             phases: Vec::new(),
-            gpus: footprints.iter().map(fit).collect(),
+            gpus: footprints
+                .iter()
+                .enumerate()
+                .map(|(at, footprint)| GpuFit {
+                    speed: rehearsed.speed(at).map(PredictedSpeed::of),
+                    ..fit(footprint)
+                })
+                .collect(),
             failed: rehearsed
                 .failed
                 .iter()
@@ -422,5 +444,6 @@ fn fit(footprint: &Footprint) -> GpuFit {
                 peak_reserved_bytes: found.peak_reserved.get(),
                 fits: found.fits,
             }),
+        speed: None,
     }
 }

@@ -1,5 +1,6 @@
 //! Pages for the terminal.
 
+mod compare;
 mod explain;
 pub mod ladder;
 mod page;
@@ -11,8 +12,10 @@ mod replay;
 pub mod run;
 mod runs;
 mod side_effects;
+mod speed;
 mod table;
 
+pub use compare::compare;
 pub(crate) use explain::{attempt_words, capitalized, confidence, source_name};
 pub use explain::{explain, explain_attempts, termination_message};
 pub use page::Page;
@@ -23,3 +26,4 @@ pub(crate) use predict_host::host_term_name;
 pub use probe::probe;
 pub use replay::replay;
 pub use runs::runs;
+pub(crate) use speed::rate;

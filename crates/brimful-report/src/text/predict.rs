@@ -10,6 +10,7 @@ use crate::json::Rehearsed;
 use crate::text::page::{Page, Role, width_of, wrap};
 use crate::text::predict_host::host_sections;
 use crate::text::side_effects;
+use crate::text::speed;
 use crate::text::table::table;
 
 /// Rows of the chart.
@@ -36,6 +37,9 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
         verdicts.push_str(&page.hang("  ", 2, &found));
     }
     page.section(&mut out, "Fit", &verdicts);
+    if let Some(found) = speed::section(rehearsed, footprints, page) {
+        page.section(&mut out, "Speed", &found);
+    }
     page.section(
         &mut out,
         &format!("Peak on {}", first.gpu),

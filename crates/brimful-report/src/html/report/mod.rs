@@ -8,6 +8,7 @@
 
 mod by_line;
 mod chart;
+mod compare;
 mod fragmentation;
 mod host_need;
 mod how_full;
@@ -24,6 +25,7 @@ mod time;
 mod why_it_died;
 mod will_it_fit;
 
+pub use compare::compare_report;
 pub use memory_against_speed::plan_report;
 pub use page::is_report;
 pub use predict::predict_report;

@@ -1,0 +1,155 @@
+//! The page of `brimful compare`.
+
+use brimful::units::Bytes;
+
+use crate::json::{CompareDocument, ComparedGpu, LowLikelyHigh};
+use crate::text::page::{Page, Role, wrap};
+use crate::text::speed::rate;
+use crate::text::table::table;
+
+/// One page: a table of all candidates, and which is the fastest and the cheapest.
+pub fn compare(document: &CompareDocument, page: &Page) -> String {
+    let title = format!(
+        "{}{}torch {}",
+        document.command.join(" "),
+        page.dot(),
+        document.torch_version
+    );
+    let mut out = String::new();
+    for line in wrap(&title, page.width) {
+        out.push_str(&page.paint(Role::Strong, &line));
+        out.push('\n');
+    }
+    let has_cost = document.candidates.iter().any(|found| found.cost.is_some());
+    let has_samples = document.candidates.iter().any(|found| {
+        let speed = found.speed.as_ref();
+        speed.is_some_and(|speed| speed.samples_per_second.is_some())
+    });
+    let mut heading = vec!["GPU", "memory"];
+    heading.push(if has_samples { "samples/s" } else { "steps/s" });
+    heading.push("hours");
+    heading.push("range");
+    if has_cost {
+        heading.push("cost");
+    }
+    let rows: Vec<Vec<String>> = document
+        .candidates
+        .iter()
+        .map(|found| row(found, has_cost))
+        .collect();
+    let mut body = table(page, &heading, &rows);
+    for line in length_words(document) {
+        body.push_str(&page.hang("  ", 2, &line));
+    }
+    page.section(&mut out, "Comparison", &body);
+    let mut notes = String::new();
+    for line in conclusions(document) {
+        notes.push_str(&page.hang("  ", 2, &line));
+    }
+    page.section(&mut out, "Result", &notes);
+    out
+}
+
+fn row(found: &ComparedGpu, has_cost: bool) -> Vec<String> {
+    let missing = || "-".to_owned();
+    let memory = match (found.verdict.as_str(), found.headroom_bytes) {
+        ("fits", Some(left)) => format!("fits, {} free", Bytes(left.unsigned_abs())),
+        ("tight", _) => "tight".to_owned(),
+        ("does_not_fit", Some(left)) => format!("{} over", Bytes(left.unsigned_abs())),
+        ("host_does_not_fit", _) => "host memory".to_owned(),
+        _ => "failed".to_owned(),
+    };
+    let speed = found.speed.as_ref();
+    let rates = speed.map(|speed| speed.samples_per_second.unwrap_or(speed.steps_per_second));
+    // What does not fit has no time.
+    let shown = |range: Option<LowLikelyHigh>| range.filter(|_| found.fits);
+    let mut cells = vec![
+        found.name.clone(),
+        memory,
+        shown(rates).map_or_else(missing, |range| rate(range.likely)),
+        shown(found.hours).map_or_else(missing, |range| rate(range.likely)),
+        shown(found.hours).map_or_else(missing, |range| {
+            format!("{} to {}", rate(range.low), rate(range.high))
+        }),
+    ];
+    if has_cost {
+        cells.push(shown(found.cost).map_or_else(missing, |range| rate(range.likely)));
+    }
+    cells
+}
+
+fn length_words(document: &CompareDocument) -> Vec<String> {
+    let length = &document.length;
+    match (length.epochs, length.steps, &length.missing) {
+        (_, _, Some(missing)) => vec![format!("No time in hours: {missing}.")],
+        (Some(epochs), _, None) => {
+            let unit = if (epochs - 1.0).abs() < 1e-9 {
+                "epoch"
+            } else {
+                "epochs"
+            };
+            vec![format!(
+                "Hours are for {epochs} {unit}, without evaluation and data loading."
+            )]
+        }
+        (None, Some(steps), None) => {
+            vec![format!(
+                "Hours are for {steps:.0} steps, without evaluation and data loading."
+            )]
+        }
+        (None, None, None) => Vec::new(),
+    }
+}
+
+fn conclusions(document: &CompareDocument) -> Vec<String> {
+    let mut lines = Vec::new();
+    match (&document.fastest, &document.cheapest) {
+        (Some(fastest), Some(cheapest)) if fastest == cheapest => {
+            lines.push(format!("{fastest} is the fastest and the cheapest."));
+        }
+        (fastest, cheapest) => {
+            lines.extend(fastest.iter().map(|name| format!("{name} is the fastest.")));
+            lines.extend(
+                cheapest
+                    .iter()
+                    .map(|name| format!("{name} is the cheapest.")),
+            );
+        }
+    }
+    if document.candidates.iter().all(|found| !found.fits) {
+        lines.push("The command fits on none of them as it is; `brimful plan --gpu` searches for settings that do.".to_owned());
+    }
+    if let Some(host) = document.host_bytes {
+        lines.push(format!(
+            "It needs {} of host memory; {} to be safe.",
+            Bytes(host.likely),
+            Bytes(host.safe)
+        ));
+    }
+    let mut notes: Vec<String> = Vec::new();
+    for found in &document.candidates {
+        let speed = found.speed.iter();
+        for note in speed.flat_map(|speed| &speed.notes) {
+            let line = format!("{}: {note}.", found.name);
+            let said = notes
+                .iter_mut()
+                .find(|known| known.ends_with(&format!(": {note}.")));
+            match said {
+                Some(known) => *known = format!("{}, {known}", found.name),
+                None => notes.push(line),
+            }
+        }
+        notes.extend(found.reason.iter().map(|reason| {
+            format!(
+                "{}: the script failed before its first step: {reason}",
+                found.name
+            )
+        }));
+    }
+    lines.extend(notes);
+    lines.push(
+        "Times are calculated from the operators of one step, not measured; see docs/accuracy.md."
+            .to_owned(),
+    );
+    lines
+}
