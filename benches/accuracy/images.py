@@ -111,6 +111,51 @@ def timm_training(settings: dict):
         yield None
 
 
+def timm_benchmark(settings: dict):
+    """timm's benchmark.py as it was in 2022: autocast, SGD one parameter at a time, no loader."""
+    import timm
+    from timm.layers import set_fused_attn
+
+    set_fused_attn(enable=False)
+    torch.backends.cudnn.benchmark = True
+    name, size = settings["model"], settings["image"]
+    if not timm.is_model(name):  # also by an old name
+        raise Skip("not in this timm")
+    with unfilled():
+        model = built(timm, name, size)
+    facts = facts_of(model)
+    model.to("cuda")
+    images = torch.empty(settings["batch"], model.default_cfg["input_size"][0], size, size, device="cuda")
+    if settings["layout"] == "nhwc":
+        model.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, foreach=False)
+    loss_of = nn.CrossEntropyLoss()
+    yield facts
+    for _ in range(settings["steps"]):
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast("cuda", dtype=torch.float16):
+            output = model(images)
+            if isinstance(output, (tuple, list)):
+                output = output[0]
+            labels = torch.empty(output.shape[0], device="cuda", dtype=torch.int64)
+            loss_of(output, labels).backward()
+        optimizer.step()
+        yield None
+
+
+def built(timm, name: str, size: int) -> nn.Module:
+    """A model for images of that size, if its class asks for one."""
+    usual = timm.get_pretrained_cfg(name, allow_unregistered=True)
+    if usual is not None and usual.input_size[-1] == size:
+        return timm.create_model(name, pretrained=False)
+    try:
+        return timm.create_model(name, pretrained=False, img_size=size)
+    except TypeError:
+        return timm.create_model(name, pretrained=False)
+
+
 # The names of the xMem records, where they differ from torchvision's in more than case and underscores.
 TORCHVISION = {
     "mobenetv3large": "mobilenetv3large",

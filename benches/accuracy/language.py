@@ -187,6 +187,58 @@ def transformers_training(settings: dict):
         yield None
 
 
+# Sizes of NeuSight's models, by its names; with the attention that transformers had before fused kernels.
+NEUSIGHT = {
+    "bert_large": {
+        "class": "BertModel",
+        "config": "BertConfig",
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+    "gpt2_large": GPT2 | {"n_embd": 1280, "n_layer": 36, "n_head": 20},
+    "opt_13": {
+        "class": "OPTForCausalLM",
+        "config": "OPTConfig",
+        "vocab_size": 50272,
+        "hidden_size": 2048,
+        "ffn_dim": 8192,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 2048,
+        "word_embed_proj_dim": 2048,
+    },
+    "gpt3_27": GPT2 | {"n_embd": 2560, "n_layer": 32, "n_head": 32, "n_positions": 2048},
+    "gpt3_xl": GPT2 | {"n_embd": 2048, "n_layer": 24, "n_head": 24, "n_positions": 2048},
+}
+
+
+def neusight_run(settings: dict):
+    """Forward, or forward and backward without an optimizer, in full precision."""
+    import transformers
+
+    if settings["model"] not in NEUSIGHT:
+        raise Skip("sizes of this model are not in the table")
+    sizes = dict(NEUSIGHT[settings["model"]])
+    maker, config = getattr(transformers, sizes.pop("class")), getattr(transformers, sizes.pop("config"))
+    with unfilled():
+        model = maker(config(attn_implementation="eager", **sizes))
+    model.to("cuda")
+    trains = settings["mode"] == "train"
+    model.train(trains)
+    yield {"parameters": sum(p.numel() for p in model.parameters()), "kernels_over_one": 0}
+    tokens = torch.zeros((settings["batch"], settings["sequence"]), dtype=torch.int64, device="cuda")
+    for _ in range(settings["steps"]):
+        with torch.set_grad_enabled(trains):
+            output = model(input_ids=tokens, use_cache=False)[0]
+        if trains:
+            model.zero_grad(set_to_none=True)
+            output.backward(torch.empty_like(output))
+        del output
+        yield None
+
+
 def attention_forward(settings: dict):
     """Plain attention without heads, after a warm-up: what is allocated after the forward.
 

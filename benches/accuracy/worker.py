@@ -3,9 +3,11 @@
 One job as JSON per line of the standard input, one result as JSON per line of the standard output. A job is
 {"program": "timm", "settings": {...}}; the programs are the functions of `PROGRAMS`. Each does what a
 user's script would do and yields after each step; here only the allocator's counters are read. A result has
-`allocated_bytes` and `reserved_bytes`, the peaks over all steps, or `oom`, or `skip` with a reason.
+`allocated_bytes` and `reserved_bytes`, the peaks over all steps, or `oom`, or `skip` with a reason. With
+the setting `capture` the last step's operators are in `step`, as a rehearsal captures them.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -16,7 +18,7 @@ import time
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import images
+import images  # also finds the hook's modules
 import language
 import litgpt
 import perceptrons
@@ -25,8 +27,10 @@ from quick import Skip
 
 PROGRAMS = {
     "timm": images.timm_training,
+    "timm_benchmark": images.timm_benchmark,
     "torchvision": images.torchvision_training,
     "transformers": language.transformers_training,
+    "neusight": language.neusight_run,
     "mlp": perceptrons.mlp_training,
     "attention": language.attention_forward,
     "litgpt": litgpt.litgpt_run,
@@ -47,7 +51,7 @@ def measure(job: dict) -> dict:
     reserved = []
     result = {}
     try:
-        for fact in PROGRAMS[job["program"]](job["settings"]):
+        for fact in steps_of(job, result):
             if fact is not None:
                 facts.update(fact)
             reserved.append(torch.cuda.memory_reserved())
@@ -69,6 +73,44 @@ def measure(job: dict) -> dict:
         **facts,
     }
     return result
+
+
+def steps_of(job: dict, result: dict):
+    """Run the program; the operators of its last step go into the result."""
+    running = PROGRAMS[job["program"]](job["settings"])
+    if not job["settings"].get("capture"):
+        yield from running
+        return
+    for _ in range(job["settings"]["steps"]):
+        yield next(running)
+    with captured() as capture:
+        yield next(running)
+    result["step"] = capture.facts()
+
+
+@contextlib.contextmanager
+def captured():
+    """Look at every operator; the phase is known by the optimizer's hooks and by autograd's own number."""
+    from brimful_ops import Capture
+    from torch.optim import optimizer
+
+    stepping = []
+    hooks = (
+        optimizer.register_optimizer_step_pre_hook(lambda *_: stepping.append(1)),
+        optimizer.register_optimizer_step_post_hook(lambda *_: stepping.clear()),
+    )
+
+    def phase() -> str:
+        if torch._C._current_graph_task_id() != -1:
+            return "backward"
+        return "optimizer" if stepping else "forward"
+
+    try:
+        with Capture(phase) as capture:
+            yield capture
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def main() -> None:

@@ -37,12 +37,27 @@ enum Task {
         /// The directory of measurements
         #[arg(long, value_name = "DIR")]
         truth: PathBuf,
+        /// Compare speeds instead of memory
+        #[arg(long)]
+        speed: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
         /// Only so many rows of each set, the same each time; below 100 no page is written
         #[arg(long, value_name = "N")]
         sample: Option<usize>,
+        /// A Python with torch, timm, transformers, torchvision and pyarrow
+        #[arg(long, value_name = "PATH", default_value = "python3")]
+        python: PathBuf,
+        /// The phantom library, if not the one that cargo builds
+        #[arg(long, value_name = "PATH")]
+        phantom: Option<PathBuf>,
+    },
+    /// Fit the parameters of the speed model to measured speeds, and write them into the source
+    Fit {
+        /// The directory of measurements
+        #[arg(long, value_name = "DIR")]
+        truth: PathBuf,
         /// A Python with torch, timm, transformers, torchvision and pyarrow
         #[arg(long, value_name = "PATH", default_value = "python3")]
         python: PathBuf,
@@ -169,17 +184,30 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Accuracy {
             truth,
+            speed,
             json,
             sample,
             python,
             phantom,
-        } => accuracy::run(&accuracy::Options {
+        } => {
+            let compare = if speed {
+                accuracy::run_speed
+            } else {
+                accuracy::run
+            };
+            compare(&accuracy::Options {
+                truth,
+                json,
+                sample,
+                python,
+                phantom,
+            })
+        }
+        Task::Fit {
             truth,
-            json,
-            sample,
             python,
             phantom,
-        }),
+        } => accuracy::write_parameters(&accuracy::Options::of_all(truth, python, phantom)),
         Task::Ci { from, full } => ci::run_steps(from.as_deref(), full),
         Task::Wheel { out } => {
             let wheel = wheel::build(&out, wheel::Purpose::Release)?;

@@ -11,6 +11,7 @@ mod report;
 mod score;
 mod sets;
 mod snapshots;
+mod speed;
 mod table;
 mod text;
 mod workers;
@@ -26,6 +27,7 @@ use brimful_allocsim::trace::Trace;
 use brimful_rehearse::stage::Stage;
 
 pub(crate) use options::Options;
+pub(crate) use speed::{run as run_speed, write_parameters};
 
 use findings::{Findings, Group, OutOfMemory, Safe};
 use score::{Errors, errors, quantile};

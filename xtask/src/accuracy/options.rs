@@ -11,3 +11,16 @@ pub(crate) struct Options {
     pub python: PathBuf,
     pub phantom: Option<PathBuf>,
 }
+
+impl Options {
+    /// All rows.
+    pub(crate) fn of_all(truth: PathBuf, python: PathBuf, phantom: Option<PathBuf>) -> Options {
+        Options {
+            truth,
+            json: false,
+            sample: None,
+            python,
+            phantom,
+        }
+    }
+}

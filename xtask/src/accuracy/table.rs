@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Table>> {
     Ok(Some(parse(&std::fs::read_to_string(path)?)))
 }
 
-fn parse(text: &str) -> Table {
+pub(super) fn parse(text: &str) -> Table {
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     let header = split(lines.next().unwrap_or_default());
     let mut table = Table::default();

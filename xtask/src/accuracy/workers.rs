@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use brimful::speed::CapturedStep;
 use brimful_rehearse::stage::Stage;
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +33,10 @@ pub(super) struct WorkerJob {
 }
 
 /// The files in which each program is written.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+const PROGRAMS: [(&str, &[&str]); 8] = [
     ("timm", &["images"]),
+    ("timm_benchmark", &["images"]),
+    ("neusight", &["language"]),
     ("torchvision", &["images"]),
     ("transformers", &["language"]),
     ("attention", &["language"]),
@@ -65,6 +68,8 @@ pub(super) struct Answer {
     pub kernels_over_one: u64,
     #[serde(default)]
     pub seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<CapturedStep>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,6 +91,8 @@ pub(super) struct Workers<'a> {
     known: HashMap<String, Answer>,
     /// A number for the text of each program.
     texts: BTreeMap<&'static str, u64>,
+    /// Of cuDNN, as `cudnnGetVersion` gives it; PyTorch refuses an older one than it was built for.
+    cudnn: u32,
 }
 
 impl<'a> Workers<'a> {
@@ -121,6 +128,7 @@ impl<'a> Workers<'a> {
             file,
             known,
             texts,
+            cudnn: cudnn_version(versions),
         })
     }
 
@@ -156,8 +164,8 @@ impl<'a> Workers<'a> {
             std::thread::scope(|scope| -> Result<()> {
                 for _ in 0..WORKERS {
                     let (queue, sender) = (&queue, sender.clone());
-                    let (python, stage) = (self.python, self.stage);
-                    scope.spawn(move || serve(python, stage, place, queue, &sender));
+                    let start = || Worker::start(self.python, self.stage, place, self.cudnn);
+                    scope.spawn(move || serve(start, queue, &sender));
                 }
                 drop(sender);
                 for found in receiver {
@@ -194,21 +202,27 @@ fn show_progress(done: usize, total: usize, start: Instant) {
     }
 }
 
+/// `9.20.0.48` is 92000.
+fn cudnn_version(versions: &str) -> u32 {
+    const USUAL: u32 = 92_000;
+    let found = versions.split("cuDNN ").nth(1).unwrap_or_default();
+    let mut parts = found.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(major), Some(minor), Some(patch)) => major * 10_000 + minor * 100 + patch,
+        _ => USUAL,
+    }
+}
+
 /// One worker's life: jobs from the queue until it is empty.
 fn serve<'j>(
-    python: &Path,
-    stage: &Stage,
-    place: &RunOn,
+    start: impl Fn() -> Result<Worker>,
     queue: &Mutex<impl Iterator<Item = (&'j WorkerJob, &'j str)>>,
     sender: &mpsc::Sender<Result<Line>>,
 ) {
     let next = || queue.lock().ok().and_then(|mut queue| queue.next());
     let mut worker: Option<Worker> = None;
     while let Some((job, key)) = next() {
-        let mut running = match worker
-            .take()
-            .map_or_else(|| Worker::start(python, stage, place), Ok)
-        {
+        let mut running = match worker.take().map_or_else(&start, Ok) {
             Ok(running) => running,
             Err(error) => {
                 let _ = sender.send(Err(error));
@@ -245,13 +259,13 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(python: &Path, stage: &Stage, place: &RunOn) -> Result<Worker> {
+    fn start(python: &Path, stage: &Stage, place: &RunOn, cudnn: u32) -> Result<Worker> {
         let mut command = Command::new(python);
         stage.apply(&mut command);
         if !place.workspaces {
             command
                 .env_remove("BRIMFUL_PHANTOM_CUDNN")
-                .env("BRIMFUL_PHANTOM_CUDNN_VERSION", "92000");
+                .env("BRIMFUL_PHANTOM_CUDNN_VERSION", cudnn.to_string());
         }
         let mut child = command
             .current_dir(root())

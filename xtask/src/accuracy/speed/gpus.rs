@@ -1,0 +1,66 @@
+//! The GPUs of the tables, by the names of the catalogue.
+
+use brimful::cards;
+use brimful::speed::GpuRates;
+
+/// The catalogue's name for a GPU of a table; nothing for those that are not scored.
+pub(super) fn of_truth(name: &str) -> Option<&'static str> {
+    let plain = name.replace('_', " ");
+    Some(match plain.as_str() {
+        "rtx3090" | "RTX 3090" => "rtx-3090",
+        "NVIDIA A100-PCIE-40GB" => "a100-pcie-40gb",
+        "NVIDIA A100 80GB PCIe" => "a100-pcie-80gb",
+        "NVIDIA H100 80GB HBM3" => "h100-80gb",
+        "NVIDIA L4" => "l4",
+        "Tesla P100-PCIE-16GB" => "p100-16gb",
+        "Tesla P4" => P4,
+        "Tesla T4" => "t4",
+        "Tesla V100-PCIE-32GB" => V100_PCIE,
+        _ => return None,
+    })
+}
+
+// Not in the catalogue; by their data sheets, and the best fp32 products of NeuSight's tables.
+const P4: &str = "p4";
+const V100_PCIE: &str = "v100-pcie-32gb";
+
+/// What the model is told of a GPU.
+pub(super) fn rates(id: &str) -> GpuRates {
+    let other =
+        |single: f64, half: f64, sustained: f64, bandwidth: f64, l2: f64, count: f64| GpuRates {
+            single: single * 1e12,
+            half: half * 1e12,
+            bfloat16: single * 1e12,
+            tf32: None,
+            sustained_single: Some(sustained * 1e12),
+            bandwidth: bandwidth * 1e9,
+            l2_bytes: l2 * 1_048_576.0,
+            multiprocessors: count,
+        };
+    match id {
+        P4 => other(5.5, 5.5, 4.9, 192.0, 2.0, 20.0),
+        V100_PCIE => other(14.1, 112.0, 13.9, 900.0, 6.0, 80.0),
+        id => {
+            let card = cards::find(id).expect("a card of the catalogue");
+            GpuRates::of(card).expect("a card with rates").0
+        }
+    }
+}
+
+/// The same for a GPU on which nobody has measured anything.
+pub(super) fn rates_by_data_sheet(id: &str) -> GpuRates {
+    match id {
+        P4 => GpuRates {
+            sustained_single: Some(5.5e12 * 0.7),
+            ..rates(id)
+        },
+        V100_PCIE => GpuRates {
+            sustained_single: Some(14.1e12 * 0.92),
+            ..rates(id)
+        },
+        id => {
+            let card = cards::find(id).expect("a card of the catalogue");
+            GpuRates::by_data_sheet(card).expect("a card with rates")
+        }
+    }
+}

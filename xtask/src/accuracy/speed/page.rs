@@ -1,0 +1,75 @@
+//! The part of the speed on the page of the accuracy.
+
+use std::fmt::Write as _;
+
+use brimful::speed::FITTED;
+
+use super::scores::{Score, Scores};
+
+/// Families that are named.
+const NAMED: usize = 16;
+
+pub(super) fn part(scores: &Scores) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "\nSamples per second, predicted from one captured step, against published measurements of real GPUs. The\n\
+         parameters come from {}. \"Family left out\" predicts each model with parameters that saw no model of its\n\
+         family. The models were built by {}; {} rows could not be built.\n",
+        FITTED.split, scores.versions, scores.left_out
+    );
+    table(&mut out, "Measurements", &scores.tables);
+    let _ = writeln!(
+        out,
+        "\nPairs of GPUs with the same training in the right order: {} of {}.\n",
+        scores.pairs.right, scores.pairs.all
+    );
+    let _ = writeln!(
+        out,
+        "Simpler rules, on the timm rows, each with one constant fitted to them:\n"
+    );
+    table(&mut out, "Rule", &scores.baselines);
+    let _ = writeln!(
+        out,
+        "\nPublished for comparison, each on its own rows: NeuSight 6.2 % median (it needs captures made by its own\n\
+         tool), Habitat 11.8 % (needs a GPU). Two measurements of the same models on the same RTX 3090 with PyTorch 1.11\n\
+         and 1.12 differ by 2.5 % (median): less than about 5 % means nothing.\n"
+    );
+    let _ = writeln!(
+        out,
+        "Where it is most wrong, by family left out (median error of the family):\n"
+    );
+    let _ = writeln!(out, "| Family | Rows | Error |\n|---|---|---|");
+    for (family, rows, error) in scores.families.iter().take(NAMED) {
+        let _ = writeln!(out, "| {family} | {rows} | {:+.0} % |", error * 100.0);
+    }
+    let _ = writeln!(
+        out,
+        "\nWhat limits it: convolutions of groups with channels last, which cuDNN of 2022 computed at very different\n\
+         rates by the size of a group; depthwise kernels of other sizes than 3 and 5; models whose code has changed since\n\
+         the measurement (tresnet, ecaresnext).\n\n\
+         Not scored, because no public measurements were found that could be rebuilt: launch-bound small models, checkpointing,\n\
+         bfloat16, `torch.compile`, finetuning of language models in half precision, and tensor-core training on T4\n\
+         and L4."
+    );
+    out
+}
+
+fn table(out: &mut String, title: &str, scores: &[Score]) {
+    let _ = writeln!(
+        out,
+        "| {title} | Rows | Median error | 90 % are below | Worst | Within 2x |\n|---|---|---|---|---|---|"
+    );
+    for score in scores {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {:.1} % | {:.1} % | {:.0} % | {:.1} % |",
+            score.title,
+            score.errors.rows,
+            score.errors.median * 100.0,
+            score.errors.p90 * 100.0,
+            score.errors.worst * 100.0,
+            score.within_twice * 100.0
+        );
+    }
+}
