@@ -23,6 +23,8 @@ class Capture:
     """A part of the rehearsal."""
 
     def may_capture(self):
+        if not os.environ.get("BRIMFUL_ISOLATION"):
+            return False  # what the script does after its last step would reach the user's own files
         # With `--with` the training loop has been told that its data has ended.
         return not WITH and not PROCESSORS and not os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_SPEED")
 
@@ -56,6 +58,8 @@ class Capture:
 
     def end_capture(self):
         """The step is complete: write what it computed."""
+        if self.pid != os.getpid():
+            return
         try:
             self.capture.__exit__(None, None, None)
             self.put(f"{self.pid}.ops", json.dumps(self.captured_facts()).encode())
@@ -64,18 +68,33 @@ class Capture:
         self.leave_at_once()
 
     def captured_facts(self):
-        torch = self.torch
         outside = (self.phantom_report() or {}).get("launched_outside", [])
         return {
             **self.capture.facts(),
             "unexplained": outside,
-            "matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
-            "convolution_tf32": bool(torch.backends.cudnn.allow_tf32),
+            **self.tf32(),
             "uncompiled": self.compiled or "uncompiled" in self.caveats,
             "batches": self.host.batches - self.batches_before if self.host is not None else 0,
+        }
+
+    def tf32(self):
+        """Whether fp32 products and convolutions may use TF32."""
+        backends = self.torch.backends
+        convolutions = getattr(backends.cudnn, "conv", None)
+        return {
+            "matmul_tf32": allows_tf32(backends.cuda.matmul, backends.cuda.matmul),
+            "convolution_tf32": allows_tf32(convolutions, backends.cudnn),
         }
 
     def leave_at_once(self):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def allows_tf32(newer, older):
+    """Ask the newer switch, then the older one."""
+    try:
+        return getattr(newer, "fp32_precision", "none") == "tf32" or bool(older.allow_tf32)
+    except RuntimeError:  # both kinds of switches were used
+        return False

@@ -36,6 +36,8 @@ WITHOUT_KERNEL = frozenset(
 class Capture(TorchDispatchMode):
     """Counts the operators of a step. `phase` gives the part of the step that is at work."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, phase, launches=None, notes_names=None):
         super().__init__()
         self.phase = phase
@@ -49,13 +51,18 @@ class Capture(TorchDispatchMode):
         self.explained = 0
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        if any(map(is_wrapper, types)):
+            return NotImplemented  # what it wraps, such as the part of this rank, comes by here next
         self.notes_names.value = 0
         before = self.launches()
         output = function(*arguments, **(named or {}))
         launched = self.launches() - before
         self.notes_names.value = 1
         self.explained += launched
-        self.note(function, arguments, named or {}, output, launched)
+        try:
+            self.note(function, arguments, named or {}, output, launched)
+        except Exception:  # a kind of tensor without sizes or strides, or an operator without a schema
+            self.left_out += 1
         return output
 
     def note(self, function, arguments, named, output, launched):
@@ -122,7 +129,7 @@ class Kind:
         self.places = {argument.name: at for at, argument in enumerate(schema.arguments)}
         self.is_convolution = "convolution" in self.name
         self.is_backward = self.name.endswith("backward")
-        self.is_recurrent = self.name.startswith("aten::_cudnn_rnn")
+        self.is_recurrent = self.name in ("aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
 
     def settings(self, arguments):
         """The numbers of a call that decide what it computes."""
@@ -164,7 +171,8 @@ class Kind:
         if self.is_recurrent:
             # Each weight is multiplied once for each place of the sequence, and twice more for the gradients.
             weights = sum(tensor.numel() for tensor in arguments[1])
-            places = inputs[0].shape[0] * inputs[0].shape[1]
+            is_packed = bool(self.argument(arguments, "batch_sizes"))
+            places = inputs[0].shape[0] * (1 if is_packed else inputs[0].shape[1])
             return 2 * weights * places * (2 if self.is_backward else 1)
         if self.flops_of is None:
             return 0
@@ -172,6 +180,11 @@ class Kind:
             return int(self.flops_of(*arguments, **named, out_val=output))
         except Exception:  # PyTorch's formulas fail for some shapes
             return 0
+
+
+def is_wrapper(kind):
+    """Whether a class of tensors wraps others, as DTensor does."""
+    return hasattr(kind, "__tensor_flatten__")
 
 
 def flop_formulas():

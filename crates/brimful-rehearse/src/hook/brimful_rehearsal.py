@@ -348,7 +348,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
     @guarded
     def enter(self, module):
         """A module, or a compiled function."""
-        if threading.get_ident() != self.main_thread or self.finished:
+        if threading.get_ident() != self.main_thread or self.is_over_and_written():
             return
         is_module = isinstance(module, self.torch.nn.Module)
         if not self.stack:
@@ -385,9 +385,12 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
             self.evaluated -= runs[0]
         return True
 
+    def is_over_and_written(self):
+        return self.finished and self.capture is None
+
     @guarded
     def leave(self):
-        if threading.get_ident() != self.main_thread or self.finished:
+        if threading.get_ident() != self.main_thread or self.is_over_and_written():
             return
         if self.stack:
             self.stack.pop()
