@@ -112,7 +112,7 @@ def timm_training(settings: dict):
 
 
 def timm_benchmark(settings: dict):
-    """timm's benchmark.py as it was in 2022: autocast, SGD one parameter at a time, no loader."""
+    """The benchmark.py of timm as it was in 2022: autocast, SGD one parameter at a time, no loader."""
     import timm
     from timm.layers import set_fused_attn
 
@@ -142,6 +142,60 @@ def timm_benchmark(settings: dict):
             labels = torch.empty(output.shape[0], device="cuda", dtype=torch.int64)
             loss_of(output, labels).backward()
         optimizer.step()
+        yield None
+
+
+def timm_inference(settings: dict):
+    """The inference of timm's benchmark.py with a PyTorch that has fused attention."""
+    import timm
+    from timm.layers import set_fused_attn
+
+    set_fused_attn(enable=True)
+    torch.backends.cudnn.benchmark = True
+    name, size = settings["model"], settings["image"]
+    if not timm.is_model(name):
+        raise Skip("not in this timm")
+    with unfilled():
+        model = built(timm, name, size)
+    facts = facts_of(model)
+    model.to("cuda").eval()
+    images = torch.empty(settings["batch"], model.default_cfg["input_size"][0], size, size, device="cuda")
+    if settings["layout"] == "nhwc":
+        model.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    yield facts
+    for _ in range(settings["steps"]):
+        with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
+            model(images)
+        yield None
+
+
+def nvidia_convnet(settings: dict):
+    """NVIDIA's examples for image classification: SGD, label smoothing, NHWC in mixed precision."""
+    import torchvision
+
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = settings["precision"] == "tf32"
+    options = {"groups": 32, "width_per_group": 4} if settings["model"].startswith("resnext") else {}
+    maker = torchvision.models.resnet50 if not options else torchvision.models.resnet101
+    with unfilled():
+        model = maker(weights=None, **options)
+    model.to("cuda").train()
+    images = torch.empty(settings["batch"], 3, 224, 224, device="cuda")
+    is_mixed = settings["precision"] == "amp"
+    if is_mixed:
+        model.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.875)
+    loss_of = nn.CrossEntropyLoss(label_smoothing=0.1)
+    labels = torch.zeros(settings["batch"], dtype=torch.int64, device="cuda")
+    yield facts_of(model)
+    for _ in range(settings["steps"]):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=is_mixed):
+            loss = loss_of(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
         yield None
 
 

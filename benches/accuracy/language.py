@@ -220,6 +220,7 @@ def neusight_run(settings: dict):
 
     if settings["model"] not in NEUSIGHT:
         raise Skip("sizes of this model are not in the table")
+    torch.backends.cuda.matmul.allow_tf32 = False
     sizes = dict(NEUSIGHT[settings["model"]])
     maker, config = getattr(transformers, sizes.pop("class")), getattr(transformers, sizes.pop("config"))
     with unfilled():
@@ -236,6 +237,36 @@ def neusight_run(settings: dict):
             model.zero_grad(set_to_none=True)
             output.backward(torch.empty_like(output))
         del output
+        yield None
+
+
+def nvidia_bert(settings: dict):
+    """NVIDIA's BERT large: one batch forward and backward; the optimizer comes once in dozens of batches."""
+    import transformers
+
+    torch.backends.cuda.matmul.allow_tf32 = settings["precision"] == "tf32"
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16}
+    config = transformers.BertConfig(
+        vocab_size=30528, intermediate_size=4096, attn_implementation="eager", **sizes
+    )
+    trains = transformers.BertForPreTraining if settings["task"] == "pretraining" else None
+    maker = trains or transformers.BertForQuestionAnswering
+    with unfilled():
+        model = maker(config)
+    model.to("cuda").train()
+    if settings["precision"] == "fp16":
+        model.half()
+    yield {"parameters": sum(p.numel() for p in model.parameters()), "kernels_over_one": 0}
+    shape = (settings["batch"], settings["sequence"])
+    tokens = torch.zeros(shape, dtype=torch.int64, device="cuda")
+    first = torch.zeros(settings["batch"], dtype=torch.int64, device="cuda")
+    for _ in range(settings["steps"]):
+        if trains:
+            loss = model(input_ids=tokens, labels=tokens, next_sentence_label=first).loss
+        else:
+            loss = model(input_ids=tokens, start_positions=first, end_positions=first).loss
+        loss.backward()
+        model.zero_grad(set_to_none=True)
         yield None
 
 

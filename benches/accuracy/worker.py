@@ -28,6 +28,9 @@ from quick import Skip
 PROGRAMS = {
     "timm": images.timm_training,
     "timm_benchmark": images.timm_benchmark,
+    "timm_inference": images.timm_inference,
+    "nvidia_convnet": images.nvidia_convnet,
+    "nvidia_bert": language.nvidia_bert,
     "torchvision": images.torchvision_training,
     "transformers": language.transformers_training,
     "neusight": language.neusight_run,
@@ -85,7 +88,11 @@ def steps_of(job: dict, result: dict):
         yield next(running)
     with captured() as capture:
         yield next(running)
-    result["step"] = capture.facts()
+    result["step"] = {
+        **capture.facts(),
+        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "convolution_tf32": torch.backends.cudnn.allow_tf32,
+    }
 
 
 @contextlib.contextmanager

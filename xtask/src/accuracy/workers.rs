@@ -33,9 +33,12 @@ pub(super) struct WorkerJob {
 }
 
 /// The files in which each program is written.
-const PROGRAMS: [(&str, &[&str]); 8] = [
+const PROGRAMS: [(&str, &[&str]); 11] = [
     ("timm", &["images"]),
     ("timm_benchmark", &["images"]),
+    ("timm_inference", &["images"]),
+    ("nvidia_convnet", &["images"]),
+    ("nvidia_bert", &["language"]),
     ("neusight", &["language"]),
     ("torchvision", &["images"]),
     ("transformers", &["language"]),

@@ -60,6 +60,8 @@ pub struct StepFacts {
     /// Samples of one batch of each rank; 0 where it is not known.
     pub micro_batch: u64,
     pub ranks: u64,
+    /// Samples per second that the processors of the rehearsal can make, with as many workers.
+    pub loading_rate: Option<f64>,
     /// Samples of the training data; 0 where it does not say.
     pub dataset_samples: u64,
     /// Measured time divided by what the model said, in an earlier run of the job.
@@ -78,12 +80,12 @@ pub struct StepTime {
 impl StepTime {
     /// Nothing where the card's rates are not known.
     pub fn of(step: &CapturedStep, card: &Card) -> Option<StepTime> {
-        let (gpu, basis) = GpuRates::of(card)?;
+        let gpu = GpuRates::of(card)?;
         let parameters = Parameters::fitted();
         Some(StepTime {
             gpu_seconds: Kernels::of(step).seconds(&gpu, &parameters),
             launching_seconds: step.calls() as f64 * parameters.get(Parameter::HostCall) * 1e-6,
-            basis,
+            basis: RatesBasis::of(card, step.main_precision()),
         })
     }
 }
@@ -128,7 +130,7 @@ impl Speed {
                 Some(_) => SpeedBasis::Scaled,
                 None => SpeedBasis::Model,
             },
-            notes: notes(step, basis, facts, launching > on_gpu),
+            notes: notes(step, basis, facts, launching > on_gpu, rate),
         })
     }
 }
@@ -145,6 +147,7 @@ fn notes(
     basis: RatesBasis,
     facts: &StepFacts,
     is_launching: bool,
+    rate: Option<RateRange>,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if step.uncompiled {
@@ -160,6 +163,13 @@ fn notes(
             "{unexplained} kernels of other libraries are not in the time: {names}"
         ));
     }
+    let others = others_without_formula(step);
+    if !others.is_empty() {
+        notes.push(format!(
+            "operators whose work is not known are taken to be limited by memory bandwidth: {}",
+            others.join(", ")
+        ));
+    }
     if step.left_out > 0 {
         notes.push(format!("{} calls are not in the time", step.left_out));
     }
@@ -169,10 +179,32 @@ fn notes(
                 .to_owned(),
         );
     }
+    if let (Some(loading), Some(rate)) = (facts.loading_rate, rate)
+        && loading < rate.likely
+    {
+        notes.push(format!(
+            "data loading limits the speed: with its workers, this machine's CPUs make about {loading:.0} samples/s"
+        ));
+    }
     if facts.ranks > 1 {
         notes.push("the time of communication between GPUs is not in it".to_owned());
     }
     notes
+}
+
+/// Operators of other libraries that launch kernels, and of which no formula gives the operations.
+fn others_without_formula(step: &CapturedStep) -> Vec<&str> {
+    const MAX_NAMED: usize = 5;
+    let mut named: Vec<&str> = Vec::new();
+    for op in step.of_training().filter(|op| op.flops == 0) {
+        let is_other = !op.op.starts_with("aten::") && op.launches > 0;
+        let is_attention = op.op.contains("attention") || op.op.contains("attn");
+        if (is_other || is_attention) && !named.contains(&op.op.as_str()) {
+            named.push(&op.op);
+        }
+    }
+    named.truncate(MAX_NAMED);
+    named
 }
 
 impl RateRange {

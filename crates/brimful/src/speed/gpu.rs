@@ -1,6 +1,7 @@
 //! A GPU as the model sees it.
 
 use crate::cards::{self, Card, SustainedRates};
+use crate::speed::op::Precision;
 
 /// Peak rates of a GPU, in operations and bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +27,23 @@ pub enum RatesBasis {
     DataSheet,
 }
 
+impl RatesBasis {
+    /// How well the rate is known that a step depends on most.
+    pub fn of(card: &Card, precision: Precision) -> RatesBasis {
+        let measured = cards::sustained(card).and_then(|rates| match precision {
+            Precision::Half => rates.half,
+            Precision::Bfloat16 => rates.bfloat16,
+            Precision::Single | Precision::Double => rates.fp32,
+        });
+        match measured {
+            Some(_) => RatesBasis::Measured,
+            None => RatesBasis::DataSheet,
+        }
+    }
+}
+
 // The parameters were fitted on an RTX 3090 with the rates of its data sheet, of which it reaches more.
-const REFERENCE_HALF: f64 = 76.7 / 71.2;
+const REFERENCE_HALF: f64 = 75.6 / 71.2;
 // What the boards with a measurement reach of their data sheets in half precision: desktop boards 1.05 to 1.17,
 // others 0.58 to 0.87.
 const TYPICAL_GEFORCE: f64 = 1.08;
@@ -40,13 +56,8 @@ const EMULATED_BFLOAT16: f64 = 0.6;
 
 impl GpuRates {
     /// The rates of a card; nothing where its data sheet is not known.
-    pub fn of(card: &Card) -> Option<(GpuRates, RatesBasis)> {
-        let measured = cards::sustained(card);
-        let basis = match measured {
-            Some(_) => RatesBasis::Measured,
-            None => RatesBasis::DataSheet,
-        };
-        Some((GpuRates::with(card, measured)?, basis))
+    pub fn of(card: &Card) -> Option<GpuRates> {
+        GpuRates::with(card, cards::sustained(card))
     }
 
     /// The rates of a card as if nobody had measured any.
@@ -70,10 +81,12 @@ impl GpuRates {
             (None, Some(peak)) => Some(peak.value * typical / REFERENCE_HALF),
             (None, None) => None,
         };
-        let of_half = |peak: Option<cards::SourcedValue<f64>>| {
-            let share = peak?.value / peaks.half?.value;
-            Some(half? * share)
+        // What was measured of this type of number, or as much of the data sheet as fp16 reaches.
+        let of_type = |measured: Option<f64>, peak: Option<cards::SourcedValue<f64>>| {
+            let by_half = peak?.value / peaks.half?.value * half?;
+            Some(measured.map_or(by_half, |rate| rate / REFERENCE_HALF))
         };
+        let measured_of = |rate: fn(&SustainedRates) -> Option<f64>| measured.and_then(rate);
         let single = peaks.fp32.value;
         let sustained_single = measured.and_then(|rates| rates.fp32).unwrap_or(
             single
@@ -86,9 +99,11 @@ impl GpuRates {
         Some(GpuRates {
             single: single * TERA,
             half: half.unwrap_or(sustained_single) * TERA,
-            bfloat16: of_half(peaks.bfloat16).unwrap_or(sustained_single * EMULATED_BFLOAT16)
+            bfloat16: of_type(measured_of(|rates| rates.bfloat16), peaks.bfloat16)
+                .or(measured_of(|rates| rates.bfloat16))
+                .unwrap_or(sustained_single * EMULATED_BFLOAT16)
                 * TERA,
-            tf32: of_half(peaks.tf32).map(|rate| rate * TERA),
+            tf32: of_type(measured_of(|rates| rates.tf32), peaks.tf32).map(|rate| rate * TERA),
             sustained_single: Some(sustained_single * TERA),
             bandwidth: peaks.bandwidth.value * 1e9,
             l2_bytes: peaks.l2.value * MIB,

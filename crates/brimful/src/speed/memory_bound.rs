@@ -105,7 +105,7 @@ pub(crate) fn class(op: &CapturedOp) -> Parameter {
 /// Whether a smaller tensor is repeated over a larger one: such kernels calculate with places, and load one number
 /// at a time.
 fn is_broadcast(op: &CapturedOp) -> bool {
-    let several = |shape: &&Vec<u64>| shape.iter().product::<u64>() > 1;
+    let several = |shape: &&Vec<u64>| shape.iter().any(|size| *size > 1);
     let mut shapes = op.shapes.iter().filter(several);
     let Some(first) = shapes.next() else {
         return false;

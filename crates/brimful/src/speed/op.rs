@@ -1,5 +1,7 @@
 //! One captured step: its operators as the rehearsal saw them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What one step computes.
@@ -106,23 +108,37 @@ impl Precision {
 }
 
 impl CapturedStep {
+    /// The operators of the training itself: an evaluation may lie between two steps.
+    pub fn of_training(&self) -> impl Iterator<Item = &CapturedOp> {
+        self.ops.iter().filter(|op| op.phase != OpPhase::Other)
+    }
+
+    /// The type of numbers that most operations are made with.
+    pub fn main_precision(&self) -> Precision {
+        let mut by_type: BTreeMap<Precision, f64> = BTreeMap::new();
+        for op in self.of_training() {
+            *by_type.entry(op.precision()).or_default() += op.flops as f64 * op.count as f64;
+        }
+        let most = by_type.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        most.map_or(Precision::Single, |(precision, _)| precision)
+    }
+
     /// Operations by PyTorch's formulas.
     pub fn flops(&self) -> f64 {
         let of = |op: &CapturedOp| op.flops as f64 * op.count as f64;
-        self.ops.iter().map(of).sum()
+        self.of_training().map(of).sum()
     }
 
     /// Bytes that operators read and write.
     pub fn bytes(&self) -> f64 {
         let of =
             |op: &CapturedOp| (op.read_bytes as f64 + op.written_bytes as f64) * op.count as f64;
-        self.ops.iter().map(of).sum()
+        self.of_training().map(of).sum()
     }
 
     /// Calls of operators.
     pub fn calls(&self) -> u64 {
-        self.ops
-            .iter()
+        self.of_training()
             .map(|op| op.count)
             .fold(0, u64::saturating_add)
     }

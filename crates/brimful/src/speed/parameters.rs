@@ -36,7 +36,7 @@ parameters! {
     MatmulHalf "matmul.half" 0.85 0.3;
     MatmulHalfBatched "matmul.half_batched" 0.6 0.4;
     MatmulBfloat16 "matmul.bfloat16" 1.0 0.1;
-    MatmulTf32 "matmul.tf32" 0.85 0.2;
+    MatmulTf32 "matmul.tf32" 1.15 0.2;
     MatmulSingle "matmul.single" 0.95 0.2;
     MatmulSingleBatched "matmul.single_batched" 0.85 0.3;
     MatmulDepthHalf "matmul.depth_half" 64.0 0.7;

@@ -98,7 +98,7 @@ impl Kernels {
     pub fn of(step: &CapturedStep) -> Kernels {
         let mut kernels = Vec::new();
         let mut n_launches = 0.0;
-        for op in &step.ops {
+        for op in step.of_training() {
             let count = op.count as f64;
             n_launches += launches::of(op) * count;
             for kernel in kernels_of(op, step) {

@@ -140,6 +140,7 @@ fn answers_say_what_they_rest_on() {
         micro_batch: 16,
         dataset_samples: 1600,
         ranks: 1,
+        loading_rate: Some(1.0),
         scale: None,
     };
     let known = Speed::of(&captured, cards::find("l4").unwrap(), &facts).unwrap();
@@ -159,6 +160,8 @@ fn answers_say_what_they_rest_on() {
     );
     assert!((rate.likely * epoch.likely - 1600.0).abs() < 1e-6);
     assert!(rate.low < rate.likely && rate.likely < rate.high);
+
+    assert!(known.notes.iter().any(|note| note.contains("data loading")));
 
     captured.batches = 0;
     captured.uncompiled = true;

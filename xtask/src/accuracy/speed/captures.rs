@@ -15,6 +15,8 @@ use super::rows::{self, Set, SpeedRow, Work};
 const FOLDS: u64 = 5;
 /// What one kernel weighs beside a whole training.
 const KERNEL_WEIGHT: f64 = 0.02;
+/// What an inference weighs: training is what is asked for.
+const INFERENCE_WEIGHT: f64 = 0.3;
 
 /// A row with what it computes.
 pub(super) struct Seen {
@@ -33,10 +35,10 @@ impl Seen {
             kernels: &self.kernels,
             gpu,
             seconds: self.row.seconds,
-            weight: if self.row.set == Set::NeuSightKernels {
-                KERNEL_WEIGHT
-            } else {
-                1.0
+            weight: match self.row.set {
+                Set::NeuSightKernels => KERNEL_WEIGHT,
+                Set::Inference => INFERENCE_WEIGHT,
+                _ => 1.0,
             },
         }
     }
@@ -109,7 +111,10 @@ pub(super) fn captured(options: &Options) -> Result<Captured> {
 }
 
 pub(super) fn is_fitted(set: Set) -> bool {
-    matches!(set, Set::TimmNchw | Set::TimmNhwc | Set::NeuSightKernels)
+    matches!(
+        set,
+        Set::TimmNchw | Set::TimmNhwc | Set::Inference | Set::NeuSightKernels
+    )
 }
 
 /// Whether parameters may be fitted to a model: one half of them, by a hash of the name. The other half is for tests.
@@ -129,9 +134,9 @@ pub(super) fn with_families_left_out(seen: &[Seen]) -> Vec<(&Seen, f64)> {
             .map(Seen::observation)
             .collect();
         let p = fit::fit(&kept);
-        let tested = seen.iter().filter(|s| {
-            is_fitted(s.row.set) && s.row.set != Set::NeuSightKernels && is_out(&s.row)
-        });
+        let tested = seen
+            .iter()
+            .filter(|s| matches!(s.row.set, Set::TimmNchw | Set::TimmNhwc) && is_out(&s.row));
         found.extend(tested.map(|s| (s, s.ratio(&p))));
     }
     found

@@ -8,6 +8,9 @@ pub(super) fn of_truth(name: &str) -> Option<&'static str> {
     let plain = name.replace('_', " ");
     Some(match plain.as_str() {
         "rtx3090" | "RTX 3090" => "rtx-3090",
+        "rtx4090" => "rtx-4090",
+        "rtx5090" => "rtx-5090",
+        "pro6000maxq" => "rtx-pro-6000-max-q",
         "NVIDIA A100-PCIE-40GB" => "a100-pcie-40gb",
         "NVIDIA A100 80GB PCIe" => "a100-pcie-80gb",
         "NVIDIA H100 80GB HBM3" => "h100-80gb",
@@ -42,7 +45,7 @@ pub(super) fn rates(id: &str) -> GpuRates {
         V100_PCIE => other(14.1, 112.0, 13.9, 900.0, 6.0, 80.0),
         id => {
             let card = cards::find(id).expect("a card of the catalogue");
-            GpuRates::of(card).expect("a card with rates").0
+            GpuRates::of(card).expect("a card with rates")
         }
     }
 }

@@ -61,10 +61,12 @@ pub(crate) fn write_parameters(options: &Options) -> Result<()> {
         rounded(by_sheet[0].min(known[0]) * 0.9),
         rounded(by_sheet[1].max(known[1]) * 1.1),
     ];
+    let count = |sets: &[Set]| seen.iter().filter(|s| sets.contains(&s.row.set)).count();
     let made_by = format!(
-        "cargo xtask fit; {} trainings, {} fp32 kernels; {}",
-        fitted.iter().filter(|seen| seen.weight >= 1.0).count(),
-        fitted.iter().filter(|seen| seen.weight < 1.0).count(),
+        "cargo xtask fit; {} trainings, {} inferences, {} fp32 kernels; {}",
+        count(&[Set::TimmNchw, Set::TimmNhwc]),
+        count(&[Set::Inference]),
+        count(&[Set::NeuSightKernels]),
         captured.versions
     );
     let text = source_of(&parameters, &made_by, known, by_sheet);

@@ -26,7 +26,15 @@ pub(super) fn part(scores: &Scores) -> String {
     );
     let _ = writeln!(
         out,
-        "Simpler rules, on the timm rows, each with one constant fitted to them:\n"
+        "NVIDIA's examples (DeepLearningExamples at 729963d, one GPU; fused optimizers and layers there, plain PyTorch here):\n\n\
+         | GPU | Training | Measured samples/s | Predicted |\n|---|---|---|---|"
+    );
+    for (gpu, label, measured, predicted) in &scores.examples {
+        let _ = writeln!(out, "| {gpu} | {label} | {measured:.0} | {predicted:.0} |");
+    }
+    let _ = writeln!(
+        out,
+        "\nSimpler rules, on the timm rows, each with one constant fitted to them:\n"
     );
     table(&mut out, "Rule", &scores.baselines);
     let _ = writeln!(

@@ -9,6 +9,7 @@ use brimful::speed::{CapturedOp, CapturedStep};
 use serde_json::json;
 
 use super::super::table::{self, Cells};
+use super::super::text::hash;
 use super::super::workers::{RunOn, WorkerJob};
 use super::gpus;
 
@@ -24,6 +25,8 @@ pub(super) struct SpeedRow {
     pub(super) label: String,
     /// Measured seconds of one step.
     pub(super) seconds: f64,
+    /// Samples of one step.
+    pub(super) samples: f64,
     pub(super) work: Work,
 }
 
@@ -42,6 +45,12 @@ pub(super) enum Set {
     TimmNchw,
     TimmNhwc,
     NeuSight,
+    /// Inference of timm on the GPU of the trainings.
+    Inference,
+    /// The same on other GPUs.
+    InferenceElsewhere,
+    /// NVIDIA's own examples.
+    Nvidia,
     NeuSightKernels,
 }
 
@@ -51,6 +60,9 @@ impl Set {
             Set::TimmNchw => "timm training, NCHW",
             Set::TimmNhwc => "timm training, NHWC",
             Set::NeuSight => "NeuSight end to end",
+            Set::Inference => "timm inference, RTX 3090",
+            Set::InferenceElsewhere => "timm inference, RTX 4090, 5090 and PRO 6000",
+            Set::Nvidia => "NVIDIA's examples, A100 and V100",
             Set::NeuSightKernels => "NeuSight fp32 kernels",
         }
     }
@@ -59,12 +71,16 @@ impl Set {
 const STEPS: u32 = 2;
 /// Of the kernels of one kind on one GPU, so many decide.
 const KERNELS_PER_KIND: usize = 120;
+/// One of so many models decides for inference.
+const INFERENCE_SHARE: u64 = 6;
 
 /// Everything that a directory of measured speeds holds.
 pub(super) fn read(truth: &Path) -> Result<Vec<SpeedRow>> {
     let folder = truth.join("speed");
     let mut rows = timm(&folder)?;
     rows.extend(neusight(&folder)?);
+    rows.extend(inference(&folder)?);
+    rows.extend(nvidia(&folder));
     rows.extend(kernels(&folder)?);
     Ok(rows)
 }
@@ -125,6 +141,7 @@ fn timm(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu: gpus::of_truth(text(&cells, "card"))?,
             label: format!("{model}, {image:.0} px, batch {batch:.0}, {layout}"),
             seconds: batch / rate,
+            samples: batch,
             work: job(
                 "timm_benchmark",
                 json!({"model": model, "image": whole(image), "batch": whole(batch), "layout": layout, "steps": STEPS, "capture": true}),
@@ -175,6 +192,7 @@ fn neusight(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu: gpus::of_truth(text(&cells, "card"))?,
             label: format!("{model}, {mode}, {sequence:.0} tokens, batch {batch:.0}"),
             seconds: number(&cells, "step_ms")? / 1e3,
+            samples: batch,
             work: job(
                 "neusight",
                 json!({"model": model, "mode": mode, "sequence": whole(sequence), "batch": whole(batch), "steps": STEPS, "capture": true}),
@@ -186,20 +204,117 @@ fn neusight(folder: &Path) -> Result<Vec<SpeedRow>> {
     Ok(cells.into_iter().filter_map(row).collect())
 }
 
-/// Single kernels in fp32.
-fn kernels(folder: &Path) -> Result<Vec<SpeedRow>> {
-    let path = folder.join("neusight_kernels_fp32.csv.gz");
+/// The rows of a packed table; none if there is no such file.
+fn unpacked(path: &Path) -> Result<Vec<Cells>> {
     if !path.is_file() {
         return Ok(Vec::new());
     }
     let output = Command::new("gzip")
         .arg("-dc")
-        .arg(&path)
+        .arg(path)
         .output()
         .context("gzip could not be started")?;
+    Ok(table::parse(&String::from_utf8_lossy(&output.stdout)).rows)
+}
+
+/// A sample of timm's inference, without compilation.
+fn inference(folder: &Path) -> Result<Vec<SpeedRow>> {
+    let mut newest: BTreeMap<(String, String, String), Cells> = BTreeMap::new();
+    for cells in unpacked(&folder.join("timm_infer.csv.gz"))? {
+        let is_wanted = text(&cells, "compiled") == "False"
+            && text(&cells, "precision") == "amp"
+            && text(&cells, "torch") >= "pt2"
+            && hash(text(&cells, "model")).is_multiple_of(INFERENCE_SHARE);
+        let key = ["card", "layout", "model"].map(|column| text(&cells, column).to_owned());
+        let key: (String, String, String) = key.into();
+        let is_newer = newest
+            .get(&key)
+            .is_none_or(|known| text(known, "torch") < text(&cells, "torch"));
+        if is_wanted && is_newer {
+            newest.insert(key, cells);
+        }
+    }
+    let row = |((card, layout, model), cells): ((String, String, String), Cells)| {
+        let (batch, image) = (number(&cells, "batch_size")?, number(&cells, "img_size")?);
+        Some(SpeedRow {
+            set: if card == "rtx3090" {
+                Set::Inference
+            } else {
+                Set::InferenceElsewhere
+            },
+            family: family(&model),
+            gpu: gpus::of_truth(&card)?,
+            label: format!("{model}, {image:.0} px, batch {batch:.0}, {layout}"),
+            seconds: batch / number(&cells, "samples_per_sec")?,
+            samples: batch,
+            work: job(
+                "timm_inference",
+                json!({"model": model, "image": whole(image), "batch": whole(batch), "layout": layout, "steps": STEPS, "capture": true}),
+            ),
+            // The name without the tag of its weights.
+            model: model.split('.').next().unwrap_or(&model).to_owned(),
+        })
+    };
+    Ok(newest.into_iter().filter_map(row).collect())
+}
+
+/// One GPU of NVIDIA's examples, without the sequences of 512 tokens, whose padding is counted but not computed: program, settings without precision, GPU, precision, batch, samples per second. The
+/// batch sizes of the classifiers are those of the examples' scripts.
+const NVIDIA: &[(&str, &str, &str, u64, f64)] = &[
+    ("resnet50", "a100-80gb", "tf32", 256, 938.0),
+    ("resnet50", "a100-80gb", "amp", 256, 2470.0),
+    ("resnet50", "v100-sxm2-16gb", "fp32", 128, 367.0),
+    ("resnet50", "v100-sxm2-16gb", "amp", 256, 1200.0),
+    ("resnext101", "a100-80gb", "tf32", 128, 456.0),
+    ("resnext101", "a100-80gb", "amp", 128, 1211.0),
+    ("resnext101", "v100-sxm2-16gb", "fp32", 64, 147.0),
+    ("resnext101", "v100-sxm2-16gb", "amp", 128, 587.0),
+    ("bert pretraining 128", "a100-80gb", "tf32", 128, 317.0),
+    ("bert pretraining 128", "a100-80gb", "fp16", 256, 580.0),
+    ("bert finetuning 384", "a100-80gb", "tf32", 32, 61.5),
+    ("bert finetuning 384", "a100-80gb", "fp16", 32, 110.5),
+    ("bert pretraining 128", "v100-sxm2-32gb", "fp32", 32, 50.0),
+    ("bert pretraining 128", "v100-sxm2-32gb", "fp16", 64, 224.0),
+    ("bert finetuning 384", "v100-sxm2-32gb", "fp32", 8, 12.0),
+    ("bert finetuning 384", "v100-sxm2-32gb", "fp16", 16, 52.0),
+];
+
+/// The rows of NVIDIA's examples for one GPU that were rebuilt, if the directory has their table.
+fn nvidia(folder: &Path) -> Vec<SpeedRow> {
+    if !folder.join("nvidia_examples_train.csv").is_file() {
+        return Vec::new();
+    }
+    let row = |(model, gpu, precision, batch, rate): &(&str, &'static str, &str, u64, f64)| {
+        let words: Vec<&str> = model.split(' ').collect();
+        let work = match words[..] {
+            ["bert", task, sequence] => job(
+                "nvidia_bert",
+                json!({"task": task, "sequence": sequence.parse::<u64>().unwrap_or(0), "precision": precision, "batch": batch, "steps": STEPS, "capture": true}),
+            ),
+            _ => job(
+                "nvidia_convnet",
+                json!({"model": model, "precision": precision, "batch": batch, "steps": STEPS, "capture": true}),
+            ),
+        };
+        SpeedRow {
+            set: Set::Nvidia,
+            model: words[0].to_owned(),
+            family: words[0].to_owned(),
+            gpu,
+            label: format!("{model}, {precision}, batch {batch}"),
+            seconds: *batch as f64 / rate,
+            samples: *batch as f64,
+            work,
+        }
+    };
+    NVIDIA.iter().map(row).collect()
+}
+
+/// Single kernels in fp32.
+fn kernels(folder: &Path) -> Result<Vec<SpeedRow>> {
     let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     let mut rows = Vec::new();
-    for cells in table::parse(&String::from_utf8_lossy(&output.stdout)).rows {
+    for cells in unpacked(&folder.join("neusight_kernels_fp32.csv.gz"))? {
         let (Some(gpu), Some(milliseconds)) =
             (gpus::of_truth(text(&cells, "card")), number(&cells, "ms"))
         else {
@@ -221,6 +336,7 @@ fn kernels(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu,
             label: format!("{kind} {:?}", op.shapes),
             seconds: milliseconds / 1e3,
+            samples: 1.0,
             work: Work::Kernel(Box::new(CapturedStep {
                 ops: vec![op],
                 ..CapturedStep::default()

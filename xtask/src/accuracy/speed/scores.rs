@@ -6,7 +6,7 @@ use brimful::speed::{Kernels, Parameters};
 use serde::Serialize;
 
 use super::super::score::{Errors, errors, quantile};
-use super::captures::{Captured, Seen, is_fitted, is_for_development, with_families_left_out};
+use super::captures::{Captured, Seen, is_for_development, with_families_left_out};
 use super::fit::residuals;
 use super::gpus;
 use super::rows::Set;
@@ -21,6 +21,8 @@ pub(super) struct Scores {
     /// Errors by family, the worst first.
     pub(super) families: Vec<(String, usize, f64)>,
     pub(super) pairs: Pairs,
+    /// NVIDIA's examples: GPU, training, measured and predicted samples per second.
+    pub(super) examples: Vec<(String, String, f64, f64)>,
 }
 
 /// One line of a table.
@@ -82,6 +84,9 @@ pub(super) fn of(captured: &Captured) -> Scores {
         "NeuSight end to end, fp32, GPUs with a factor",
         &of_set(Set::NeuSight),
     ));
+    for set in [Set::Nvidia, Set::Inference, Set::InferenceElsewhere] {
+        tables.extend(score(set.title(), &of_set(set)));
+    }
     let by_sheet: Vec<_> = seen
         .iter()
         .filter(|s| s.row.set == Set::NeuSight)
@@ -113,6 +118,18 @@ pub(super) fn of(captured: &Captured) -> Scores {
         baselines: baselines(seen),
         families: families(&left_out),
         pairs: pairs(&of_set(Set::NeuSight)),
+        examples: of_set(Set::Nvidia)
+            .iter()
+            .map(|(s, ratio)| {
+                let rate = s.row.samples / s.row.seconds;
+                (
+                    s.row.gpu.to_owned(),
+                    s.row.label.clone(),
+                    rate,
+                    rate / ratio,
+                )
+            })
+            .collect(),
     }
 }
 
@@ -181,7 +198,7 @@ fn pairs(rows: &[(&Seen, f64)]) -> Pairs {
 fn baselines(seen: &[Seen]) -> Vec<Score> {
     let rows: Vec<&Seen> = seen
         .iter()
-        .filter(|s| is_fitted(s.row.set) && s.row.set != Set::NeuSightKernels)
+        .filter(|s| matches!(s.row.set, Set::TimmNchw | Set::TimmNhwc))
         .collect();
     let priors = Parameters::priors();
     let rule = |title: &str, time: &dyn Fn(&Seen) -> f64| {
