@@ -10,6 +10,8 @@ use crate::plan::lessons::{Death, Lack, Lessons};
 use crate::plan::view::{Needs, View};
 use crate::plan::{LearntRun, MeasuredOn, Observed, PlanLimits, Shape};
 
+/// Share of a step from which the GPU is what it waits for.
+const MOST_OF_A_STEP: f64 = 0.8;
 /// Steps from which a rate is believed.
 const ENOUGH_STEPS: u64 = 10;
 
@@ -100,8 +102,10 @@ fn factors(view: &View<'_>, learnt: &[LearntRun]) -> Lessons {
                 let again = if work.recomputes { RECOMPUTE } else { 1.0 };
                 let per_sample = seconds / work.micro.max(1) as f64 / again;
                 card.push(per_sample);
-                if work.card_seconds > 0.0 {
-                    gpu_paces.push((per_sample / work.card_seconds).clamp(0.05, 20.0));
+                // A run that waits for its data or for launches tells nothing about the GPU.
+                let on_gpu = work.card_seconds * work.micro.max(1) as f64 * again;
+                if view.has_gpu_times(place) && on_gpu >= MOST_OF_A_STEP * estimated {
+                    gpu_paces.push((seconds / estimated).clamp(0.05, 20.0));
                 }
             }
         }

@@ -30,6 +30,8 @@ pub(crate) struct Model {
     pub(crate) step_seconds: f64,
     pub(crate) sample_seconds: f64,
     pub(crate) handover_seconds: f64,
+    /// Of the GPU for one sample, by the model of its speed; 0 where that knows nothing.
+    pub(crate) gpu_sample_seconds: f64,
 }
 
 impl Default for Model {
@@ -48,6 +50,7 @@ impl Default for Model {
             step_seconds: 0.02,
             sample_seconds: 0.002,
             handover_seconds: 0.001,
+            gpu_sample_seconds: 0.0,
         }
     }
 }
@@ -124,7 +127,12 @@ impl Model {
                 step_seconds: self.step_seconds * share * recomputed,
                 sample_seconds: self.sample_seconds,
                 handover_seconds: self.handover_seconds,
-                gpu_seconds: 0.0,
+                gpu_seconds: if self.on_cpu {
+                    0.0
+                } else {
+                    // A step has a part that does not grow with the batch.
+                    self.gpu_sample_seconds * (0.5 + micro as f64) * recomputed
+                },
                 on_cpu: self.on_cpu,
             },
             world_size: self.world,
@@ -295,7 +303,12 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
         0..1_500_u64,
         0..20_u64,
     );
-    let seconds = (0.0005..0.2_f64, 0.0..0.02_f64, 0.0..0.005_f64);
+    let seconds = (
+        0.0005..0.2_f64,
+        0.0..0.02_f64,
+        0.0..0.005_f64,
+        prop_oneof![Just(0.0), 0.0001..0.05_f64],
+    );
     (any::<bool>(), 1..3_u64, bytes, seconds).prop_map(|(on_cpu, world, bytes, seconds)| {
         let (base, per_sample, kept, evaluation, dataset, per_worker, sample) = bytes;
         Model {
@@ -312,6 +325,7 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
             step_seconds: seconds.0,
             sample_seconds: seconds.1,
             handover_seconds: seconds.2,
+            gpu_sample_seconds: seconds.3,
         }
     })
 }

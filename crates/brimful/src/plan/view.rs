@@ -367,8 +367,7 @@ impl<'a> View<'a> {
             };
         }
         let (work, feed) = self.work(place);
-        let page = self.page(place.spot.level, place.spot.compile);
-        let is_calculated = page.gpu_steps.iter().any(|points| !points.is_empty());
+        let is_calculated = self.has_gpu_times(place);
         Throughput {
             samples_per_second: cost::samples_per_second(&work, feed, self.room.cpus),
             from: if is_calculated {
@@ -377,6 +376,12 @@ impl<'a> View<'a> {
                 RateSource::Estimated
             },
         }
+    }
+
+    /// Whether the model of the GPU's speed knows something about the settings.
+    pub(crate) fn has_gpu_times(&self, place: CandidateIndex) -> bool {
+        let page = self.page(place.spot.level, place.spot.compile);
+        page.gpu_steps.iter().any(|points| !points.is_empty())
     }
 
     /// What goes into the cost model.
@@ -429,13 +434,7 @@ impl<'a> View<'a> {
             (own, self.space.recomputes(spot.checkpoint))
         };
         let again = if recomputes { RECOMPUTE } else { 1.0 };
-        let seconds = match (Line::through(points, micro), points.first()) {
-            // A larger batch takes no longer per sample.
-            (Some(line), _) => line.base.max(0.0) + line.slope * micro as f64,
-            (None, Some((rehearsed, seconds))) => cost::scaled_step(*seconds, *rehearsed, micro),
-            (None, None) => 0.0,
-        };
-        seconds / micro.max(1) as f64 / again * self.lessons.gpu_pace.unwrap_or(1.0)
+        seconds_per_sample(points, micro) / again * self.lessons.gpu_pace.unwrap_or(1.0)
     }
 
     fn step_seconds(&self, page: &LevelView<'_>, spot: RehearsalPoint) -> f64 {
@@ -495,11 +494,17 @@ impl<'a> View<'a> {
         let mut evaluation = vec![<[Points; 2]>::default(); n_allocators];
         let mut steps = vec![Points::new(); self.space.checkpoints.len()];
         let mut gpu_steps = steps.clone();
+        let has_gpu_time =
+            |shape: &Shape| shape.pace.gpu_seconds > 0.0 && shape.pace.gpu_seconds.is_finite();
+        let some_have = known.iter().any(|(_, shape)| has_gpu_time(shape));
         for (spot, shape) in &known {
             let micro = self.space.micros[spot.micro].unwrap_or(1);
-            steps[spot.checkpoint].push((micro, shape.pace.step_seconds));
-            if shape.pace.gpu_seconds > 0.0 && shape.pace.gpu_seconds.is_finite() {
+            if has_gpu_time(shape) {
                 gpu_steps[spot.checkpoint].push((micro, shape.pace.gpu_seconds));
+            }
+            // Launching by the model and as a rehearsal was slowed down by what watches it do not go together.
+            if has_gpu_time(shape) == some_have {
+                steps[spot.checkpoint].push((micro, shape.pace.step_seconds));
             }
             for (allocator, name) in self.space.allocators.iter().enumerate() {
                 let Some(need) = gpu_need(shape, name.as_deref()) else {
@@ -594,5 +599,59 @@ fn gpu_need<'s>(shape: &'s Shape, allocator: Option<&str>) -> Option<&'s GpuNeed
     match allocator {
         None => shape.gpu.first(),
         Some(name) => shape.gpu.iter().find(|need| need.allocator == name),
+    }
+}
+
+/// Seconds of the GPU per sample at a micro-batch, from those of others. A larger batch takes no longer per sample.
+fn seconds_per_sample(points: &[(u64, f64)], micro: u64) -> f64 {
+    let mut sorted = points.to_vec();
+    sorted.sort_by_key(|point| point.0);
+    let mut least = f64::INFINITY;
+    let known: Vec<(u64, f64)> = sorted
+        .into_iter()
+        .map(|(at, seconds)| {
+            least = least.min(seconds / at.max(1) as f64);
+            (at, least)
+        })
+        .collect();
+    let above = known.partition_point(|point| point.0 < micro);
+    match (above.checked_sub(1).map(|at| known[at]), known.get(above)) {
+        (_, Some(&(at, seconds))) if at == micro => seconds,
+        (Some((low, slow)), Some(&(high, fast))) => {
+            let share = (micro - low) as f64 / (high - low).max(1) as f64;
+            slow + (fast - slow) * share
+        }
+        (None, Some(&(at, seconds))) => {
+            cost::scaled_step(seconds * at.max(1) as f64, at, micro) / micro.max(1) as f64
+        }
+        (Some((_, seconds)), None) => seconds,
+        (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::seconds_per_sample;
+
+    #[test]
+    fn a_rehearsed_batch_keeps_its_time() {
+        let points = [(64, 1.28), (128, 1.92)];
+        assert!((seconds_per_sample(&points, 64) - 0.02).abs() < 1e-12);
+        assert!((seconds_per_sample(&points, 128) - 0.015).abs() < 1e-12);
+        assert!((seconds_per_sample(&points, 96) - 0.0175).abs() < 1e-12);
+        assert!((seconds_per_sample(&points, 512) - 0.015).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn a_larger_batch_takes_no_longer_per_sample(
+            points in prop::collection::vec((1..2000_u64, 0.001..10.0_f64), 0..5), micro in 1..4000_u64, more in 0..4000_u64,
+        ) {
+            let small = seconds_per_sample(&points, micro);
+            let large = seconds_per_sample(&points, micro + more);
+            prop_assert!(large <= small * (1.0 + 1e-9), "{large} {small}");
+        }
     }
 }
