@@ -53,6 +53,8 @@ pub struct Prediction {
     pub side_effects: SideEffects,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
+    /// For each of `footprints` its place in the list of cards that was asked for.
+    pub asked: Vec<usize>,
     /// For each of `footprints` the speed; nothing where no step could be captured, or the card's rates are unknown.
     pub speeds: Vec<Option<Speed>>,
     /// Cards on which it died before its first step, of something else than memory.
@@ -74,6 +76,8 @@ pub struct Prediction {
 /// A card on which the script did not run.
 #[derive(Clone, Debug)]
 pub struct FailedCard {
+    /// Its place in the list of cards that was asked for.
+    pub asked: usize,
     pub name: &'static str,
     /// The last line of its output.
     pub reason: String,
@@ -185,6 +189,7 @@ pub fn predict(
     };
     let mut footprints = Vec::new();
     let mut speeds = Vec::new();
+    let mut asked = Vec::new();
     let mut failed = Vec::new();
     let mut processes = Vec::new();
     for (at, (wanted, variant)) in wanted.iter().zip(variants).enumerate() {
@@ -203,10 +208,12 @@ pub fn predict(
                     Some((worst, _)) => found.with_worst_case(&worst),
                     None => found,
                 });
+                asked.push(at);
                 speeds.push(speed(process, wanted.card));
                 processes.push(process.clone());
             }
             None => failed.push(FailedCard {
+                asked: at,
                 name: wanted.card.name,
                 reason: last_words(&variant.output),
             }),
@@ -215,6 +222,7 @@ pub fn predict(
     let seconds = start.elapsed().as_secs_f64();
     answer(processes, side_effects, seconds).map(|answer| Prediction {
         footprints,
+        asked,
         speeds,
         failed,
         ..answer
@@ -229,13 +237,18 @@ fn speed(process: &Rehearsed, card: &Card) -> Option<Speed> {
 
 /// What a process says about its batches.
 fn step_facts(process: &Rehearsed) -> StepFacts {
-    let host = process.facts.host.as_ref().and_then(host_facts);
-    let (micro_batch, dataset_samples) =
-        host.map_or((0, 0), |host| (host.micro_batch, host.dataset.samples));
+    let report = process.facts.host.as_ref();
+    let host = report.and_then(host_facts).unwrap_or_default();
+    let ranks = u64::from(process.facts.world_size);
+    let sample_seconds = report
+        .and_then(pace)
+        .map_or(0.0, |pace| pace.sample_seconds);
+    let makers = host.workers.max(1).saturating_mul(ranks.max(1)) as f64;
     StepFacts {
-        micro_batch,
-        dataset_samples,
-        ranks: u64::from(process.facts.world_size),
+        micro_batch: host.micro_batch,
+        dataset_samples: host.dataset.samples,
+        ranks,
+        loading_rate: (sample_seconds > 0.0).then(|| makers / sample_seconds),
         scale: None,
     }
 }
@@ -375,6 +388,7 @@ fn answer(
     Ok(Prediction {
         side_effects,
         footprints: Vec::new(),
+        asked: Vec::new(),
         speeds: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),

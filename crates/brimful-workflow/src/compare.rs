@@ -7,7 +7,7 @@ use brimful::profiles;
 use brimful::speed::Speed;
 use brimful::units::Bytes;
 use brimful_report::json::{
-    CompareDocument, ComparedGpu, JobLength, LowLikelyHigh, PredictDocument,
+    CompareDocument, ComparedGpu, GpuFit, JobLength, LikelyAndSafe, LowLikelyHigh,
 };
 
 use crate::error::WorkflowError;
@@ -74,33 +74,64 @@ pub fn compare(
         progress,
     )?;
     let length = length_of(request.length, &predicted.rehearsed.speeds);
-    let predicted = predicted.document();
+    let document = predicted.document();
+    let found = |gpu: &str| {
+        let at = gpus.iter().position(|asked| *asked == gpu)?;
+        let (fits, failed) = &predicted.asked;
+        if let Some(place) = fits.iter().position(|place| *place == at) {
+            let fit = document.gpus.get(place)?;
+            return Some(Found::Fit(fit, predicted.rehearsed.speed(place)));
+        }
+        let place = failed.iter().position(|place| *place == at)?;
+        Some(Found::Failed(&document.failed.get(place)?.reason))
+    };
+    let host = document.host.as_ref().map(|host| host.bytes);
     let candidates: Vec<ComparedGpu> = asked
         .iter()
         .map(|one| {
-            let price = request.prices.iter().find(|(name, _)| is_named(one, name));
-            compared(one, &predicted, &length, price.map(|(_, price)| *price))
+            let price = request
+                .prices
+                .iter()
+                .find(|(name, _)| is_named(one, name))
+                .map(|(_, price)| *price);
+            compared(one, found(&one.gpu).as_ref(), host, &length, price)
         })
         .collect();
-    let least = |of: &dyn Fn(&ComparedGpu) -> Option<f64>| {
-        let fitting = candidates.iter().filter(|found| found.fits);
-        fitting
-            .filter_map(|found| Some((of(found)?, found)))
-            .min_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, found)| found.name.clone())
-    };
-    let step_time = |found: &ComparedGpu| Some(1.0 / found.speed.as_ref()?.steps_per_second.likely);
     Ok(CompareDocument {
-        schema_version: predicted.schema_version,
-        brimful_version: predicted.brimful_version.clone(),
-        command: predicted.command.clone(),
-        torch_version: predicted.torch_version.clone(),
-        fastest: least(&step_time),
-        cheapest: least(&|found| Some(found.cost?.likely)),
-        host_bytes: predicted.host.as_ref().map(|host| host.bytes),
+        schema_version: document.schema_version,
+        brimful_version: document.brimful_version.clone(),
+        command: document.command.clone(),
+        torch_version: document.torch_version.clone(),
+        fastest: least(&candidates, time_of),
+        cheapest: least(&candidates, |found| Some(found.cost?.likely)),
+        host_bytes: host,
         length,
         candidates,
     })
+}
+
+/// What a rehearsal told about one kind of GPU.
+enum Found<'a> {
+    Fit(&'a GpuFit, Option<&'a Speed>),
+    /// The last line of the script.
+    Failed(&'a str),
+}
+
+/// The candidate that fits and has the least of something.
+fn least(candidates: &[ComparedGpu], of: impl Fn(&ComparedGpu) -> Option<f64>) -> Option<String> {
+    candidates
+        .iter()
+        .filter(|found| found.fits)
+        .filter_map(|found| Some((of(found)?, found)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, found)| found.name.clone())
+}
+
+/// Hours, or seconds per sample or per step where the length of the job is not known.
+fn time_of(found: &ComparedGpu) -> Option<f64> {
+    let speed = found.speed.as_ref()?;
+    let rate = speed.samples_per_second.unwrap_or(speed.steps_per_second);
+    Some(found.hours.map_or(1.0 / rate.likely, |hours| hours.likely))
 }
 
 fn candidates(request: &CompareRequest) -> Result<Vec<Asked>, WorkflowError> {
@@ -183,21 +214,18 @@ fn length_of(asked: AskedLength, speeds: &[Option<Speed>]) -> JobLength {
 
 fn compared(
     asked: &Asked,
-    predicted: &PredictDocument,
+    found: Option<&Found<'_>>,
+    host: Option<LikelyAndSafe>,
     length: &JobLength,
     price: Option<f64>,
 ) -> ComparedGpu {
-    let failed = predicted
-        .failed
-        .iter()
-        .find(|failed| failed.name == asked.card.name);
-    let fit = predicted
-        .gpus
-        .iter()
-        .find(|gpu| gpu.name == asked.card.name);
-    let host = predicted.host.as_ref().map(|host| host.bytes.safe);
+    let (fit, speed, reason) = match found {
+        Some(Found::Fit(fit, speed)) => (Some(*fit), *speed, None),
+        Some(Found::Failed(reason)) => (None, None, Some(*reason)),
+        None => (None, None, None),
+    };
     let host_fits = match (host, asked.host_limit) {
-        (Some(need), Some(limit)) => need <= limit.get(),
+        (Some(need), Some(limit)) => need.safe <= limit.get(),
         _ => true,
     };
     let verdict = match fit {
@@ -205,17 +233,7 @@ fn compared(
         Some(fit) => fit.verdict.as_str(),
         None => "failed",
     };
-    let speed = fit.and_then(|fit| fit.speed.clone());
-    let hours = speed.as_ref().and_then(|speed| {
-        let steps = length.steps?;
-        let rate = speed.steps_per_second;
-        let hours = |rate: f64| steps / rate / SECONDS_PER_HOUR;
-        Some(LowLikelyHigh {
-            low: hours(rate.high),
-            likely: hours(rate.likely),
-            high: hours(rate.low),
-        })
-    });
+    let hours = speed.and_then(|speed| hours_of(speed, length));
     ComparedGpu {
         name: asked.name.clone(),
         gpu: asked.card.name.to_owned(),
@@ -231,8 +249,67 @@ fn compared(
             high: hours.high * price,
         }),
         hours,
-        speed,
+        speed: fit.and_then(|fit| fit.speed.clone()),
         price_per_hour: price,
-        reason: failed.map(|failed| failed.reason.clone()),
+        reason: reason.map(str::to_owned),
+    }
+}
+
+/// Hours for the job. An epoch has fewer steps where more ranks share it.
+fn hours_of(speed: &Speed, length: &JobLength) -> Option<LowLikelyHigh> {
+    let seconds = match (length.epochs, length.steps) {
+        (Some(epochs), _) => {
+            let epoch = speed.epoch_seconds?;
+            [epoch.low, epoch.likely, epoch.high].map(|seconds| seconds * epochs)
+        }
+        (None, Some(steps)) => {
+            let time = speed.steps_per_second.time_for(steps);
+            [time.low, time.likely, time.high]
+        }
+        (None, None) => return None,
+    };
+    let [low, likely, high] = seconds.map(|seconds| seconds / SECONDS_PER_HOUR);
+    Some(LowLikelyHigh { low, likely, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use brimful::speed::{RateRange, SecondsByPart, SpeedBasis};
+
+    use super::*;
+
+    fn speed(steps: f64, epoch: Option<f64>) -> Speed {
+        let range = |likely: f64| RateRange {
+            low: likely * 0.8,
+            likely,
+            high: likely * 1.25,
+        };
+        Speed {
+            steps_per_second: range(steps),
+            samples_per_second: None,
+            epoch_seconds: epoch.map(|seconds| range(1.0).time_for(seconds)),
+            seconds_by_part: SecondsByPart::default(),
+            basis: SpeedBasis::Model,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_as_long_as_each_gpu_takes_for_it() {
+        let (one, two) = (speed(2.0, Some(7200.0)), speed(2.0, Some(3600.0)));
+        let length = length_of(AskedLength::Epochs(3.0), &[Some(one.clone())]);
+        assert_eq!((length.epochs, length.steps), (Some(3.0), Some(43_200.0)));
+        assert!((hours_of(&one, &length).unwrap().likely - 6.0).abs() < 1e-9);
+        assert!((hours_of(&two, &length).unwrap().likely - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_a_length_there_are_no_hours() {
+        let unknown = speed(2.0, None);
+        let length = length_of(AskedLength::OneEpoch, &[Some(unknown.clone())]);
+        assert!(length.missing.is_some());
+        assert!(hours_of(&unknown, &length).is_none());
+        let steps = length_of(AskedLength::Steps(7200), &[]);
+        assert!((hours_of(&unknown, &steps).unwrap().likely - 1.0).abs() < 1e-9);
     }
 }
