@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::html::card;
 use crate::json::Rehearsed;
-use crate::text::{Page, term_name, verdict_words};
+use crate::text::{Page, rate, term_name, verdict_words};
 
 const TEMPLATE: &str = include_str!("predict.html");
 const BAR: f64 = 200.0;
@@ -45,7 +45,20 @@ pub fn predict(
             first.device.likely,
             first.device.safe
         ),
-        gpus: footprints.iter().map(gpu).collect(),
+        gpus: footprints
+            .iter()
+            .enumerate()
+            .map(|(at, footprint)| Gpu {
+                speed: rehearsed.speed(at).map(|speed| {
+                    let (range, unit) = match speed.samples_per_second {
+                        Some(samples) => (samples, "samples/s"),
+                        None => (speed.steps_per_second, "steps/s"),
+                    };
+                    format!("{} to {} {unit}", rate(range.low), rate(range.high))
+                }),
+                ..gpu(footprint)
+            })
+            .collect(),
         highest: highest.to_string(),
         steps: first.steps,
         reserved_path: path(first, highest, |point| point.reserved),
@@ -82,6 +95,7 @@ struct Gpu {
     verdict: &'static str,
     color: &'static str,
     words: String,
+    speed: Option<String>,
     likely_width: f64,
     safe_width: f64,
 }
@@ -100,6 +114,7 @@ fn gpu(footprint: &Footprint) -> Gpu {
         verdict,
         color,
         words,
+        speed: None,
         likely_width: width(footprint.device.likely),
         safe_width: width(footprint.device.safe),
     }

@@ -27,7 +27,7 @@ pub fn compare(document: &CompareDocument, page: &Page) -> String {
     });
     let mut heading = vec!["GPU", "memory"];
     heading.push(if has_samples { "samples/s" } else { "steps/s" });
-    heading.push("hours");
+    heading.push("time");
     heading.push("range");
     if has_cost {
         heading.push("cost");
@@ -67,21 +67,40 @@ fn row(found: &ComparedGpu, has_cost: bool) -> Vec<String> {
         found.name.clone(),
         memory,
         shown(rates).map_or_else(missing, |range| rate(range.likely)),
-        shown(found.hours).map_or_else(missing, |range| rate(range.likely)),
+        shown(found.hours).map_or_else(missing, |range| hours_words(range.likely)),
         shown(found.hours).map_or_else(missing, |range| {
-            format!("{} to {}", rate(range.low), rate(range.high))
+            format!("{} to {}", hours_words(range.low), hours_words(range.high))
         }),
     ];
     if has_cost {
-        cells.push(shown(found.cost).map_or_else(missing, |range| rate(range.likely)));
+        cells.push(shown(found.cost).map_or_else(missing, |range| cost_words(range.likely)));
     }
     cells
+}
+
+/// A time in the unit that suits it: "40 s", "12 min", "3.5 h".
+pub(crate) fn hours_words(hours: f64) -> String {
+    let seconds = hours * 3600.0;
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        _ if hours < 100.0 => format!("{hours:.1} h"),
+        _ => format!("{hours:.0} h"),
+    }
+}
+
+pub(crate) fn cost_words(cost: f64) -> String {
+    if cost > 0.0 && cost < 0.005 {
+        "< 0.01".to_owned()
+    } else {
+        format!("{cost:.2}")
+    }
 }
 
 fn length_words(document: &CompareDocument) -> Vec<String> {
     let length = &document.length;
     match (length.epochs, length.steps, &length.missing) {
-        (_, _, Some(missing)) => vec![format!("No time in hours: {missing}.")],
+        (_, _, Some(missing)) => vec![format!("No time for the job: {missing}.")],
         (Some(epochs), _, None) => {
             let unit = if (epochs - 1.0).abs() < 1e-9 {
                 "epoch"
@@ -89,12 +108,12 @@ fn length_words(document: &CompareDocument) -> Vec<String> {
                 "epochs"
             };
             vec![format!(
-                "Hours are for {epochs} {unit}, without evaluation and data loading."
+                "Time for {epochs} {unit}, without evaluation and data loading."
             )]
         }
         (None, Some(steps), None) => {
             vec![format!(
-                "Hours are for {steps:.0} steps, without evaluation and data loading."
+                "Time for {steps:.0} steps, without evaluation and data loading."
             )]
         }
         (None, None, None) => Vec::new(),

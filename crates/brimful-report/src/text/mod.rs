@@ -16,6 +16,7 @@ mod speed;
 mod table;
 
 pub use compare::compare;
+pub(crate) use compare::{cost_words, hours_words};
 pub(crate) use explain::{attempt_words, capitalized, confidence, source_name};
 pub use explain::{explain, explain_attempts, termination_message};
 pub use page::Page;
@@ -26,4 +27,4 @@ pub(crate) use predict_host::host_term_name;
 pub use probe::probe;
 pub use replay::replay;
 pub use runs::runs;
-pub(crate) use speed::rate;
+pub(crate) use speed::{rate, seconds_words};

@@ -1,7 +1,7 @@
 //! The speed of a training, in words.
 
 use brimful::predict::Footprint;
-use brimful::speed::{RateRange, SecondsByPart, SecondsRange};
+use brimful::speed::{RateRange, SecondsByPart};
 
 use crate::json::Rehearsed;
 use crate::text::page::Page;
@@ -30,7 +30,7 @@ pub(super) fn section(
             let range = speed.samples_per_second.unwrap_or(speed.steps_per_second);
             let epoch = speed
                 .epoch_seconds
-                .map_or_else(|| "-".to_owned(), time_words);
+                .map_or_else(|| "-".to_owned(), |range| seconds_words(range.likely));
             vec![
                 footprint.gpu.clone(),
                 rate(range.likely),
@@ -80,14 +80,15 @@ pub(crate) fn range_words(range: RateRange) -> String {
     format!("{} to {}", rate(range.low), rate(range.high))
 }
 
-pub(crate) fn time_words(range: SecondsRange) -> String {
+/// A time in words: "40 s", "4 min".
+pub(crate) fn seconds_words(seconds: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a time in milliseconds, not negative; a cast from f64 saturates"
     )]
-    let words = |seconds: f64| duration((seconds.max(0.0) * 1000.0) as u64);
-    words(range.likely)
+    let ms = (seconds.max(0.0) * 1000.0) as u64;
+    duration(ms)
 }
 
 fn parts_words(parts: &SecondsByPart) -> String {

@@ -6,9 +6,12 @@ use std::path::Path;
 use brimful::explain::{Verdict, explain};
 use brimful::record::Record;
 use brimful_report::html::report::{
-    RunOverview, RunReport, plan_report, predict_report, replay_report, run_report, runs_report,
+    RunOverview, RunReport, compare_report, plan_report, predict_report, replay_report, run_report,
+    runs_report,
 };
-use brimful_report::json::{PlanDocument, PredictDocument, ReplayDocument, SavedDocument};
+use brimful_report::json::{
+    CompareDocument, PlanDocument, PredictDocument, ReplayDocument, SavedDocument,
+};
 use brimful_report::text::{self, Page};
 use proptest::prelude::*;
 
@@ -218,6 +221,69 @@ fn a_prediction_says_where_it_fits_and_where_the_memory_goes() {
     let page = predict_report(&document).unwrap();
     check_page(&page);
     insta::assert_snapshot!(body(&page));
+}
+
+fn speed(steps: f64) -> serde_json::Value {
+    serde_json::json!({
+        "steps_per_second": {"low": steps * 0.8, "likely": steps, "high": steps * 1.2},
+        "samples_per_second": {"low": steps * 25.6, "likely": steps * 32.0, "high": steps * 38.4},
+        "epoch_seconds": {"low": 500.0, "likely": 600.0, "high": 750.0},
+        "seconds_by_part": {"matmul": 0.5 / steps, "convolution": 0.0, "attention": 0.1 / steps, "memory_bound": 0.3 / steps,
+            "optimizer": 0.05 / steps, "launches": 0.05 / steps},
+        "basis": "model", "notes": ["this GPU is known by its data sheet only: the range is wider"]
+    })
+}
+
+#[test]
+fn a_prediction_with_a_speed_says_how_fast() {
+    let mut value = prediction();
+    value["gpus"][0]["speed"] = speed(2.5);
+    let document: PredictDocument = serde_json::from_value(value.clone()).unwrap();
+    let page = predict_report(&document).unwrap();
+    check_page(&page);
+    assert!(page.contains("How fast?"));
+    assert!(page.contains("80.0 samples&#x2f;s"), "{page}");
+    assert!(page.contains("one epoch 10 min"));
+    replace_texts(&mut value);
+    let document: PredictDocument = serde_json::from_value(value).unwrap();
+    check_hostile(&predict_report(&document).unwrap());
+}
+
+fn comparison() -> serde_json::Value {
+    let candidate = |name: &str, steps: f64, hours: f64, fits: bool| {
+        serde_json::json!({
+            "name": name, "gpu": format!("NVIDIA {name}"), "machine": null, "fits": fits,
+            "verdict": if fits { "fits" } else { "does_not_fit" }, "headroom_bytes": if fits { 3_i64 << 30 } else { -(2_i64 << 30) },
+            "device_bytes": {"likely": 9_u64 << 30, "safe": 10_u64 << 30}, "host_limit_bytes": null, "speed": speed(steps),
+            "hours": {"low": hours * 0.8, "likely": hours, "high": hours * 1.3}, "price_per_hour": 0.7,
+            "cost": {"low": hours * 0.56, "likely": hours * 0.7, "high": hours * 0.91}, "reason": null
+        })
+    };
+    serde_json::json!({
+        "schema_version": 1, "brimful_version": "0.1.0", "command": ["python", "train.py"], "torch_version": "2.13.0",
+        "length": {"epochs": 3.0, "steps": 900.0, "missing": null},
+        "candidates": [candidate("T4", 1.0, 9.0, false), candidate("L4", 2.0, 4.5, true), candidate("H100", 9.0, 1.0, true)],
+        "fastest": "H100", "cheapest": "H100", "host_bytes": {"likely": 2_u64 << 30, "safe": 3_u64 << 30}
+    })
+}
+
+#[test]
+fn a_comparison_is_time_against_cost() {
+    let document: CompareDocument = serde_json::from_value(comparison()).unwrap();
+    let page = compare_report(&document).unwrap();
+    check_page(&page);
+    assert!(page.contains("H100 is the fastest and the cheapest"));
+    assert!(page.contains("Time against cost"));
+    assert!(page.contains("does not fit"));
+    let mut value = comparison();
+    replace_texts(&mut value);
+    let document: CompareDocument = serde_json::from_value(value).unwrap();
+    check_hostile(&compare_report(&document).unwrap());
+    let text = text::compare(
+        &serde_json::from_value(comparison()).unwrap(),
+        &Page::plain(80),
+    );
+    insta::assert_snapshot!(text);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::html::report::page::{Frame, Renderer};
 use crate::html::report::shown::Shown;
 use crate::html::report::time::TimeTick;
 use crate::json::{CompareDocument, ComparedGpu};
-use crate::text::rate as rounded_rate;
+use crate::text::{cost_words, hours_words, rate as rounded_rate};
 
 /// A document may come from anybody.
 const MAX_CANDIDATES: usize = 40;
@@ -116,10 +116,10 @@ impl TimeAgainstCost {
                     glyph: if found.fits { "●" } else { "×" },
                     name: Shown::of(&found.name),
                     text: Shown::of(&format!(
-                        "{}: {} h, {}{}",
+                        "{}: {}, {}{}",
                         found.name,
-                        rounded_rate(hours),
-                        rounded_rate(cost),
+                        hours_words(hours),
+                        cost_words(cost),
                         if found.fits { "" } else { ", does not fit" }
                     )),
                     before: left > 70.0,
@@ -135,10 +135,10 @@ impl TimeAgainstCost {
                 likely: share(range.likely, longest),
                 words: if found.fits {
                     format!(
-                        "{} h ({} to {})",
-                        rounded_rate(range.likely),
-                        rounded_rate(range.low),
-                        rounded_rate(range.high)
+                        "{} ({} to {})",
+                        hours_words(range.likely),
+                        hours_words(range.low),
+                        hours_words(range.high)
                     )
                 } else {
                     "does not fit".to_owned()
@@ -160,7 +160,7 @@ impl TimeAgainstCost {
             bars: bars.collect(),
             table: shown.iter().map(|found| row(found)).collect(),
             notes: notes
-                .map(|missing| Shown::of(&format!("No time in hours: {missing}.")))
+                .map(|missing| Shown::of(&format!("No time for the job: {missing}.")))
                 .collect(),
         }
     }
@@ -189,10 +189,10 @@ fn row(found: &ComparedGpu) -> Row {
         rate: rates.unwrap_or_else(dash),
         hours: found
             .hours
-            .map_or_else(dash, |range| rounded_rate(range.likely)),
+            .map_or_else(dash, |range| hours_words(range.likely)),
         cost: found
             .cost
-            .map_or_else(dash, |range| rounded_rate(range.likely)),
+            .map_or_else(dash, |range| cost_words(range.likely)),
     }
 }
 
@@ -226,7 +226,7 @@ fn hour_ticks(most: f64) -> Vec<TimeTick> {
         .into_iter()
         .map(|value| TimeTick {
             at: share(value, most),
-            label: format!("{} h", rounded_rate(value)),
+            label: hours_words(value),
             class: if value > 0.0 { "" } else { "first" },
         })
         .collect()
@@ -243,7 +243,7 @@ fn cost_ticks(most: f64) -> Vec<Tick> {
         .map(|value| {
             let at = hundredth(100.0 - share(value, most));
             Tick {
-                label: rounded_rate(value),
+                label: cost_words(value),
                 y: (at * 10.0) as u64,
                 at,
             }

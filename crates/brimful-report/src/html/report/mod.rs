@@ -11,6 +11,7 @@ mod chart;
 mod compare;
 mod fragmentation;
 mod host_need;
+mod how_fast;
 mod how_full;
 mod kinds;
 mod memory_against_speed;

@@ -3,6 +3,7 @@
 use brimful::units::Bytes;
 
 use crate::html::report::host_need::HostNeedView;
+use crate::html::report::how_fast::HowFast;
 use crate::html::report::one_step::OneStep;
 use crate::html::report::page::{Frame, Renderer, Tile};
 use crate::html::report::shown::Shown;
@@ -17,6 +18,9 @@ pub fn predict_report(document: &PredictDocument) -> Result<String, minijinja::E
     let mut renderer = Renderer::new();
     if !document.gpus.is_empty() {
         renderer.add(include_str!("will_it_fit.html"), &WillItFit::of(document))?;
+    }
+    if let Some(view) = HowFast::of(document) {
+        renderer.add(include_str!("how_fast.html"), &view)?;
     }
     if let Some(view) = OneStep::of(document) {
         renderer.add(include_str!("one_step.html"), &view)?;
