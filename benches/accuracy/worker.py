@@ -21,6 +21,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import images  # also finds the hook's modules
 import language
 import litgpt
+import nvidia
 import perceptrons
 import torch
 from quick import Skip
@@ -31,6 +32,7 @@ PROGRAMS = {
     "timm_inference": images.timm_inference,
     "nvidia_convnet": images.nvidia_convnet,
     "nvidia_bert": language.nvidia_bert,
+    "nvidia_example": nvidia.nvidia_example,
     "torchvision": images.torchvision_training,
     "transformers": language.transformers_training,
     "neusight": language.neusight_run,

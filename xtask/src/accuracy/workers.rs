@@ -33,12 +33,13 @@ pub(super) struct WorkerJob {
 }
 
 /// The files in which each program is written.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: [(&str, &[&str]); 12] = [
     ("timm", &["images"]),
     ("timm_benchmark", &["images"]),
     ("timm_inference", &["images"]),
     ("nvidia_convnet", &["images"]),
     ("nvidia_bert", &["language"]),
+    ("nvidia_example", &["nvidia"]),
     ("neusight", &["language"]),
     ("torchvision", &["images"]),
     ("transformers", &["language"]),

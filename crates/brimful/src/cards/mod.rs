@@ -41,7 +41,7 @@ pub fn all() -> &'static [Card] {
     table::CARDS
 }
 
-/// The peak rates of a card; nothing where no figure could be confirmed.
+/// The peak rates of a card; nothing where no value could be confirmed.
 pub fn rates(card: &Card) -> Option<&'static CardRates> {
     rates::RATES.iter().find(|rates| rates.id == card.id)
 }

@@ -1,7 +1,11 @@
-//! How fast each GPU of the catalogue is by its data sheet, with the source of each figure.
+//! How fast each GPU of the catalogue is by its data sheet, with the source of each value.
 //!
-//! The figures are peaks at the boost clock of the sheet. Data-centre boards stay below them. Desktop boards run
-//! above that clock while power and heat allow: matrix products were measured at up to 1.15 times the figure here.
+//! The named documents were not opened for all rows: many values were written down from memory of them, and compared
+//! with published copies of their tables, with arithmetic (multiprocessors x lanes x clock, which a test repeats) and
+//! with measured matrix products.
+//!
+//! The values are peaks at the boost clock of the sheet. Data-centre boards stay below them. Desktop boards run
+//! above that clock while power and heat allow: matrix products were measured at up to 1.17 times the value here.
 //!
 //! - `fp32` counts a multiply-add of the CUDA cores as two operations, at the boost clock. For AMD it is the
 //!   rate of the vector units; since the MI300 and since RDNA 3 that needs two operations issued at once, and plain
@@ -16,11 +20,11 @@
 //!   zzc0721/torch-performance-test-data).
 //!
 //! Where a sheet prints a rate with sparsity only, half of it stands here. Where it prints none for a format, the
-//! figure is the number of multiprocessors times what one does per clock times the boost clock, and is marked as
+//! value is the number of multiprocessors times what one does per clock times the boost clock, and is marked as
 //! estimated. Boost clocks are those of the reference board; boards of other makers differ by a few per cent.
 //!
-//! A GPU that is not in this table has no speed prediction: no figure could be confirmed, or, as with laptops and
-//! small Jetsons, its clock depends on a power limit that the product name does not tell.
+//! A GPU that is not in this table has no speed prediction: no value could be confirmed, or, as with laptops and
+//! small Jetsons, its clock depends on a power limit that is not part of the product name.
 
 use crate::cards::{How, SourcedValue};
 
@@ -82,7 +86,7 @@ const fn sheet<T: Copy>(value: T, source: &'static str) -> SourcedValue<T> {
     sourced(value, How::DataSheet, source)
 }
 
-/// Computed from other figures.
+/// Computed from other values.
 const fn derived<T: Copy>(value: T, source: &'static str) -> SourcedValue<T> {
     sourced(value, How::Estimated, source)
 }
@@ -127,7 +131,7 @@ const fn sheeted(
     }
 }
 
-/// A row whose rates are computed from the boost clock; the other figures stand in `chip`.
+/// A row whose rates are computed from the boost clock; the other values are from `chip`.
 #[expect(clippy::too_many_arguments, reason = "they are the columns of a table")]
 const fn computed(
     id: &'static str,
@@ -163,7 +167,7 @@ const fn amd(
     }
 }
 
-/// A row of which no figure is printed anywhere: a part of a board, say.
+/// A row whose values are all derived, such as that of a part of a board.
 const fn estimated(
     id: &'static str,
     source: &'static str,
@@ -333,12 +337,12 @@ mod tests {
     #[test]
     fn every_figure_is_positive_and_has_a_source() {
         for rates in RATES {
-            let figures = [rates.fp32, rates.bandwidth, rates.l2]
+            let values = [rates.fp32, rates.bandwidth, rates.l2]
                 .into_iter()
                 .chain(tensor_rates(rates));
-            for figure in figures {
-                assert!(figure.value > 0.0, "{}", rates.id);
-                assert!(!figure.source.is_empty(), "{}", rates.id);
+            for rate in values {
+                assert!(rate.value > 0.0, "{}", rates.id);
+                assert!(!rate.source.is_empty(), "{}", rates.id);
             }
             assert!(rates.boost_clock.value > 0, "{}", rates.id);
             assert!(!rates.boost_clock.source.is_empty(), "{}", rates.id);

@@ -21,7 +21,7 @@ pub struct Speed {
     /// Of one step on the GPU.
     pub seconds_by_part: SecondsByPart,
     pub basis: SpeedBasis,
-    /// What makes the figures weaker, as sentences.
+    /// What makes the values less certain, as sentences.
     pub notes: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct StepFacts {
     /// Samples of one batch of each rank; 0 where it is not known.
     pub micro_batch: u64,
     pub ranks: u64,
-    /// Samples per second that the processors of the rehearsal can make, with as many workers.
+    /// Samples per second that the CPUs of the rehearsal can make, with as many workers.
     pub loading_rate: Option<f64>,
     /// Samples of the training data; 0 where it does not say.
     pub dataset_samples: u64,
@@ -111,6 +111,7 @@ impl Speed {
         }
         let spread = match scale {
             Some(_) => SCALED,
+            None if launching > on_gpu => FITTED.errors.launch_bound,
             None => spread(&FITTED.errors, basis),
         };
         let steps = RateRange::around(1.0 / seconds, spread);
@@ -137,6 +138,7 @@ impl Speed {
 
 fn spread(errors: &Spreads, basis: RatesBasis) -> [f64; 2] {
     match basis {
+        RatesBasis::Fitted => errors.fitted_gpu,
         RatesBasis::Measured => errors.measured_gpu,
         RatesBasis::DataSheet => errors.data_sheet_gpu,
     }
@@ -217,7 +219,7 @@ impl RateRange {
         }
     }
 
-    /// How long so many take.
+    /// Time for `count` of them.
     pub fn time_for(self, count: f64) -> SecondsRange {
         SecondsRange {
             low: count / self.high,

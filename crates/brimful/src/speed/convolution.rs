@@ -30,8 +30,10 @@ pub(crate) struct Convolution {
     pub(crate) channels_last: bool,
     /// Channels that tensor cores cannot take without padding.
     pub(crate) unaligned: bool,
-    /// Side of the kernel.
+    /// Places of the kernel.
     pub(crate) taps: f64,
+    /// Winograd's algorithm can compute it with fewer multiplications.
+    pub(crate) winograd: bool,
     pub(crate) precision: Precision,
     pub(crate) tf32: bool,
 }
@@ -193,12 +195,19 @@ impl Sizes {
                 _ => !(is_aligned(input) || input <= FEW_CHANNELS) || !is_aligned(output),
             },
             taps: self.taps,
+            winograd: self.groups == Groups::One
+                && self.taps == WINOGRAD_TAPS
+                && self.strides <= 1.0
+                && input >= WINOGRAD_CHANNELS,
             precision: op.precision(),
             tf32,
         }
     }
 }
 
+/// Kernels of 3 x 3 places.
+const WINOGRAD_TAPS: f64 = 9.0;
+const WINOGRAD_CHANNELS: f64 = 16.0;
 /// cuDNN has kernels of their own for the first convolution of an image model.
 const FEW_CHANNELS: f64 = 4.0;
 /// Channels of a group for which cuDNN has kernels that compute 32 groups at once.
@@ -212,11 +221,18 @@ fn is_aligned(channels: f64) -> bool {
 
 impl Convolution {
     pub(crate) fn seconds(&self, gpu: &GpuRates, p: &Parameters) -> f64 {
-        let mut share = p.get(self.share());
+        let mut share = match self.groups {
+            Groups::One if self.is_plain(gpu) => p.get(Parameter::ConvolutionPlain),
+            _ => p.get(self.share()),
+        };
         if self.groups == Groups::Depthwise && !COMPILED_TAPS.contains(&self.taps) {
             share *= p.get(Parameter::DepthwiseOdd);
         }
-        match (self.groups, self.unaligned, self.channels_last) {
+        let is_plain = self.is_plain(gpu);
+        if self.winograd && is_plain {
+            share *= p.get(Parameter::Winograd);
+        }
+        match (self.groups, self.unaligned && !is_plain, self.channels_last) {
             (Groups::One, true, false) => share *= p.get(Parameter::Unaligned),
             (Groups::One, true, true) => share *= p.get(Parameter::UnalignedNhwc),
             (Groups::Several, true, false) => share *= p.get(Parameter::GroupedUneven),
@@ -230,6 +246,9 @@ impl Convolution {
             return computing.hypot(moving);
         }
         let (peak, depth) = self.peak(gpu, p);
+        if !is_plain {
+            share = gpu.limited(peak * share, self.precision) / peak;
+        }
         let computing = if self.groups == Groups::Several {
             let narrow = match self.direction {
                 Direction::Weight => self.product.rows,
@@ -250,6 +269,11 @@ impl Convolution {
         together(computing / share, moving) + layout
     }
 
+    /// fp32 without tensor cores.
+    fn is_plain(&self, gpu: &GpuRates) -> bool {
+        self.precision == Precision::Single && !(self.tf32 && gpu.tf32.is_some())
+    }
+
     fn peak(&self, gpu: &GpuRates, p: &Parameters) -> (f64, f64) {
         let depth_half = p.get(Parameter::MatmulDepthHalf);
         match (self.precision, gpu.tf32) {
@@ -259,7 +283,7 @@ impl Convolution {
                 (tf32 * p.get(Parameter::ConvolutionSingle), depth_half)
             }
             _ => (
-                gpu.sustained_single.unwrap_or(gpu.single) * p.get(Parameter::ConvolutionSingle),
+                gpu.sustained_single.unwrap_or(gpu.single),
                 p.get(Parameter::MatmulDepthSingle),
             ),
         }

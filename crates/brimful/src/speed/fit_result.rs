@@ -15,9 +15,13 @@ pub struct FittedParameters {
 /// Half widths of the ranges.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spreads {
-    /// Measured time divided by predicted time: its tenth and ninetieth percentile on a GPU whose
-    /// sustained rates were measured, for models that the parameters were not fitted on.
+    /// Measured time divided by predicted time: its tenth and ninetieth percentile on the GPU of the fit, for models
+    /// that the parameters were not fitted on.
+    pub fitted_gpu: [f64; 2],
+    /// The same on other GPUs whose sustained rates were measured.
     pub measured_gpu: [f64; 2],
     /// The same on GPUs that are known by their data sheets alone.
     pub data_sheet_gpu: [f64; 2],
+    /// The same where the host's calls take longer than the GPU.
+    pub launch_bound: [f64; 2],
 }

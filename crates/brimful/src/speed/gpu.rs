@@ -12,6 +12,8 @@ pub struct GpuRates {
     pub bfloat16: f64,
     /// Nothing where fp32 is never computed in TF32.
     pub tf32: Option<f64>,
+    /// What tensor cores reach at most in half precision; nothing where that is not known.
+    pub tensor_limit: Option<f64>,
     /// The best rate of an fp32 matrix product that was measured.
     pub sustained_single: Option<f64>,
     pub bandwidth: f64,
@@ -22,6 +24,8 @@ pub struct GpuRates {
 /// How well the rates of a GPU are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RatesBasis {
+    /// The parameters were fitted on this GPU.
+    Fitted,
     /// Somebody has measured matrix products on such a GPU.
     Measured,
     DataSheet,
@@ -30,6 +34,9 @@ pub enum RatesBasis {
 impl RatesBasis {
     /// How well the rate is known that a step depends on most.
     pub fn of(card: &Card, precision: Precision) -> RatesBasis {
+        if card.id == FITTED_GPU && precision == Precision::Half {
+            return RatesBasis::Fitted;
+        }
         let measured = cards::sustained(card).and_then(|rates| match precision {
             Precision::Half => rates.half,
             Precision::Bfloat16 => rates.bfloat16,
@@ -42,7 +49,9 @@ impl RatesBasis {
     }
 }
 
-// The parameters were fitted on an RTX 3090 with the rates of its data sheet, of which it reaches more.
+/// Half-precision trainings of the fit ran on it.
+const FITTED_GPU: &str = "rtx-3090";
+// The parameters were fitted with the rates of its data sheet, of which it reaches more.
 const REFERENCE_HALF: f64 = 75.6 / 71.2;
 // What the boards with a measurement reach of their data sheets in half precision: desktop boards 1.05 to 1.17,
 // others 0.58 to 0.87.
@@ -71,7 +80,10 @@ impl GpuRates {
             (capability.major, capability.minor) == (6, 1)
                 || (capability.major, capability.minor) >= (8, 6)
         });
-        let typical = if card.name.contains("GeForce") || card.name.contains("TITAN") {
+        // Desktop boards sum in fp16 twice as fast as in fp32, and clock higher than their sheets: some kernels
+        // exceed the best product in fp32 sums. Others run at their limit of power.
+        let is_desktop = card.name.contains("GeForce") || card.name.contains("TITAN");
+        let typical = if is_desktop {
             TYPICAL_GEFORCE
         } else {
             TYPICAL_OTHER
@@ -104,11 +116,24 @@ impl GpuRates {
                 .unwrap_or(sustained_single * EMULATED_BFLOAT16)
                 * TERA,
             tf32: of_type(measured_of(|rates| rates.tf32), peaks.tf32).map(|rate| rate * TERA),
+            tensor_limit: half
+                .filter(|_| !is_desktop)
+                .map(|rate| rate * REFERENCE_HALF * TERA),
             sustained_single: Some(sustained_single * TERA),
             bandwidth: peaks.bandwidth.value * 1e9,
             l2_bytes: peaks.l2.value * MIB,
             multiprocessors: f64::from(card.multiprocessors.value),
         })
+    }
+
+    /// The rate of a kernel on tensor cores, which no share of another GPU's exceeds.
+    pub(crate) fn limited(&self, rate: f64, precision: Precision) -> f64 {
+        let limit = match precision {
+            Precision::Half | Precision::Bfloat16 => self.tensor_limit,
+            // TF32 has half of the rate.
+            Precision::Single | Precision::Double => self.tensor_limit.map(|limit| limit / 2.0),
+        };
+        limit.map_or(rate, |limit| rate.min(limit))
     }
 
     /// Bytes that come from memory: a part of what a kernel reads is in the L2 cache, from the kernel before it.

@@ -28,7 +28,7 @@ const TILES: [(f64, f64, f64); 5] = [
 ];
 /// A sum is split into parts of at least this many terms.
 const LEAST_DEPTH: f64 = 512.0;
-/// From so many waves on, multiprocessors that finish early take the next tile.
+/// Number of waves from which multiprocessors that finish early take the next tile.
 const FEW_WAVES: f64 = 4.0;
 
 impl Product {
@@ -68,14 +68,15 @@ pub(crate) fn rate(
         Parameter::MatmulHalf
     });
     match precision {
-        Precision::Half => (gpu.half * half, depth_half),
-        Precision::Bfloat16 => (
-            gpu.bfloat16 * half * p.get(Parameter::MatmulBfloat16),
-            depth_half,
-        ),
+        Precision::Half => (gpu.limited(gpu.half * half, precision), depth_half),
+        Precision::Bfloat16 => {
+            let rate = gpu.bfloat16 * half * p.get(Parameter::MatmulBfloat16);
+            (gpu.limited(rate, precision), depth_half)
+        }
         Precision::Single if tf32 && gpu.tf32.is_some() => {
             let peak = gpu.tf32.unwrap_or(gpu.single);
-            (peak * p.get(Parameter::MatmulTf32), depth_half)
+            let rate = peak * p.get(Parameter::MatmulTf32);
+            (gpu.limited(rate, precision), depth_half)
         }
         Precision::Single => (single(gpu, batched, p), p.get(Parameter::MatmulDepthSingle)),
         // Cards for training have a half to a sixty-fourth; nobody trains with it by choice.

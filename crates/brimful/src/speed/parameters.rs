@@ -49,6 +49,8 @@ parameters! {
     ConvolutionInputNhwc "convolution.nhwc.input" 0.65 0.4;
     ConvolutionWeightNhwc "convolution.nhwc.weight" 0.55 0.4;
     ConvolutionSingle "convolution.single" 0.8 0.3;
+    ConvolutionPlain "convolution.plain" 0.85 0.2;
+    Winograd "convolution.winograd" 1.6 0.2;
     ConvolutionLayout "convolution.layout" 0.8 0.4;
     GroupedForward "grouped.nchw.forward" 0.3 0.6;
     GroupedInput "grouped.nchw.input" 0.3 0.6;
@@ -91,7 +93,7 @@ parameters! {
     Broadcast "memory.broadcast" 0.7 0.3;
     Elementwise "memory.elementwise" 0.85 0.2;
     Launch "launch_microseconds" 3.0 0.5;
-    HostCall "host_call_microseconds" 10.0 0.5;
+    HostCall "host_call_microseconds" 20.0 0.7;
 }
 
 /// A value for each parameter.

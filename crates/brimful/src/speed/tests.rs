@@ -1,4 +1,4 @@
-//! Properties of the model, and figures that are known from elsewhere.
+//! Properties of the model, and rates that are known from elsewhere.
 
 use proptest::prelude::*;
 

@@ -11,11 +11,11 @@ use super::fit::{self, Observation, residuals};
 use super::gpus;
 use super::rows::{self, Set, SpeedRow, Work};
 
-/// Families are left out of a fit in so many turns.
+/// Number of folds in which families are left out of a fit.
 const FOLDS: u64 = 5;
 /// What one kernel weighs beside a whole training.
 const KERNEL_WEIGHT: f64 = 0.02;
-/// What an inference weighs: training is what is asked for.
+/// What an inference weighs: speeds of training are what the model is for.
 const INFERENCE_WEIGHT: f64 = 0.3;
 
 /// A row with what it computes.
@@ -30,10 +30,14 @@ impl Seen {
         self.observation_on(gpus::rates(self.row.gpu))
     }
 
-    pub(super) fn observation_on(&self, gpu: GpuRates) -> Observation<'_> {
+    fn observation_on(&self, gpu: GpuRates) -> Observation<'_> {
         Observation {
             kernels: &self.kernels,
             gpu,
+            calls: match self.row.set {
+                Set::NeuSightKernels => 0.0,
+                _ => self.step.calls() as f64,
+            },
             seconds: self.row.seconds,
             weight: match self.row.set {
                 Set::NeuSightKernels => KERNEL_WEIGHT,
@@ -45,7 +49,12 @@ impl Seen {
 
     /// Predicted time over measured time.
     pub(super) fn ratio(&self, p: &Parameters) -> f64 {
-        residuals(&[self.observation()], p)[0].exp()
+        self.ratio_on(gpus::rates(self.row.gpu), p)
+    }
+
+    /// The same with other rates of the GPU.
+    pub(super) fn ratio_on(&self, gpu: GpuRates, p: &Parameters) -> f64 {
+        residuals(&[self.observation_on(gpu)], p)[0].exp()
     }
 }
 
@@ -113,7 +122,7 @@ pub(super) fn captured(options: &Options) -> Result<Captured> {
 pub(super) fn is_fitted(set: Set) -> bool {
     matches!(
         set,
-        Set::TimmNchw | Set::TimmNhwc | Set::Inference | Set::NeuSightKernels
+        Set::TimmNchw | Set::TimmNhwc | Set::Inference | Set::LitGpt | Set::NeuSightKernels
     )
 }
 
@@ -134,9 +143,9 @@ pub(super) fn with_families_left_out(seen: &[Seen]) -> Vec<(&Seen, f64)> {
             .map(Seen::observation)
             .collect();
         let p = fit::fit(&kept);
-        let tested = seen
-            .iter()
-            .filter(|s| matches!(s.row.set, Set::TimmNchw | Set::TimmNhwc) && is_out(&s.row));
+        let tested = seen.iter().filter(|s| {
+            matches!(s.row.set, Set::TimmNchw | Set::TimmNhwc | Set::LitGpt) && is_out(&s.row)
+        });
         found.extend(tested.map(|s| (s, s.ratio(&p))));
     }
     found

@@ -7,6 +7,8 @@ use brimful::speed::{GpuRates, Kernels, Parameter, Parameters};
 pub(super) struct Observation<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) gpu: GpuRates,
+    /// Calls of the host; none for single kernels.
+    pub(super) calls: f64,
     /// Measured.
     pub(super) seconds: f64,
     pub(super) weight: f64,
@@ -55,7 +57,11 @@ pub(super) fn fit(observations: &[Observation<'_>]) -> Parameters {
 pub(super) fn residuals(observations: &[Observation<'_>], p: &Parameters) -> Vec<f64> {
     observations
         .iter()
-        .map(|seen| (seen.kernels.seconds(&seen.gpu, p).total() / seen.seconds).ln())
+        .map(|seen| {
+            let calling = seen.calls * p.get(Parameter::HostCall) * 1e-6;
+            let predicted = seen.kernels.seconds(&seen.gpu, p).total().max(calling);
+            (predicted / seen.seconds).ln()
+        })
         .collect()
 }
 

@@ -23,11 +23,31 @@ pub(super) fn of_truth(name: &str) -> Option<&'static str> {
     })
 }
 
+/// The same for Lambda's table, whose names begin with the server's.
+pub(super) fn of_lambda(name: &str) -> Option<&'static str> {
+    const NAMES: [(&str, &str); 12] = [
+        ("A100 80GB PCIe", "a100-pcie-80gb"),
+        ("A100 80GB SXM4", "a100-80gb"),
+        ("A100 40GB PCIe", "a100-pcie-40gb"),
+        ("H100 80GB PCIe Gen5", "h100-pcie-80gb"),
+        ("H100 80GB SXM5", "h100-80gb"),
+        ("LambdaCloud A10", "a10"),
+        ("LambdaCloud V100 16GB", "v100-sxm2-16gb"),
+        ("Quadro RTX 8000", "quadro-rtx-8000"),
+        ("RTX 3090", "rtx-3090"),
+        ("RTX 4090", "rtx-4090"),
+        ("RTX 6000 Ada", "rtx-6000-ada"),
+        ("RTX A6000", "rtx-a6000"),
+    ];
+    let found = NAMES.iter().find(|(end, _)| name.ends_with(end));
+    found.map(|(_, id)| *id)
+}
+
 // Not in the catalogue; by their data sheets, and the best fp32 products of NeuSight's tables.
 const P4: &str = "p4";
 const V100_PCIE: &str = "v100-pcie-32gb";
 
-/// What the model is told of a GPU.
+/// The rates of a GPU, as the model takes them.
 pub(super) fn rates(id: &str) -> GpuRates {
     let other =
         |single: f64, half: f64, sustained: f64, bandwidth: f64, l2: f64, count: f64| GpuRates {
@@ -35,6 +55,7 @@ pub(super) fn rates(id: &str) -> GpuRates {
             half: half * 1e12,
             bfloat16: single * 1e12,
             tf32: None,
+            tensor_limit: None,
             sustained_single: Some(sustained * 1e12),
             bandwidth: bandwidth * 1e9,
             l2_bytes: l2 * 1_048_576.0,

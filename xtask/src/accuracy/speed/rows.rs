@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use brimful::speed::{CapturedOp, CapturedStep};
 use serde_json::json;
 
+use super::super::score::quantile;
 use super::super::table::{self, Cells};
 use super::super::text::hash;
 use super::super::workers::{RunOn, WorkerJob};
@@ -25,9 +26,24 @@ pub(super) struct SpeedRow {
     pub(super) label: String,
     /// Measured seconds of one step.
     pub(super) seconds: f64,
-    /// Samples of one step.
+    /// Samples of one step; 1 where all rows of a training have the same.
     pub(super) samples: f64,
     pub(super) work: Work,
+}
+
+impl SpeedRow {
+    /// Names what was measured on several GPUs, if with batches as large as each can hold.
+    pub(super) fn training(&self) -> &str {
+        match self.set {
+            Set::Lambda => self.label.split(", batch").next().unwrap_or(&self.label),
+            _ => &self.label,
+        }
+    }
+
+    /// Measured seconds of one sample.
+    pub(super) fn seconds_per_sample(&self) -> f64 {
+        self.seconds / self.samples
+    }
 }
 
 /// Where the operators come from.
@@ -51,6 +67,10 @@ pub(super) enum Set {
     InferenceElsewhere,
     /// NVIDIA's own examples.
     Nvidia,
+    /// NVIDIA's examples as Lambda measured them on many GPUs.
+    Lambda,
+    /// Finetuning and generation by LitGPT in bfloat16.
+    LitGpt,
     NeuSightKernels,
 }
 
@@ -63,25 +83,29 @@ impl Set {
             Set::Inference => "timm inference, RTX 3090",
             Set::InferenceElsewhere => "timm inference, RTX 4090, 5090 and PRO 6000",
             Set::Nvidia => "NVIDIA's examples, A100 and V100",
+            Set::Lambda => "NVIDIA's examples by Lambda",
+            Set::LitGpt => "LitGPT, bfloat16, A100",
             Set::NeuSightKernels => "NeuSight fp32 kernels",
         }
     }
 }
 
 const STEPS: u32 = 2;
-/// Of the kernels of one kind on one GPU, so many decide.
+/// Maximum number of kernels of one kind on one GPU.
 const KERNELS_PER_KIND: usize = 120;
-/// One of so many models decides for inference.
+/// Inference is sampled: one model in this many.
 const INFERENCE_SHARE: u64 = 6;
 
 /// Everything that a directory of measured speeds holds.
 pub(super) fn read(truth: &Path) -> Result<Vec<SpeedRow>> {
-    let folder = truth.join("speed");
-    let mut rows = timm(&folder)?;
-    rows.extend(neusight(&folder)?);
-    rows.extend(inference(&folder)?);
-    rows.extend(nvidia(&folder));
-    rows.extend(kernels(&folder)?);
+    let directory = truth.join("speed");
+    let mut rows = timm(&directory)?;
+    rows.extend(neusight(&directory)?);
+    rows.extend(inference(&directory)?);
+    rows.extend(nvidia(&directory)?);
+    rows.extend(lambda(&directory)?);
+    rows.extend(litgpt(&directory)?);
+    rows.extend(kernels(&directory)?);
     Ok(rows)
 }
 
@@ -114,9 +138,9 @@ fn job(program: &'static str, settings: serde_json::Value) -> Work {
 }
 
 /// The newest measurement of each model and layout.
-fn timm(folder: &Path) -> Result<Vec<SpeedRow>> {
+fn timm(directory: &Path) -> Result<Vec<SpeedRow>> {
     let mut newest: BTreeMap<(String, String), Cells> = BTreeMap::new();
-    for cells in cells_of(&folder.join("timm_train.csv"))? {
+    for cells in cells_of(&directory.join("timm_train.csv"))? {
         let key = (
             text(&cells, "model").to_owned(),
             text(&cells, "layout").to_owned(),
@@ -141,7 +165,7 @@ fn timm(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu: gpus::of_truth(text(&cells, "card"))?,
             label: format!("{model}, {image:.0} px, batch {batch:.0}, {layout}"),
             seconds: batch / rate,
-            samples: batch,
+            samples: 1.0,
             work: job(
                 "timm_benchmark",
                 json!({"model": model, "image": whole(image), "batch": whole(batch), "layout": layout, "steps": STEPS, "capture": true}),
@@ -176,7 +200,7 @@ fn family(model: &str) -> String {
     rest[..end.max(1)].to_owned()
 }
 
-fn neusight(folder: &Path) -> Result<Vec<SpeedRow>> {
+fn neusight(directory: &Path) -> Result<Vec<SpeedRow>> {
     let row = |cells: Cells| {
         if !text(&cells, "option").is_empty() {
             return None;
@@ -192,7 +216,7 @@ fn neusight(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu: gpus::of_truth(text(&cells, "card"))?,
             label: format!("{model}, {mode}, {sequence:.0} tokens, batch {batch:.0}"),
             seconds: number(&cells, "step_ms")? / 1e3,
-            samples: batch,
+            samples: 1.0,
             work: job(
                 "neusight",
                 json!({"model": model, "mode": mode, "sequence": whole(sequence), "batch": whole(batch), "steps": STEPS, "capture": true}),
@@ -200,7 +224,7 @@ fn neusight(folder: &Path) -> Result<Vec<SpeedRow>> {
             model,
         })
     };
-    let cells = cells_of(&folder.join("neusight_e2e.csv"))?;
+    let cells = cells_of(&directory.join("neusight_e2e.csv"))?;
     Ok(cells.into_iter().filter_map(row).collect())
 }
 
@@ -218,9 +242,9 @@ fn unpacked(path: &Path) -> Result<Vec<Cells>> {
 }
 
 /// A sample of timm's inference, without compilation.
-fn inference(folder: &Path) -> Result<Vec<SpeedRow>> {
+fn inference(directory: &Path) -> Result<Vec<SpeedRow>> {
     let mut newest: BTreeMap<(String, String, String), Cells> = BTreeMap::new();
-    for cells in unpacked(&folder.join("timm_infer.csv.gz"))? {
+    for cells in unpacked(&directory.join("timm_infer.csv.gz"))? {
         let is_wanted = text(&cells, "compiled") == "False"
             && text(&cells, "precision") == "amp"
             && text(&cells, "torch") >= "pt2"
@@ -246,7 +270,7 @@ fn inference(folder: &Path) -> Result<Vec<SpeedRow>> {
             gpu: gpus::of_truth(&card)?,
             label: format!("{model}, {image:.0} px, batch {batch:.0}, {layout}"),
             seconds: batch / number(&cells, "samples_per_sec")?,
-            samples: batch,
+            samples: 1.0,
             work: job(
                 "timm_inference",
                 json!({"model": model, "image": whole(image), "batch": whole(batch), "layout": layout, "steps": STEPS, "capture": true}),
@@ -258,63 +282,259 @@ fn inference(folder: &Path) -> Result<Vec<SpeedRow>> {
     Ok(newest.into_iter().filter_map(row).collect())
 }
 
-/// One GPU of NVIDIA's examples, without the sequences of 512 tokens, whose padding is counted but not computed: program, settings without precision, GPU, precision, batch, samples per second. The
-/// batch sizes of the classifiers are those of the examples' scripts.
-const NVIDIA: &[(&str, &str, &str, u64, f64)] = &[
-    ("resnet50", "a100-80gb", "tf32", 256, 938.0),
-    ("resnet50", "a100-80gb", "amp", 256, 2470.0),
-    ("resnet50", "v100-sxm2-16gb", "fp32", 128, 367.0),
-    ("resnet50", "v100-sxm2-16gb", "amp", 256, 1200.0),
-    ("resnext101", "a100-80gb", "tf32", 128, 456.0),
-    ("resnext101", "a100-80gb", "amp", 128, 1211.0),
-    ("resnext101", "v100-sxm2-16gb", "fp32", 64, 147.0),
-    ("resnext101", "v100-sxm2-16gb", "amp", 128, 587.0),
-    ("bert pretraining 128", "a100-80gb", "tf32", 128, 317.0),
-    ("bert pretraining 128", "a100-80gb", "fp16", 256, 580.0),
-    ("bert finetuning 384", "a100-80gb", "tf32", 32, 61.5),
-    ("bert finetuning 384", "a100-80gb", "fp16", 32, 110.5),
-    ("bert pretraining 128", "v100-sxm2-32gb", "fp32", 32, 50.0),
-    ("bert pretraining 128", "v100-sxm2-32gb", "fp16", 64, 224.0),
-    ("bert finetuning 384", "v100-sxm2-32gb", "fp32", 8, 12.0),
-    ("bert finetuning 384", "v100-sxm2-32gb", "fp16", 16, 52.0),
-];
-
-/// The rows of NVIDIA's examples for one GPU that were rebuilt, if the directory has their table.
-fn nvidia(folder: &Path) -> Vec<SpeedRow> {
-    if !folder.join("nvidia_examples_train.csv").is_file() {
-        return Vec::new();
-    }
-    let row = |(model, gpu, precision, batch, rate): &(&str, &'static str, &str, u64, f64)| {
-        let words: Vec<&str> = model.split(' ').collect();
-        let work = match words[..] {
-            ["bert", task, sequence] => job(
-                "nvidia_bert",
-                json!({"task": task, "sequence": sequence.parse::<u64>().unwrap_or(0), "precision": precision, "batch": batch, "steps": STEPS, "capture": true}),
-            ),
-            _ => job(
-                "nvidia_convnet",
-                json!({"model": model, "precision": precision, "batch": batch, "steps": STEPS, "capture": true}),
-            ),
-        };
-        SpeedRow {
-            set: Set::Nvidia,
-            model: words[0].to_owned(),
-            family: words[0].to_owned(),
-            gpu,
-            label: format!("{model}, {precision}, batch {batch}"),
-            seconds: *batch as f64 / rate,
-            samples: *batch as f64,
-            work,
-        }
-    };
-    NVIDIA.iter().map(row).collect()
+/// A training of NVIDIA's examples that is rebuilt, and where its table has the measurement.
+struct NvidiaExample {
+    /// Parts of the table's columns `model` and `heading`.
+    model: &'static str,
+    heading: &'static str,
+    gpu: &'static str,
+    column: &'static str,
+    sequence: Option<u64>,
+    training: &'static str,
+    precision: &'static str,
+    batch: u64,
 }
 
+const fn example(
+    (model, heading, gpu): (&'static str, &'static str, &'static str),
+    column: &'static str,
+    training: &'static str,
+    sequence: Option<u64>,
+    precision: &'static str,
+    batch: u64,
+) -> NvidiaExample {
+    NvidiaExample {
+        model,
+        heading,
+        gpu,
+        column,
+        sequence,
+        training,
+        precision,
+        batch,
+    }
+}
+
+const RESNET_A100: (&str, &str, &str) = ("resnet50v1.5", "DGX A100", "a100-80gb");
+const RESNET_V100: (&str, &str, &str) = ("resnet50v1.5", "DGX-1 16GB", "v100-sxm2-16gb");
+const RESNEXT_A100: (&str, &str, &str) = ("ConvNets/resnext101-32x4d", "DGX A100", "a100-80gb");
+const RESNEXT_V100: (&str, &str, &str) =
+    ("ConvNets/resnext101-32x4d", "DGX-1 16GB", "v100-sxm2-16gb");
+const BERT_A100: (&str, &str, &str) = ("BERT", "Pre-training NVIDIA DGX A100", "a100-80gb");
+const BERT_V100: (&str, &str, &str) = ("BERT", "Pre-training NVIDIA DGX-1", "v100-sxm2-32gb");
+const SQUAD_A100: (&str, &str, &str) = ("BERT", "Fine-tuning NVIDIA DGX A100", "a100-80gb");
+const SQUAD_V100: (&str, &str, &str) = ("BERT", "Fine-tuning NVIDIA DGX-1", "v100-sxm2-32gb");
+
+const TRANSFORMER_XL: &str = "Transformer-XL";
+const XL_A100: (&str, &str, &str) = (TRANSFORMER_XL, "Base model", "a100-40gb");
+/// The second table under the heading, by its batch size.
+const XL_V100: (&str, &str, &str) = (TRANSFORMER_XL, "Base model", "v100-sxm2-16gb");
+
+/// Batch sizes of the classifiers are those of `ConvNets/configs.yml`, those of BERT are in its tables.
+#[rustfmt::skip]
+const NVIDIA: &[NvidiaExample] = &[
+    example(RESNET_A100, "Throughput - TF32", "resnet50", None, "tf32", 256),
+    example(RESNET_A100, "Throughput - mixed precision", "resnet50", None, "amp", 256),
+    example(RESNET_V100, "Throughput - FP32", "resnet50", None, "fp32", 112),
+    example(RESNET_V100, "Throughput - mixed precision", "resnet50", None, "amp", 256),
+    example(RESNEXT_A100, "Throughput - TF32", "resnext101", None, "tf32", 128),
+    example(RESNEXT_A100, "Throughput - mixed precision", "resnext101", None, "amp", 128),
+    example(RESNEXT_V100, "Throughput - FP32", "resnext101", None, "fp32", 64),
+    example(RESNEXT_V100, "Throughput - mixed precision", "resnext101", None, "amp", 128),
+    example(BERT_A100, "Throughput - TF32(sequences/sec)", "pretraining", Some(128), "tf32", 128),
+    example(BERT_A100, "Throughput - mixed precision(sequences/sec)", "pretraining", Some(128), "fp16", 256),
+    example(BERT_A100, "Throughput - TF32(sequences/sec)", "pretraining", Some(512), "tf32", 16),
+    example(BERT_A100, "Throughput - mixed precision(sequences/sec)", "pretraining", Some(512), "fp16", 32),
+    example(BERT_V100, "Throughput - FP32(sequences/sec)", "pretraining", Some(128), "fp32", 32),
+    example(BERT_V100, "Throughput - mixed precision(sequences/sec)", "pretraining", Some(128), "fp16", 64),
+    example(BERT_V100, "Throughput - FP32(sequences/sec)", "pretraining", Some(512), "fp32", 4),
+    example(BERT_V100, "Throughput - mixed precision(sequences/sec)", "pretraining", Some(512), "fp16", 8),
+    example(SQUAD_A100, "Throughput - TF32(sequences/sec)", "finetuning", None, "tf32", 32),
+    example(SQUAD_A100, "Throughput - mixed precision(sequences/sec)", "finetuning", None, "fp16", 32),
+    example(SQUAD_V100, "Throughput - FP32(sequences/sec)", "finetuning", None, "fp32", 8),
+    example(SQUAD_V100, "Throughput - mixed precision(sequences/sec)", "finetuning", None, "fp16", 16),
+    example(XL_A100, "Throughput - TF32 (tok/s)", "transformerxlbase", None, "fp32", 32),
+    example(XL_A100, "Throughput - Mixed precision (tok/s)", "transformerxlbase", None, "fp16", 32),
+    example(XL_V100, "Throughput - FP32 (tok/s)", "transformerxlbase", None, "fp32", 16),
+    example(XL_V100, "Throughput - Mixed precision (tok/s)", "transformerxlbase", None, "fp16", 16),
+];
+/// SQuAD's samples have this length.
+const SQUAD_SEQUENCE: u64 = 384;
+
+impl NvidiaExample {
+    /// Samples per second by the table.
+    fn rate(&self, table: &[Cells]) -> Option<f64> {
+        let value =
+            |row: &serde_json::Value, name: &str| row.get(name)?.as_str().map(str::to_owned);
+        table.iter().find_map(|cells| {
+            let is_named = text(cells, "model").contains(self.model)
+                && text(cells, "heading").contains(self.heading)
+                && !text(cells, "heading").contains("Multi-node");
+            let row: serde_json::Value = serde_json::from_str(text(cells, "row")).ok()?;
+            let is_alone = value(&row, "GPUs").as_deref() == Some("1");
+            let is_length = self
+                .sequence
+                .is_none_or(|length| value(&row, "Sequence length") == Some(length.to_string()));
+            let is_batch =
+                value(&row, "Batch Size / GPU").is_none_or(|batch| batch == self.batch.to_string());
+            if !(is_named && is_alone && is_length && is_batch) {
+                return None;
+            }
+            let number = value(&row, self.column)?.replace(',', "");
+            number.split(' ').next()?.parse::<f64>().ok()
+        })
+    }
+
+    fn row(&self, table: &[Cells]) -> Option<SpeedRow> {
+        let settings = match self.model {
+            "BERT" => {
+                let sequence = self.sequence.unwrap_or(SQUAD_SEQUENCE);
+                json!({"task": self.training, "sequence": sequence, "precision": self.precision, "batch": self.batch, "steps": STEPS, "capture": true})
+            }
+            _ => {
+                json!({"model": self.training, "precision": self.precision, "batch": self.batch, "steps": STEPS, "capture": true})
+            }
+        };
+        let program = match self.model {
+            "BERT" => "nvidia_bert",
+            TRANSFORMER_XL => "nvidia_example",
+            _ => "nvidia_convnet",
+        };
+        let length = self
+            .sequence
+            .map_or_else(String::new, |length| format!(" of {length} tokens"));
+        let name = match self.model {
+            "BERT" => format!("BERT large {}{length}", self.training),
+            TRANSFORMER_XL => "Transformer-XL base".to_owned(),
+            _ => self.training.to_owned(),
+        };
+        Some(SpeedRow {
+            set: Set::Nvidia,
+            model: name.clone(),
+            family: name.clone(),
+            gpu: self.gpu,
+            label: format!("{name}, {}, batch {}", self.precision, self.batch),
+            seconds: self.batch as f64 * units_per_element(self.training).unwrap_or(1.0)
+                / self.rate(table)?,
+            samples: 1.0,
+            work: job(program, settings),
+        })
+    }
+}
+
+/// The rows of NVIDIA's examples for one GPU that are rebuilt.
+fn nvidia(directory: &Path) -> Result<Vec<SpeedRow>> {
+    let table = cells_of(&directory.join("nvidia_examples_train.csv"))?;
+    Ok(NVIDIA.iter().filter_map(|one| one.row(&table)).collect())
+}
+
+/// Units of the throughput that one element of a batch stands for.
+fn units_per_element(model: &str) -> Option<f64> {
+    match model {
+        "ssd" | "ncf" => Some(1.0),
+        // Tokens of a segment.
+        "transformerxlbase" => Some(192.0),
+        // Sentences and spectrograms of many lengths.
+        _ => None,
+    }
+}
+
+/// One GPU each. The median where the same GPU was measured in several servers.
+fn lambda(directory: &Path) -> Result<Vec<SpeedRow>> {
+    let mut measured: BTreeMap<(String, &'static str, String, u64), Vec<f64>> = BTreeMap::new();
+    for cells in cells_of(&directory.join("lambda_train.csv"))? {
+        let (model, precision) = (text(&cells, "model"), text(&cells, "precision"));
+        let units = units_per_element(model).filter(|_| text(&cells, "gpus") == "1");
+        let gpu = gpus::of_lambda(text(&cells, "card"));
+        let found = (
+            units,
+            gpu,
+            number(&cells, "batch_size"),
+            number(&cells, "throughput"),
+        );
+        if let (Some(units), Some(gpu), Some(batch), Some(rate)) = found {
+            let key = (model.to_owned(), gpu, precision.to_owned(), whole(batch));
+            measured.entry(key).or_default().push(batch * units / rate);
+        }
+    }
+    let row = |((model, gpu, precision, batch), seconds): ((String, _, String, u64), Vec<f64>)| {
+        SpeedRow {
+            set: Set::Lambda,
+            family: model.clone(),
+            gpu,
+            label: format!("{model}, {precision}, batch {batch}"),
+            seconds: quantile(&seconds, 0.5),
+            samples: batch as f64,
+            work: job(
+                "nvidia_example",
+                json!({"model": model, "precision": precision, "batch": batch, "steps": STEPS, "capture": true}),
+            ),
+            model,
+        }
+    };
+    Ok(measured.into_iter().map(row).collect())
+}
+
+/// The iteration that is captured is the third: the first has the longest sample, the second an optimizer's step, of
+/// which the measured runs had one in 128 / batch.
+const LITGPT_STEPS: u32 = 3;
+
+/// LitGPT's resource tables for one A100 without quantization. Their times hardly depend on the batch: the host's
+/// calls decide.
+fn litgpt(directory: &Path) -> Result<Vec<SpeedRow>> {
+    let row = |cells: &Cells| {
+        let heading = text(cells, "heading");
+        let table: serde_json::Value = serde_json::from_str(text(cells, "row")).ok()?;
+        let cell = |name: &str| table.get(name)?.as_str();
+        if !text(cells, "source").ends_with("resource-tables.md") || cell("Quantization")? != "None"
+        {
+            return None;
+        }
+        let model = format!("{} {}", cell("Model")?, cell("Size")?.replace(' ', ""));
+        let trained = cell("Trainable parameters")
+            .and_then(|count| count.replace(',', "").parse::<u64>().ok());
+        let method = match heading {
+            "Finetuning with LoRA on 1 GPU" => "lora",
+            // Both versions are under one heading; the later one trains biases and scales too.
+            "Finetuning with Adapter on 1 GPU" if trained? > 2_000_000 => "adapter_v2",
+            "Finetuning with Adapter on 1 GPU" => "adapter",
+            "Single-GPU Inference" => "inference",
+            _ => return None,
+        };
+        let mut settings = json!({"table": "resource_tables", "model": model.to_lowercase(), "method": method, "precision": "bf16-true", "steps": LITGPT_STEPS, "capture": true});
+        let number = |text: &str| text.split(' ').next()?.parse::<f64>().ok();
+        let (seconds, batch) = if method == "inference" {
+            (1.0 / number(cell("Token/sec")?)?, 1)
+        } else {
+            let batch: u64 = cell("Microbatch size")?.parse().ok()?;
+            settings["micro_batch"] = batch.into();
+            settings["max_seq_length"] = LITGPT_LENGTH.into();
+            settings["trainable_params"] = trained?.into();
+            (number(cell("Time 1k iterations")?)? * 60.0 / 1e3, batch)
+        };
+        Some(SpeedRow {
+            set: Set::LitGpt,
+            // The name by which the table was divided into halves.
+            model: cell("Model")?.to_owned(),
+            family: model.clone(),
+            gpu: "a100-40gb",
+            label: format!("{model}, {method}, batch {batch}"),
+            seconds,
+            samples: 1.0,
+            work: job("litgpt", settings),
+        })
+    };
+    let cells = cells_of(&directory.join("llm_tables_train.csv"))?;
+    Ok(cells.iter().filter_map(row).collect())
+}
+/// Of the longest sample; the iteration that is captured has an ordinary one (`benches/accuracy/litgpt.py`).
+const LITGPT_LENGTH: u64 = 1304;
+
 /// Single kernels in fp32.
-fn kernels(folder: &Path) -> Result<Vec<SpeedRow>> {
+fn kernels(directory: &Path) -> Result<Vec<SpeedRow>> {
     let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
     let mut rows = Vec::new();
-    for cells in unpacked(&folder.join("neusight_kernels_fp32.csv.gz"))? {
+    for cells in unpacked(&directory.join("neusight_kernels_fp32.csv.gz"))? {
         let (Some(gpu), Some(milliseconds)) =
             (gpus::of_truth(text(&cells, "card")), number(&cells, "ms"))
         else {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::super::score::{Errors, errors, quantile};
 use super::captures::{Captured, Seen, is_for_development, with_families_left_out};
-use super::fit::residuals;
 use super::gpus;
 use super::rows::Set;
 
@@ -20,9 +19,9 @@ pub(super) struct Scores {
     pub(super) baselines: Vec<Score>,
     /// Errors by family, the worst first.
     pub(super) families: Vec<(String, usize, f64)>,
-    pub(super) pairs: Pairs,
-    /// NVIDIA's examples: GPU, training, measured and predicted samples per second.
-    pub(super) examples: Vec<(String, String, f64, f64)>,
+    pub(super) pairs: [(&'static str, Pairs); 2],
+    /// NVIDIA's examples: GPU, training and error.
+    pub(super) examples: Vec<(String, String, f64)>,
 }
 
 /// One line of a table.
@@ -39,6 +38,13 @@ pub(super) struct Pairs {
     pub(super) right: usize,
     pub(super) all: usize,
 }
+
+/// Lambda's names of the examples that are rebuilt.
+const LAMBDA: [(&str, &str); 3] = [
+    ("ssd", "SSD300"),
+    ("ncf", "NCF"),
+    ("transformerxlbase", "Transformer-XL"),
+];
 
 fn score(title: impl Into<String>, ratios: &[(&Seen, f64)]) -> Option<Score> {
     // Of samples per second: a time that is too long is a rate that is too low.
@@ -66,14 +72,16 @@ pub(super) fn of(captured: &Captured) -> Scores {
         of.map(|s| (s, s.ratio(&p))).collect()
     };
     let mut tables = Vec::new();
-    let left_out = with_families_left_out(seen);
+    let (launches, of_images): (Vec<_>, Vec<_>) = with_families_left_out(seen)
+        .into_iter()
+        .partition(|(s, _)| s.row.set == Set::LitGpt);
     for set in [Set::TimmNchw, Set::TimmNhwc] {
         let (dev, test): (Vec<_>, Vec<_>) = of_set(set)
             .into_iter()
             .partition(|(s, _)| is_for_development(&s.row.model));
         tables.extend(score(format!("{}, models of the fit", set.title()), &dev));
         tables.extend(score(format!("{}, other models", set.title()), &test));
-        let out: Vec<_> = left_out
+        let out: Vec<_> = of_images
             .iter()
             .filter(|(s, _)| s.row.set == set)
             .copied()
@@ -87,13 +95,23 @@ pub(super) fn of(captured: &Captured) -> Scores {
     for set in [Set::Nvidia, Set::Inference, Set::InferenceElsewhere] {
         tables.extend(score(set.title(), &of_set(set)));
     }
+    let lambda = of_set(Set::Lambda);
+    for (model, name) in LAMBDA {
+        let of: Vec<_> = lambda
+            .iter()
+            .filter(|(s, _)| s.row.model == model)
+            .copied()
+            .collect();
+        tables.extend(score(format!("{}, {name}", Set::Lambda.title()), &of));
+    }
+    tables.extend(score(
+        format!("{}, model left out", Set::LitGpt.title()),
+        &launches,
+    ));
     let by_sheet: Vec<_> = seen
         .iter()
         .filter(|s| s.row.set == Set::NeuSight)
-        .map(|s| {
-            let on = s.observation_on(gpus::rates_by_data_sheet(s.row.gpu));
-            (s, residuals(&[on], &p)[0].exp())
-        })
+        .map(|s| (s, s.ratio_on(gpus::rates_by_data_sheet(s.row.gpu), &p)))
         .collect();
     tables.extend(score(
         "NeuSight end to end, GPUs by data sheet alone",
@@ -108,6 +126,10 @@ pub(super) fn of(captured: &Captured) -> Scores {
         &scaled_to_other_gpus(&by_sheet),
     ));
     tables.extend(score(
+        "scaled from one run: another GPU and batch, Lambda",
+        &scaled_to_other_gpus(&lambda),
+    ));
+    tables.extend(score(
         "NeuSight single kernels, fp32",
         &of_set(Set::NeuSightKernels),
     ));
@@ -116,19 +138,11 @@ pub(super) fn of(captured: &Captured) -> Scores {
         left_out: captured.left_out,
         tables,
         baselines: baselines(seen),
-        families: families(&left_out),
-        pairs: pairs(&of_set(Set::NeuSight)),
+        families: families(&of_images),
+        pairs: [Set::NeuSight, Set::Lambda].map(|set| (set.title(), pairs(&of_set(set)))),
         examples: of_set(Set::Nvidia)
             .iter()
-            .map(|(s, ratio)| {
-                let rate = s.row.samples / s.row.seconds;
-                (
-                    s.row.gpu.to_owned(),
-                    s.row.label.clone(),
-                    rate,
-                    rate / ratio,
-                )
-            })
+            .map(|(s, ratio)| (s.row.gpu.to_owned(), s.row.label.clone(), 1.0 / ratio - 1.0))
             .collect(),
     }
 }
@@ -150,9 +164,7 @@ fn scaled_to_other_gpus<'a>(rows: &[(&'a Seen, f64)]) -> Vec<(&'a Seen, f64)> {
     let mut first: BTreeMap<&str, (&str, f64)> = BTreeMap::new();
     let mut found = Vec::new();
     for (s, ratio) in rows {
-        let (gpu, known) = first
-            .entry(s.row.label.as_str())
-            .or_insert((s.row.gpu, *ratio));
+        let (gpu, known) = first.entry(s.row.training()).or_insert((s.row.gpu, *ratio));
         if *gpu != s.row.gpu {
             found.push((*s, ratio / *known));
         }
@@ -184,10 +196,11 @@ fn pairs(rows: &[(&Seen, f64)]) -> Pairs {
     let mut pairs = Pairs::default();
     for (at, (a, ratio_a)) in rows.iter().enumerate() {
         for (b, ratio_b) in &rows[..at] {
-            if a.row.label == b.row.label && a.row.gpu != b.row.gpu {
-                let predicted = (a.row.seconds * ratio_a).total_cmp(&(b.row.seconds * ratio_b));
+            if a.row.training() == b.row.training() && a.row.gpu != b.row.gpu {
+                let (one, other) = (a.row.seconds_per_sample(), b.row.seconds_per_sample());
+                let predicted = (one * ratio_a).total_cmp(&(other * ratio_b));
                 pairs.all += 1;
-                pairs.right += usize::from(predicted == a.row.seconds.total_cmp(&b.row.seconds));
+                pairs.right += usize::from(predicted == one.total_cmp(&other));
             }
         }
     }
