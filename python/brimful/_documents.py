@@ -1612,7 +1612,7 @@ class PlannedThroughput:
     samples_per_second: float
     """Samples per second."""
     source: str
-    """`measured` in an earlier run with these settings, `calculated` from the operators of a rehearsed step, or `estimated`: an order of settings, not a figure."""
+    """`measured` in an earlier run with these settings, `calculated` from the operators of a rehearsed step, or `estimated`: a ranking of settings, not a value."""
 
     @classmethod
     def _from_json(cls, data: Any) -> PlannedThroughput:  # noqa: ANN401

@@ -53,8 +53,8 @@ pub struct Prediction {
     pub side_effects: SideEffects,
     /// One for each card on which the script ran, in the order asked.
     pub footprints: Vec<Footprint>,
-    /// For each of `footprints` its place in the list of cards that was asked for.
-    pub asked: Vec<usize>,
+    /// For each of `footprints` its index in the requested list of GPU models.
+    pub requested: Vec<usize>,
     /// For each of `footprints` the speed; nothing where no step could be captured, or the card's rates are unknown.
     pub speeds: Vec<Option<Speed>>,
     /// Cards on which it died before its first step, of something else than memory.
@@ -76,8 +76,8 @@ pub struct Prediction {
 /// A card on which the script did not run.
 #[derive(Clone, Debug)]
 pub struct FailedCard {
-    /// Its place in the list of cards that was asked for.
-    pub asked: usize,
+    /// Its index in the requested list of GPU models.
+    pub requested: usize,
     pub name: &'static str,
     /// The last line of its output.
     pub reason: String,
@@ -189,7 +189,7 @@ pub fn predict(
     };
     let mut footprints = Vec::new();
     let mut speeds = Vec::new();
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     let mut failed = Vec::new();
     let mut processes = Vec::new();
     for (at, (wanted, variant)) in wanted.iter().zip(variants).enumerate() {
@@ -208,12 +208,12 @@ pub fn predict(
                     Some((worst, _)) => found.with_worst_case(&worst),
                     None => found,
                 });
-                asked.push(at);
+                requested.push(at);
                 speeds.push(speed(process, wanted.card));
                 processes.push(process.clone());
             }
             None => failed.push(FailedCard {
-                asked: at,
+                requested: at,
                 name: wanted.card.name,
                 reason: last_words(&variant.output),
             }),
@@ -222,7 +222,7 @@ pub fn predict(
     let seconds = start.elapsed().as_secs_f64();
     answer(processes, side_effects, seconds).map(|answer| Prediction {
         footprints,
-        asked,
+        requested,
         speeds,
         failed,
         ..answer
@@ -388,7 +388,7 @@ fn answer(
     Ok(Prediction {
         side_effects,
         footprints: Vec::new(),
-        asked: Vec::new(),
+        requested: Vec::new(),
         speeds: Vec::new(),
         failed: Vec::new(),
         torch: first.facts.torch.clone(),

@@ -25,12 +25,12 @@ pub struct CompareRequest {
     pub machines: Vec<String>,
     /// Names of candidates and the price of one hour.
     pub prices: Vec<(String, f64)>,
-    pub length: AskedLength,
+    pub length: RequestedLength,
 }
 
-/// How long the job is, as the user says.
+/// Length of the job, as given by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum AskedLength {
+pub enum RequestedLength {
     /// One pass over the training data, if its size is known.
     #[default]
     OneEpoch,
@@ -38,8 +38,8 @@ pub enum AskedLength {
     Steps(u64),
 }
 
-/// One GPU or machine before the rehearsal.
-struct Asked {
+/// A GPU or machine to compare.
+struct CompareCandidate {
     name: String,
     gpu: String,
     card: &'static Card,
@@ -54,14 +54,14 @@ pub fn compare(
     request: CompareRequest,
     progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<CompareDocument, WorkflowError> {
-    let asked = candidates(&request)?;
+    let requested = candidates(&request)?;
     for (name, _) in &request.prices {
-        if !asked.iter().any(|one| is_named(one, name)) {
+        if !requested.iter().any(|one| is_named(one, name)) {
             return Err(WorkflowError::UnknownPrice { name: name.clone() });
         }
     }
     let mut gpus: Vec<&str> = Vec::new();
-    for one in &asked {
+    for one in &requested {
         if !gpus.contains(&one.gpu.as_str()) {
             gpus.push(&one.gpu);
         }
@@ -76,8 +76,8 @@ pub fn compare(
     let length = length_of(request.length, &predicted.rehearsed.speeds);
     let document = predicted.document();
     let found = |gpu: &str| {
-        let at = gpus.iter().position(|asked| *asked == gpu)?;
-        let (fits, failed) = &predicted.asked;
+        let at = gpus.iter().position(|known| *known == gpu)?;
+        let (fits, failed) = &predicted.requested;
         if let Some(place) = fits.iter().position(|place| *place == at) {
             let fit = document.gpus.get(place)?;
             return Some(Found::Fit(fit, predicted.rehearsed.speed(place)));
@@ -86,7 +86,7 @@ pub fn compare(
         Some(Found::Failed(&document.failed.get(place)?.reason))
     };
     let host = document.host.as_ref().map(|host| host.bytes);
-    let candidates: Vec<ComparedGpu> = asked
+    let candidates: Vec<ComparedGpu> = requested
         .iter()
         .map(|one| {
             let price = request
@@ -110,7 +110,7 @@ pub fn compare(
     })
 }
 
-/// What a rehearsal told about one kind of GPU.
+/// The result of a rehearsal for one kind of GPU.
 enum Found<'a> {
     Fit(&'a GpuFit, Option<&'a Speed>),
     /// The last line of the script.
@@ -134,12 +134,12 @@ fn time_of(found: &ComparedGpu) -> Option<f64> {
     Some(found.hours.map_or(1.0 / rate.likely, |hours| hours.likely))
 }
 
-fn candidates(request: &CompareRequest) -> Result<Vec<Asked>, WorkflowError> {
-    let mut asked = Vec::new();
+fn candidates(request: &CompareRequest) -> Result<Vec<CompareCandidate>, WorkflowError> {
+    let mut found = Vec::new();
     for name in &request.gpus {
         let cards = cards::find_all(name)?;
         if let Some(card) = cards.first() {
-            asked.push(Asked {
+            found.push(CompareCandidate {
                 name: name.trim().to_owned(),
                 gpu: counted(card, cards.len()),
                 card,
@@ -155,7 +155,7 @@ fn candidates(request: &CompareRequest) -> Result<Vec<Asked>, WorkflowError> {
             return Err(WorkflowError::NoGpuInProfile { id: profile.id });
         };
         let card = cards::find(first)?;
-        asked.push(Asked {
+        found.push(CompareCandidate {
             name: profile.id.to_owned(),
             gpu: counted(card, ids.len()),
             card,
@@ -165,7 +165,7 @@ fn candidates(request: &CompareRequest) -> Result<Vec<Asked>, WorkflowError> {
                 .map(|memory| memory.saturating_sub(profile.used_at_start.unwrap_or_default())),
         });
     }
-    Ok(asked)
+    Ok(found)
 }
 
 fn counted(card: &Card, count: usize) -> String {
@@ -177,25 +177,26 @@ fn counted(card: &Card, count: usize) -> String {
 }
 
 /// Whether a price is meant for this candidate.
-fn is_named(asked: &Asked, name: &str) -> bool {
-    asked.name.eq_ignore_ascii_case(name.trim())
-        || (asked.machine.is_none() && cards::find(name).is_ok_and(|card| card.id == asked.gpu))
+fn is_named(candidate: &CompareCandidate, name: &str) -> bool {
+    candidate.name.eq_ignore_ascii_case(name.trim())
+        || (candidate.machine.is_none()
+            && cards::find(name).is_ok_and(|card| card.id == candidate.gpu))
 }
 
-fn length_of(asked: AskedLength, speeds: &[Option<Speed>]) -> JobLength {
+fn length_of(requested: RequestedLength, speeds: &[Option<Speed>]) -> JobLength {
     let epoch = speeds
         .iter()
         .flatten()
         .find_map(|speed| Some(speed.epoch_seconds?.likely * speed.steps_per_second.likely));
-    let epochs = match asked {
-        AskedLength::Steps(steps) => {
+    let epochs = match requested {
+        RequestedLength::Steps(steps) => {
             return JobLength {
                 steps: Some(steps as f64),
                 ..JobLength::default()
             };
         }
-        AskedLength::OneEpoch => 1.0,
-        AskedLength::Epochs(epochs) => epochs,
+        RequestedLength::OneEpoch => 1.0,
+        RequestedLength::Epochs(epochs) => epochs,
     };
     match epoch {
         Some(steps) => JobLength {
@@ -213,7 +214,7 @@ fn length_of(asked: AskedLength, speeds: &[Option<Speed>]) -> JobLength {
 }
 
 fn compared(
-    asked: &Asked,
+    candidate: &CompareCandidate,
     found: Option<&Found<'_>>,
     host: Option<LikelyAndSafe>,
     length: &JobLength,
@@ -224,7 +225,7 @@ fn compared(
         Some(Found::Failed(reason)) => (None, None, Some(*reason)),
         None => (None, None, None),
     };
-    let host_fits = match (host, asked.host_limit) {
+    let host_fits = match (host, candidate.host_limit) {
         (Some(need), Some(limit)) => need.safe <= limit.get(),
         _ => true,
     };
@@ -235,14 +236,14 @@ fn compared(
     };
     let hours = speed.and_then(|speed| hours_of(speed, length));
     ComparedGpu {
-        name: asked.name.clone(),
-        gpu: asked.card.name.to_owned(),
-        machine: asked.machine.clone(),
+        name: candidate.name.clone(),
+        gpu: candidate.card.name.to_owned(),
+        machine: candidate.machine.clone(),
         fits: fit.is_some_and(|fit| fit.fits) && host_fits,
         verdict: verdict.to_owned(),
         headroom_bytes: fit.map(|fit| fit.headroom_bytes),
         device_bytes: fit.map(|fit| fit.device_bytes),
-        host_limit_bytes: asked.host_limit.map(Bytes::get),
+        host_limit_bytes: candidate.host_limit.map(Bytes::get),
         cost: hours.zip(price).map(|(hours, price)| LowLikelyHigh {
             low: hours.low * price,
             likely: hours.likely * price,
@@ -297,7 +298,7 @@ mod tests {
     #[test]
     fn an_epoch_is_as_long_as_each_gpu_takes_for_it() {
         let (one, two) = (speed(2.0, Some(7200.0)), speed(2.0, Some(3600.0)));
-        let length = length_of(AskedLength::Epochs(3.0), &[Some(one.clone())]);
+        let length = length_of(RequestedLength::Epochs(3.0), &[Some(one.clone())]);
         assert_eq!((length.epochs, length.steps), (Some(3.0), Some(43_200.0)));
         assert!((hours_of(&one, &length).unwrap().likely - 6.0).abs() < 1e-9);
         assert!((hours_of(&two, &length).unwrap().likely - 3.0).abs() < 1e-9);
@@ -306,10 +307,10 @@ mod tests {
     #[test]
     fn without_a_length_there_are_no_hours() {
         let unknown = speed(2.0, None);
-        let length = length_of(AskedLength::OneEpoch, &[Some(unknown.clone())]);
+        let length = length_of(RequestedLength::OneEpoch, &[Some(unknown.clone())]);
         assert!(length.missing.is_some());
         assert!(hours_of(&unknown, &length).is_none());
-        let steps = length_of(AskedLength::Steps(7200), &[]);
+        let steps = length_of(RequestedLength::Steps(7200), &[]);
         assert!((hours_of(&unknown, &steps).unwrap().likely - 1.0).abs() < 1e-9);
     }
 }

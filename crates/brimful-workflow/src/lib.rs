@@ -34,7 +34,7 @@ mod run;
 mod runs;
 mod state;
 
-pub use compare::{AskedLength, CompareRequest, compare};
+pub use compare::{CompareRequest, RequestedLength, compare};
 pub use error::WorkflowError;
 pub use explain::{ExplainError, Explained, explain};
 pub use job::{FoundJob, JobRequest, find_job};

@@ -35,8 +35,8 @@ pub struct PredictRequest {
 pub struct PredictedRun {
     pub rehearsed: json::Rehearsed,
     pub footprints: Vec<Footprint>,
-    /// For each footprint, then for each GPU on which the script failed, its place in the list that was asked for.
-    pub asked: (Vec<usize>, Vec<usize>),
+    /// For each footprint, then for each GPU on which the script failed, its index in the requested list.
+    pub requested: (Vec<usize>, Vec<usize>),
     /// The allocations of the fullest process.
     pub trace: Trace,
 }
@@ -123,9 +123,9 @@ pub fn predict(
         speeds: predicted.speeds,
         side_effects: side_effects_document(predicted.side_effects),
     };
-    let failed = predicted.failed.iter().map(|card| card.asked);
+    let failed = predicted.failed.iter().map(|card| card.requested);
     Ok(PredictedRun {
-        asked: (predicted.asked, failed.collect()),
+        requested: (predicted.requested, failed.collect()),
         rehearsed,
         footprints: predicted.footprints,
         trace: predicted.trace,

@@ -2,7 +2,7 @@
 
 use brimful_report::{html, json, text};
 use brimful_workflow::{
-    AskedLength, CompareRequest, PredictRequest, Progress, WorkflowError, check_report_path,
+    CompareRequest, PredictRequest, Progress, RequestedLength, WorkflowError, check_report_path,
 };
 
 use crate::args::CompareArguments;
@@ -39,9 +39,9 @@ pub(crate) fn compare(
         machines: arguments.machine.clone(),
         prices: arguments.price.clone(),
         length: match (arguments.epochs, arguments.total_steps) {
-            (_, Some(steps)) => AskedLength::Steps(steps),
-            (Some(epochs), None) => AskedLength::Epochs(epochs),
-            (None, None) => AskedLength::OneEpoch,
+            (_, Some(steps)) => RequestedLength::Steps(steps),
+            (Some(epochs), None) => RequestedLength::Epochs(epochs),
+            (None, None) => RequestedLength::OneEpoch,
         },
     };
     if let Some(path) = &arguments.report {

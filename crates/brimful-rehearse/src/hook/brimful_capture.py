@@ -1,7 +1,7 @@
-"""One more step, after the figures of the memory are written: what it computes.
+"""Capture the operators of one more step, after the memory measurements are written.
 
-The script goes on for one step under a dispatch mode (`brimful_ops`), and then ends. Whatever happens in that
-step, the process ends without an error: what it was started for is written already.
+The script continues for one step under a dispatch mode (`brimful_ops`), and then ends. Whatever happens in
+that step, the process exits without an error: the measurements that it was started for are already written.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ import time
 from brimful_common import PROCESSORS, WITH, guarded, load_part, tell
 
 # How long the script may take to the end of its next step: some evaluate or save before it.
-LEAST_SECONDS = 3.0
-MOST_SECONDS = 20.0
+MIN_SECONDS = 3.0
+MAX_SECONDS = 20.0
 STEPS_WAITED = 4
 
 
@@ -25,7 +25,7 @@ class Capture:
     def may_capture(self):
         if not os.environ.get("BRIMFUL_ISOLATION"):
             return False  # what the script does after its last step would reach the user's own files
-        # With `--with` the training loop has been told that its data has ended.
+        # With `--with` the training loop has ended as if its data had.
         return not WITH and not PROCESSORS and not os.environ.get("BRIMFUL_REHEARSAL_WITHOUT_SPEED")
 
     def note_step_time(self):
@@ -40,14 +40,14 @@ class Capture:
         self.batches_before = self.host.batches if self.host is not None else 0
         self.capture = ops.Capture(lambda: self.phase, launches, notes_names)
         self.capture.__enter__()
-        seconds = min(max(LEAST_SECONDS, self.step_seconds * STEPS_WAITED), MOST_SECONDS)
+        seconds = min(max(MIN_SECONDS, self.step_seconds * STEPS_WAITED), MAX_SECONDS)
         timer = threading.Timer(seconds, self.leave_at_once)
         timer.daemon = True
         timer.start()
         return True
 
     def launch_counters(self):
-        """Kernels that the phantom has launched so far, and where to tell it to note their names."""
+        """Kernels that the phantom has launched so far, and the switch for recording their names."""
         try:
             phantom = ctypes.CDLL(None)
             launches = ctypes.c_uint64.in_dll(phantom, "BRIMFUL_PHANTOM_LAUNCHES")
@@ -63,7 +63,7 @@ class Capture:
         try:
             self.capture.__exit__(None, None, None)
             self.put(f"{self.pid}.ops", json.dumps(self.captured_facts()).encode())
-        except Exception as error:  # the memory's figures are written already
+        except Exception as error:  # the memory measurements are already written
             tell(event="problem", text=f"the operators of a step could not be written: {error!r}")
         self.leave_at_once()
 

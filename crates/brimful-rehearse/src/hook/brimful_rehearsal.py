@@ -585,7 +585,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
     def finish(self, reason, goes_on=False):
         """Write everything and end the process: nothing of the script runs after this.
 
-        A training loop that would go on is let through one more step, to see what it computes.
+        A training loop that would continue makes one more step, whose operators are captured.
         """
         if self.finished or self.pid != os.getpid():
             return

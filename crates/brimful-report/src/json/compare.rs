@@ -19,7 +19,7 @@ pub struct CompareDocument {
     pub torch_version: String,
     /// How long the job is.
     pub length: JobLength,
-    /// In the order in which they were asked for.
+    /// In the requested order.
     pub candidates: Vec<ComparedGpu>,
     /// The candidate with the shortest time among those that fit; `null` if no time is known.
     pub fastest: Option<String>,
@@ -43,7 +43,7 @@ pub struct JobLength {
 /// One GPU or machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedGpu {
-    /// As it was asked for.
+    /// The name in the request.
     pub name: String,
     /// The GPU.
     pub gpu: String,

@@ -210,7 +210,7 @@ pub struct PlannedThroughput {
     /// Samples per second.
     pub samples_per_second: f64,
     /// `measured` in an earlier run with these settings, `calculated` from the operators of a rehearsed step, or
-    /// `estimated`: an order of settings, not a figure.
+    /// `estimated`: a ranking of settings, not a value.
     pub source: String,
 }
 

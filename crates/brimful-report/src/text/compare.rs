@@ -150,10 +150,10 @@ fn conclusions(document: &CompareDocument) -> Vec<String> {
         let speed = found.speed.iter();
         for note in speed.flat_map(|speed| &speed.notes) {
             let line = format!("{}: {note}.", found.name);
-            let said = notes
+            let known = notes
                 .iter_mut()
                 .find(|known| known.ends_with(&format!(": {note}.")));
-            match said {
+            match known {
                 Some(known) => *known = format!("{}, {known}", found.name),
                 None => notes.push(line),
             }

@@ -11,7 +11,7 @@ use crate::plan::view::{Needs, View};
 use crate::plan::{LearntRun, MeasuredOn, Observed, PlanLimits, Shape};
 
 /// Share of a step from which the GPU is what it waits for.
-const MOST_OF_A_STEP: f64 = 0.8;
+const MIN_GPU_SHARE: f64 = 0.8;
 /// Steps from which a rate is believed.
 const ENOUGH_STEPS: u64 = 10;
 
@@ -102,9 +102,9 @@ fn factors(view: &View<'_>, learnt: &[LearntRun]) -> Lessons {
                 let again = if work.recomputes { RECOMPUTE } else { 1.0 };
                 let per_sample = seconds / work.micro.max(1) as f64 / again;
                 card.push(per_sample);
-                // A run that waits for its data or for launches tells nothing about the GPU.
+                // A run that waits for its data or for launches does not measure the GPU.
                 let on_gpu = work.card_seconds * work.micro.max(1) as f64 * again;
-                if view.has_gpu_times(place) && on_gpu >= MOST_OF_A_STEP * estimated {
+                if view.has_gpu_times(place) && on_gpu >= MIN_GPU_SHARE * estimated {
                     gpu_paces.push((seconds / estimated).clamp(0.05, 20.0));
                 }
             }

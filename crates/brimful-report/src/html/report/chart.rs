@@ -21,6 +21,21 @@ pub(super) struct Scale {
     pub(super) limit: Option<Bytes>,
 }
 
+/// Two digits after the point, which is more than any screen shows.
+pub(super) fn hundredth(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// The step between ticks on an axis to `max`: 1, 2 or 5 times a power of ten, with at most `max_ticks` steps.
+pub(super) fn round_step(max: f64, max_ticks: f64) -> f64 {
+    let power = 10_f64.powf((max / 4.0).log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| max / step <= max_ticks)
+        .unwrap_or(max)
+}
+
 /// A line across the chart and its label.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Tick {

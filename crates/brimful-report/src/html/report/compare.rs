@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::html::report::chart::Tick;
+use crate::html::report::chart::{Tick, hundredth, round_step};
 use crate::html::report::page::{Frame, Renderer};
 use crate::html::report::shown::Shown;
 use crate::html::report::time::TimeTick;
@@ -92,13 +92,13 @@ impl TimeAgainstCost {
         let shown: Vec<&ComparedGpu> = document.candidates.iter().take(MAX_CANDIDATES).collect();
         let hours = |found: &ComparedGpu| found.hours.map(|range| range.likely);
         let cost = |found: &ComparedGpu| found.cost.map(|range| range.likely);
-        let most = |of: &dyn Fn(&ComparedGpu) -> Option<f64>| {
+        let highest = |of: &dyn Fn(&ComparedGpu) -> Option<f64>| {
             shown
                 .iter()
                 .filter_map(|found| of(found))
                 .fold(0.0, f64::max)
         };
-        let (most_hours, most_cost) = (most(&hours) * 1.08, most(&cost) * 1.12);
+        let (max_hours, max_cost) = (highest(&hours) * 1.08, highest(&cost) * 1.12);
         let longest = shown
             .iter()
             .filter_map(|found| found.hours)
@@ -108,10 +108,10 @@ impl TimeAgainstCost {
             .iter()
             .filter_map(|found| {
                 let (hours, cost) = (hours(found)?, cost(found)?);
-                let left = share(hours, most_hours);
+                let left = share(hours, max_hours);
                 Some(Point {
                     left,
-                    top: hundredth(100.0 - share(cost, most_cost)),
+                    top: hundredth(100.0 - share(cost, max_cost)),
                     class: if found.fits { "fits" } else { "refused" },
                     glyph: if found.fits { "●" } else { "×" },
                     name: Shown::of(&found.name),
@@ -154,8 +154,8 @@ impl TimeAgainstCost {
                 points.len()
             ),
             has_cost: points.len() > 1,
-            x_ticks: hour_ticks(most_hours),
-            y_ticks: cost_ticks(most_cost),
+            x_ticks: hour_ticks(max_hours),
+            y_ticks: cost_ticks(max_cost),
             points,
             bars: bars.collect(),
             table: shown.iter().map(|found| row(found)).collect(),
@@ -196,36 +196,27 @@ fn row(found: &ComparedGpu) -> Row {
     }
 }
 
-fn share(value: f64, most: f64) -> f64 {
-    hundredth((100.0 * value / most.max(f64::MIN_POSITIVE)).clamp(0.0, 100.0))
+fn share(value: f64, max: f64) -> f64 {
+    hundredth((100.0 * value / max.max(f64::MIN_POSITIVE)).clamp(0.0, 100.0))
 }
 
-fn hundredth(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
-/// A quarter, a half and three quarters of a round number.
-fn steps_to(most: f64) -> Vec<f64> {
-    if !(most.is_finite() && most > 0.0) {
+/// Round numbers from 0 to `max`.
+fn ticks_to(max: f64) -> Vec<f64> {
+    if !(max.is_finite() && max > 0.0) {
         return Vec::new();
     }
-    let power = 10_f64.powf((most / 4.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| most / step <= 5.0)
-        .unwrap_or(power * 10.0);
+    let step = round_step(max, 5.0);
     (0..6)
         .map(|at| step * f64::from(at))
-        .take_while(|value| *value < most)
+        .take_while(|value| *value < max)
         .collect()
 }
 
-fn hour_ticks(most: f64) -> Vec<TimeTick> {
-    steps_to(most)
+fn hour_ticks(max: f64) -> Vec<TimeTick> {
+    ticks_to(max)
         .into_iter()
         .map(|value| TimeTick {
-            at: share(value, most),
+            at: share(value, max),
             label: hours_words(value),
             class: if value > 0.0 { "" } else { "first" },
         })
@@ -237,11 +228,11 @@ fn hour_ticks(most: f64) -> Vec<TimeTick> {
     clippy::cast_sign_loss,
     reason = "a share of 1000"
 )]
-fn cost_ticks(most: f64) -> Vec<Tick> {
-    steps_to(most)
+fn cost_ticks(max: f64) -> Vec<Tick> {
+    ticks_to(max)
         .into_iter()
         .map(|value| {
-            let at = hundredth(100.0 - share(value, most));
+            let at = hundredth(100.0 - share(value, max));
             Tick {
                 label: cost_words(value),
                 y: (at * 10.0) as u64,

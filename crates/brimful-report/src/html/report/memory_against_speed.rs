@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use brimful::units::Bytes;
 use serde::Serialize;
 
-use crate::html::report::chart::{Scale, Tick};
+use crate::html::report::chart::{Scale, Tick, hundredth, round_step};
 use crate::html::report::page::{Frame, Renderer, Tile};
 use crate::html::report::shown::Shown;
 use crate::html::report::time::{TimeTick, percent};
@@ -366,21 +366,12 @@ fn rounded(rate: f64) -> String {
     }
 }
 
-fn hundredth(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
 /// Round rates.
 fn rate_ticks(fastest: f64) -> Vec<Tick> {
     if !(fastest.is_finite() && fastest > 0.0) {
         return Vec::new();
     }
-    let power = 10_f64.powf((fastest / 4.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| fastest / step <= 4.0)
-        .unwrap_or(fastest);
+    let step = round_step(fastest, 4.0);
     (0_u32..=4)
         .map(|idx| f64::from(idx) * step)
         .filter(|rate| *rate <= fastest * 1.08)
