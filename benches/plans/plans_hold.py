@@ -9,13 +9,14 @@ first `--brute` jobs, the measured rate of the plan against the best of all sett
 The phantom computes nothing, so the job waits as long as a T4 would at half of its peak rate; and every
 worker first looks at all samples, so that what survives a short run would survive a long one.
 
-    python benches/plans/plans_hold.py --brimful PATH [--jobs 200] [--brute 0] [--at-once 1] [--seed 0]
+    python benches/plans/plans_hold.py --brimful PATH [--jobs 200] [--brute 0] [--only-forked] [--at-once 1]
 
 Needs the right to make control groups (root), the CUDA build of torch, and an installed brimful.
 """
 
 import argparse
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -269,6 +270,7 @@ def main():
     parser.add_argument(
         "--brute", type=int, default=0, help="of these, so many against all settings, if forked"
     )
+    parser.add_argument("--only-forked", action="store_true", help="jobs that `--brute` compares, no others")
     parser.add_argument("--at-once", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1.5, help="length of each measurement of a rate")
@@ -280,17 +282,22 @@ def main():
         asked.stage = pathlib.Path(folder)
         stage(asked.brimful, asked.stage)
 
+        def is_forked(number):
+            return drawn(random.Random(f"{asked.seed}-{number}"), asked.seconds)["start_method"] == "fork"
+
         def one(number):
             job = drawn(random.Random(f"{asked.seed}-{number}"), asked.seconds)
             trial = Trial(number, job, asked)
             try:
-                return trial.result(brute=number - asked.first < asked.brute)
+                return trial.result(brute=asked.only_forked or number - asked.first < asked.brute)
             except Exception as error:  # noqa: BLE001
                 return {"job": number, **job, "error": str(error)}
             finally:
                 shutil.rmtree(trial.folder, ignore_errors=True)
 
         numbers = range(asked.first, asked.first + asked.jobs)
+        if asked.only_forked:
+            numbers = itertools.islice(filter(is_forked, itertools.count(asked.first)), asked.jobs)
         with concurrent.futures.ThreadPoolExecutor(asked.at_once) as pool:
             for result in pool.map(one, numbers):
                 results.append(result)
