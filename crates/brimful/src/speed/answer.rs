@@ -110,8 +110,8 @@ impl Speed {
             return None;
         }
         let spread = match scale {
+            _ if launching > on_gpu => FITTED.errors.launch_bound,
             Some(_) => SCALED,
-            None if launching > on_gpu => FITTED.errors.launch_bound,
             None => spread(&FITTED.errors, basis),
         };
         let steps = RateRange::around(1.0 / seconds, spread);
@@ -210,6 +210,16 @@ fn others_without_formula(step: &CapturedStep) -> Vec<&str> {
 }
 
 impl RateRange {
+    /// A rate that was calculated for any GPU and precision: the wider of the ranges.
+    pub fn calculated(likely: f64) -> RateRange {
+        RateRange::around(likely, FITTED.errors.data_sheet_gpu)
+    }
+
+    /// A rate that was measured in a run with the same settings.
+    pub fn measured(likely: f64) -> RateRange {
+        RateRange::around(likely, SCALED)
+    }
+
     /// A rate whose time is between `spread[0]` and `spread[1]` times what is likely.
     fn around(likely: f64, spread: [f64; 2]) -> RateRange {
         RateRange {

@@ -103,6 +103,7 @@ struct Sizes {
     output_channels: f64,
     n_groups: f64,
     taps: f64,
+    is_three_by_three: bool,
     strides: f64,
     groups: Groups,
     input_bytes: f64,
@@ -143,6 +144,7 @@ impl Sizes {
             output_channels: (*out as f64 / n_groups).max(1.0),
             n_groups,
             taps: product(taps),
+            is_three_by_three: *taps == WINOGRAD_KERNEL,
             strides: strides.max(1.0),
             groups,
             input_bytes: product(input) * bytes,
@@ -196,7 +198,7 @@ impl Sizes {
             },
             taps: self.taps,
             winograd: self.groups == Groups::One
-                && self.taps == WINOGRAD_TAPS
+                && self.is_three_by_three
                 && self.strides <= 1.0
                 && input >= WINOGRAD_CHANNELS,
             precision: op.precision(),
@@ -205,8 +207,8 @@ impl Sizes {
     }
 }
 
-/// Kernels of 3 x 3 places.
-const WINOGRAD_TAPS: f64 = 9.0;
+/// Kernels that Winograd's algorithm is made for.
+const WINOGRAD_KERNEL: [u64; 2] = [3, 3];
 const WINOGRAD_CHANNELS: f64 = 16.0;
 /// cuDNN has kernels of their own for the first convolution of an image model.
 const FEW_CHANNELS: f64 = 4.0;
@@ -269,9 +271,13 @@ impl Convolution {
         together(computing / share, moving) + layout
     }
 
-    /// fp32 without tensor cores.
+    /// fp32 without tensor cores, and fp64.
     fn is_plain(&self, gpu: &GpuRates) -> bool {
-        self.precision == Precision::Single && !(self.tf32 && gpu.tf32.is_some())
+        match self.precision {
+            Precision::Single => !(self.tf32 && gpu.tf32.is_some()),
+            Precision::Double => true,
+            Precision::Half | Precision::Bfloat16 => false,
+        }
     }
 
     fn peak(&self, gpu: &GpuRates, p: &Parameters) -> (f64, f64) {
@@ -282,10 +288,13 @@ impl Convolution {
             (Precision::Single, Some(tf32)) if self.tf32 => {
                 (tf32 * p.get(Parameter::ConvolutionSingle), depth_half)
             }
-            _ => (
-                gpu.sustained_single.unwrap_or(gpu.single),
-                p.get(Parameter::MatmulDepthSingle),
-            ),
+            _ => {
+                let single = gpu.sustained_single.unwrap_or(gpu.single);
+                // As for matrix products: a half at best.
+                let halved = self.precision == Precision::Double;
+                let rate = if halved { single / 2.0 } else { single };
+                (rate, p.get(Parameter::MatmulDepthSingle))
+            }
         }
     }
 

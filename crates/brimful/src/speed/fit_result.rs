@@ -18,7 +18,7 @@ pub struct Spreads {
     /// Measured time divided by predicted time: its tenth and ninetieth percentile on the GPU of the fit, for models
     /// that the parameters were not fitted on.
     pub fitted_gpu: [f64; 2],
-    /// The same on other GPUs whose sustained rates were measured.
+    /// The same on other GPUs, with the rates that were measured on them.
     pub measured_gpu: [f64; 2],
     /// The same on GPUs that are known by their data sheets alone.
     pub data_sheet_gpu: [f64; 2],

@@ -12,13 +12,21 @@ pub struct GpuRates {
     pub bfloat16: f64,
     /// Nothing where fp32 is never computed in TF32.
     pub tf32: Option<f64>,
-    /// What tensor cores reach at most in half precision; nothing where that is not known.
-    pub tensor_limit: Option<f64>,
+    /// What tensor cores reach at most; nothing where that is not known.
+    pub tensor_limits: Option<TensorLimits>,
     /// The best rate of an fp32 matrix product that was measured.
     pub sustained_single: Option<f64>,
     pub bandwidth: f64,
     pub l2_bytes: f64,
     pub multiprocessors: f64,
+}
+
+/// The best matrix products by type of number: measured, or as much of the data sheet as in fp16.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TensorLimits {
+    pub half: f64,
+    pub bfloat16: f64,
+    pub tf32: f64,
 }
 
 /// How well the rates of a GPU are known.
@@ -116,9 +124,14 @@ impl GpuRates {
                 .unwrap_or(sustained_single * EMULATED_BFLOAT16)
                 * TERA,
             tf32: of_type(measured_of(|rates| rates.tf32), peaks.tf32).map(|rate| rate * TERA),
-            tensor_limit: half
-                .filter(|_| !is_desktop)
-                .map(|rate| rate * REFERENCE_HALF * TERA),
+            tensor_limits: half.filter(|_| !is_desktop).map(|rate| {
+                let half = rate * REFERENCE_HALF;
+                TensorLimits {
+                    half: half * TERA,
+                    bfloat16: measured_of(|rates| rates.bfloat16).unwrap_or(half) * TERA,
+                    tf32: measured_of(|rates| rates.tf32).unwrap_or(half / 2.0) * TERA,
+                }
+            }),
             sustained_single: Some(sustained_single * TERA),
             bandwidth: peaks.bandwidth.value * 1e9,
             l2_bytes: peaks.l2.value * MIB,
@@ -128,12 +141,14 @@ impl GpuRates {
 
     /// The rate of a kernel on tensor cores, which no share of another GPU's exceeds.
     pub(crate) fn limited(&self, rate: f64, precision: Precision) -> f64 {
-        let limit = match precision {
-            Precision::Half | Precision::Bfloat16 => self.tensor_limit,
-            // TF32 has half of the rate.
-            Precision::Single | Precision::Double => self.tensor_limit.map(|limit| limit / 2.0),
+        let Some(limits) = self.tensor_limits else {
+            return rate;
         };
-        limit.map_or(rate, |limit| rate.min(limit))
+        rate.min(match precision {
+            Precision::Half => limits.half,
+            Precision::Bfloat16 => limits.bfloat16,
+            Precision::Single | Precision::Double => limits.tf32,
+        })
     }
 
     /// Bytes that come from memory: a part of what a kernel reads is in the L2 cache, from the kernel before it.

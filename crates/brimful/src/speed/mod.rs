@@ -21,7 +21,7 @@ mod step;
 pub use answer::{RateRange, SecondsRange, Speed, SpeedBasis, StepFacts, StepTime};
 pub use fit_result::{FittedParameters, Spreads};
 pub use fitted::FITTED;
-pub use gpu::{GpuRates, RatesBasis};
+pub use gpu::{GpuRates, RatesBasis, TensorLimits};
 pub use op::{CapturedOp, CapturedStep, OpPhase, Precision};
 pub use parameters::{Parameter, Parameters};
 pub use step::{Kernels, Part, SecondsByPart};

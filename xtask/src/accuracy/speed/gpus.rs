@@ -43,6 +43,9 @@ pub(super) fn of_lambda(name: &str) -> Option<&'static str> {
     found.map(|(_, id)| *id)
 }
 
+/// Half-precision trainings of the fit ran on it.
+pub(super) const FITTED: &str = "rtx-3090";
+
 // Not in the catalogue; by their data sheets, and the best fp32 products of NeuSight's tables.
 const P4: &str = "p4";
 const V100_PCIE: &str = "v100-pcie-32gb";
@@ -55,7 +58,7 @@ pub(super) fn rates(id: &str) -> GpuRates {
             half: half * 1e12,
             bfloat16: single * 1e12,
             tf32: None,
-            tensor_limit: None,
+            tensor_limits: None,
             sustained_single: Some(sustained * 1e12),
             bandwidth: bandwidth * 1e9,
             l2_bytes: l2 * 1_048_576.0,

@@ -64,8 +64,9 @@ pub(super) fn part(scores: &Scores) -> String {
          rates by the size of a group; depthwise kernels of other sizes than 3 and 5; models whose code has changed since\n\
          the measurement (tresnet, ecaresnext).\n\n\
          Lambda's Transformer-XL was measured 1.4 to 2 times slower than NVIDIA's own runs of it on the same GPUs; against\n\
-         those the prediction is 4 to 41 % off. SSD300 in fp16 is predicted 1.3 to 1.6 times too fast on A100 and H100, and\n\
+         those the prediction is closer (table above). SSD300 in fp16 is predicted 1.3 to 1.6 times too fast on A100 and H100, and\n\
          BERT finetuning on A100 1.4 to 1.6 times; why is not known.\n\n\
+         Neither these nor BERT with 512 tokens decide the ranges that `brimful predict` shows.\n\n\
          LitGPT's rows are launch-bound: their times hardly depend on the batch. They decide what one call of the host costs\n\
          ({:.0} µs on the server where they ran), and are the only rows in bfloat16. The lengths of their samples are not\n\
          published (128 tokens are assumed).\n\n\
