@@ -12,6 +12,7 @@ Examples:
     ['limits_above_not_visible', 'few_cpus_for_workers', 'bf16_emulated']
 """
 
+from brimful._compare import Comparison, compare
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
 from brimful._explain import Explanation, Runs, explain, runs
 from brimful._native import SharedArray, SharedDict, SharedList, __version__
@@ -26,6 +27,7 @@ from brimful._watch import Watch, watch
 
 __all__ = [
     "BrimfulError",
+    "Comparison",
     "Explanation",
     "Footprint",
     "InputError",
@@ -42,6 +44,7 @@ __all__ = [
     "Watch",
     "__version__",
     "card_names",
+    "compare",
     "explain",
     "machine_names",
     "plan",

@@ -1360,6 +1360,123 @@ class PredictDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedGpu:
+    """One GPU or machine."""
+
+    name: str
+    """The name in the request."""
+    gpu: str
+    """The GPU."""
+    machine: str | None
+    """The machine's profile; `null` for a GPU alone."""
+    fits: bool
+    """Whether it fits, by the safe values of GPU memory and, for a machine, host memory."""
+    verdict: str
+    """`fits`, `tight`, `does_not_fit`, `host_does_not_fit` or `failed`."""
+    headroom_bytes: int | None
+    """GPU memory left, by the safe value; negative if it does not fit. `null` if the script failed there."""
+    device_bytes: LikelyAndSafe | None
+    """Peak GPU memory of the process; `null` if the script failed there."""
+    host_limit_bytes: int | None
+    """Host memory of the machine; `null` if it is not known."""
+    settings: dict[str, bool | int | float | str] | None
+    """The settings that were planned for it; `null` if the command runs as it is."""
+    samples_per_second: LowLikelyHigh | None
+    """Samples per second over all GPUs; `null` if the batch size or the speed is not known."""
+    speed: PredictedSpeed | None
+    """How fast the command is as it is; `null` if it could not be predicted, or if settings were planned."""
+    hours: LowLikelyHigh | None
+    """Hours for the job; `null` if its length or the speed is not known."""
+    price_per_hour: float | None
+    """The price of one hour, as given."""
+    cost: LowLikelyHigh | None
+    """The price of the job; `null` without a price or a time."""
+    reason: str | None
+    """Why the script failed there; `null` if it did not."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ComparedGpu:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            name=data["name"],
+            gpu=data["gpu"],
+            machine=data["machine"],
+            fits=data["fits"],
+            verdict=data["verdict"],
+            headroom_bytes=data["headroom_bytes"],
+            device_bytes=None if data["device_bytes"] is None else LikelyAndSafe._from_json(data["device_bytes"]),
+            host_limit_bytes=data["host_limit_bytes"],
+            settings=data["settings"],
+            samples_per_second=None if data["samples_per_second"] is None else LowLikelyHigh._from_json(data["samples_per_second"]),
+            speed=None if data["speed"] is None else PredictedSpeed._from_json(data["speed"]),
+            hours=None if data["hours"] is None else LowLikelyHigh._from_json(data["hours"]),
+            price_per_hour=data["price_per_hour"],
+            cost=None if data["cost"] is None else LowLikelyHigh._from_json(data["cost"]),
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobLength:
+    """How long a job is."""
+
+    epochs: float | None
+    """Passes over the training data; `null` if the length is given in steps, or unknown."""
+    steps: float | None
+    """Optimizer steps; `null` if they are not known."""
+    missing: str | None
+    """What has to be known for a time in hours, if it is not."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> JobLength:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            epochs=data["epochs"],
+            steps=data["steps"],
+            missing=data["missing"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDocument:
+    """The same training command on several GPUs and machines: whether it fits, how long it takes, what it costs."""
+
+    schema_version: int
+    """The schema version of this document."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    command: tuple[str, ...]
+    """The rehearsed command."""
+    torch_version: str
+    """The PyTorch version of the rehearsal."""
+    length: JobLength
+    """How long the job is."""
+    candidates: tuple[ComparedGpu, ...]
+    """In the requested order."""
+    fastest: str | None
+    """The candidate with the shortest time among those that fit; `null` if no time is known."""
+    cheapest: str | None
+    """The candidate with the lowest cost among those that fit; `null` if no cost is known."""
+    host_bytes: LikelyAndSafe | None
+    """Predicted host memory; `null` if it could not be measured."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> CompareDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            command=tuple(data["command"]),
+            torch_version=data["torch_version"],
+            length=JobLength._from_json(data["length"]),
+            candidates=tuple(ComparedGpu._from_json(item) for item in data["candidates"]),
+            fastest=data["fastest"],
+            cheapest=data["cheapest"],
+            host_bytes=None if data["host_bytes"] is None else LikelyAndSafe._from_json(data["host_bytes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentVariable:
     """A variable to set."""
 

@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -294,6 +294,14 @@ class SharedListIterator:
 def card_names() -> list[str]:
     """
     The names that `probe(gpu=…)` takes.
+    """
+
+def compare(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpus: SupportsGetItem[int, str], machines: SupportsGetItem[int, str], prices: SupportsGetItem[int, tuple[str, SupportsFloat | SupportsIndex]], epochs: SupportsFloat | SupportsIndex | None, total_steps: SupportsIndex | None, job: str | PathLike[str] | None, mode: str | None, rehearsal: Incomplete, progress: Any | None) -> tuple[str, str, str]:
+    """
+    Compares GPUs and machines for a command, or for a job if the command is empty.
+
+    Returns the JSON document, the page for a terminal and the HTML for a notebook. `progress` is called with one line
+    at a time.
     """
 
 def explain(*, what: str | None, state_dir: str | PathLike[str] | None) -> tuple[str, str, str]:

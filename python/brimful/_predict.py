@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from brimful import _native
 from brimful._child import command_for, installed, private_directory
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LIBRARY = "libbrimful_phantom.so"
 _REDIRECT = "libbrimful_redirect.so"
 _MAX_STEPS = 1000
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -99,7 +101,7 @@ def predict(  # noqa: PLR0913
         InputError: A name or a setting is unknown, or the script exited before its first step.
         MachineError: The phantom GPU cannot be used on this machine.
     """
-    _check(steps, with_, time_limit)
+    check_rehearsal(steps, with_, time_limit)
     rehearsal = rehearsal_options(
         steps=steps,
         time_limit=time_limit,
@@ -108,25 +110,35 @@ def predict(  # noqa: PLR0913
         scratch=scratch,
         network=network,
     )
+    return with_command(
+        training,
+        lambda command, shown: _predict(command, shown, gpu, with_, alloc_conf, rehearsal),
+    )
+
+
+def with_command(
+    training: Callable[[], object] | Sequence[str | os.PathLike[str]],
+    use: Callable[[list[str], list[str]], Result],
+) -> Result:
+    """Call `use` with the command of a training, and with how it is shown."""
     if callable(training):
         with private_directory() as folder:
-            command = command_for(training, folder)
             shown = [getattr(training, "__qualname__", repr(training)) + "()"]
-            return _predict(command, shown, gpu, with_, alloc_conf, rehearsal)
+            return use(command_for(training, folder), shown)
     if isinstance(training, (str, bytes)):
         raise InputError(
             "the command must be a list of arguments, not a string", ["for example: ['python', 'train.py']"]
         )
     command = [os.fspath(word) for word in training]
-    return _predict(command, command, gpu, with_, alloc_conf, rehearsal)
+    return use(command, command)
 
 
-def _check(steps: int, with_: Sequence[str], time_limit: float) -> None:
+def check_rehearsal(steps: int, with_: Sequence[str], time_limit: float) -> None:
     """Reject arguments that a rehearsal would misunderstand."""
     if "BRIMFUL_REHEARSAL" in os.environ:
         raise InputError(
-            "predict() was called inside a rehearsal: the training script calls it itself",
-            ['move the call of predict() under `if __name__ == "__main__":`'],
+            "predict() or compare() was called inside a rehearsal: the training script calls it itself",
+            ['move the call under `if __name__ == "__main__":`'],
         )
     unknown = sorted(set(with_) - {"eval", "save"})
     if unknown:
@@ -155,7 +167,7 @@ def _predict(  # noqa: PLR0913, PLR0917
             with_=list(with_),
             alloc_conf=alloc_conf,
             rehearsal=rehearsal,
-            progress=_tell if watched else None,
+            progress=tell if watched else None,
         )
     finally:
         if watched:
@@ -166,7 +178,8 @@ def _predict(  # noqa: PLR0913, PLR0917
     return Footprint(**values, _json=as_json, _text=as_text, _html=as_html)
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Show a line of progress."""
     sys.stderr.write(f"\r\x1b[Krehearsing: {line[:60]}")
     sys.stderr.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,34 @@ def test_a_plan_fits_and_is_kept(job: Path) -> None:
     # A change of the code is another job.
     (job / "train.py").write_text(textwrap.dedent(TRAIN) + "\n# changed\n", encoding="utf-8")
     assert not any(used.reused for used in brimful.plan(as_machine="colab-t4").rehearsals)
+
+
+def test_plans_for_several_gpus_are_compared(job: Path) -> None:
+    """Each GPU gets its settings; a GPU alone keeps this machine's host memory."""
+    compared = brimful.compare(gpu="t4,l4", as_machine="colab-t4", price={"t4": 0.5}, epochs=10)
+    assert [one.name for one in compared.candidates] == ["t4", "l4", "colab-t4"]
+    for one in compared.candidates:
+        assert one.fits
+        assert one.settings is not None
+        assert one.settings["micro_batch"] * one.settings["accumulation"] == 64  # type: ignore[operator]
+        assert one.samples_per_second is not None
+        assert one.hours is not None
+        # 40,000 samples, ten times.
+        seconds = 10 * 40_000 / one.samples_per_second.likely
+        assert one.hours.likely * 3600 == pytest.approx(seconds, rel=1e-3)
+    assert compared.cheapest == "t4"
+    assert "micro_batch" in str(compared)
+    assert "micro_batch" in compared._repr_html_()
+    page = job / "compare.html"
+    compared.report(page)
+    assert "micro_batch" in page.read_text(encoding="utf-8")
+    # By the command line, the same from the cache; and `plan` for each of two.
+    program = pathlib.Path(sys.executable).with_name("brimful")
+    done = subprocess.run([program, "compare", "--gpu", "t4,l4"], capture_output=True, text=True, check=True)
+    assert "Settings" in done.stdout
+    done = subprocess.run([program, "plan", "--gpu", "t4,l4"], capture_output=True, text=True, check=True)
+    assert "Tesla T4" in done.stdout
+    assert "NVIDIA L4" in done.stdout
 
 
 def test_on_processors_and_in_too_little(job: Path, phantom: str, monkeypatch: pytest.MonkeyPatch) -> None:

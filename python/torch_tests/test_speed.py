@@ -154,6 +154,41 @@ def test_gpus_and_machines_are_compared_by_time_and_cost(predict, tmp_path: Path
     assert "Time against cost" in report.read_text()
 
 
+def test_python_compares_a_function_and_refuses_wrong_input() -> None:
+    import brimful as package
+
+    def train() -> None:
+        import torch
+
+        model = torch.nn.Linear(512, 512).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        while True:
+            model(torch.randn(64, 512, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    found = package.compare(train, gpu=["t4", "h100"], price={"t4": 0.35, "h100": 3}, total_steps=1000)
+    assert [one.name for one in found.candidates] == ["t4", "h100"]
+    assert all(one.fits and one.hours and one.cost for one in found.candidates)
+    assert "train()" in str(found)
+    assert "Comparison(t4 fits" in repr(found)
+    wrong = (
+        {"gpu": "abacus"},
+        {"gpu": ","},
+        {"epochs": 0},
+        {"epochs": 1, "total_steps": 1},
+        {"total_steps": 0.5},
+        {"total_steps": 10**400},
+        {"price": {"t4": "cheap"}},
+        {"job": "brimful.toml"},
+    )
+    for arguments in wrong:
+        with pytest.raises(package.InputError):
+            package.compare(["python", "train.py"], **arguments)
+    with pytest.raises(package.InputError):
+        package.compare([])
+
+
 def test_a_price_for_nobody_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("")

@@ -1,10 +1,14 @@
 //! The command line. Completions, manual pages and the reference are generated from these definitions.
 
+mod compare;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use brimful::units::Bytes;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub use compare::CompareArguments;
 
 /// Predicts, monitors and explains the memory use of PyTorch training runs.
 #[derive(Debug, Parser)]
@@ -72,12 +76,14 @@ pub enum Command {
         long_about = "Compare GPUs for a training command: memory, time and cost.\n\n\
                       Rehearses your unmodified script as `brimful predict` does, and calculates from the operators of \
                       one step how long it takes on each GPU. No GPU is needed. Times are ranges; how far off they were \
-                      on published measurements is in docs/accuracy.md.",
+                      on published measurements is in docs/accuracy.md. Without a command, the job file's settings \
+                      are planned for each GPU, as `brimful plan` does.",
         after_long_help = "Examples:\n  \
                            brimful compare -- python train.py\n  \
                            brimful compare --gpu t4,l4,a100-40gb,h100 --epochs 10 -- python train.py\n  \
                            brimful compare --gpu l4,h100 --price l4=0.70,h100=2.99 -- python train.py\n  \
-                           brimful compare --as colab-t4,kaggle-t4x2 --report compare.html -- python train.py\n\n\
+                           brimful compare --as colab-t4,kaggle-t4x2 --report compare.html -- python train.py\n  \
+                           brimful compare --gpu t4,l4                  Plan the settings of ./brimful.toml for each\n\n\
                            Exits with 0 if the command fits at least one of them, 99 if it fits none."
     )]
     Compare(CompareArguments),
@@ -151,7 +157,7 @@ pub enum Command {
         long_about = "Write a report with charts, as one HTML file.\n\n\
                       Of a run: why it died, with its last minutes, and how full host memory, GPUs and /dev/shm were over \
                       time. Of several runs: a comparison. Of a memory snapshot, a trace, or the saved JSON of `brimful \
-                      predict`, `plan` or `replay`: where the memory goes and what fits. The file loads nothing from the \
+                      predict`, `compare`, `plan` or `replay`: where the memory goes and what fits. The file loads nothing from the \
                       network, works without scripts and prints well. Secrets are masked as in run records.",
         after_long_help = "Examples:\n  \
                            brimful report                          Report the last run\n  \
@@ -206,7 +212,7 @@ pub struct ProbeArguments {
     #[arg(long = "as", value_name = "MACHINE")]
     pub as_machine: Option<String>,
 
-    /// Replace the GPUs with these models, for example t4 or "2x a100-40gb" (see --list)
+    /// Replace the GPUs with these models, for example "2x a100-40gb", or with each of t4,l4 (see --list)
     #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
@@ -229,61 +235,6 @@ pub struct ProbeArguments {
     /// List known machines and GPU models
     #[arg(long, conflicts_with_all = ["as_machine", "gpu", "memory", "python", "fail_on"])]
     pub list: bool,
-}
-
-/// Arguments of `brimful compare`.
-#[derive(Debug, Args)]
-pub struct CompareArguments {
-    /// GPU models to compare, for example t4,rtx-4090,"2x a100-40gb" [default without --as: t4,l4,a10g,a100-40gb,h100]
-    #[arg(long, value_name = "GPUS", value_delimiter = ',')]
-    pub gpu: Vec<String>,
-
-    /// Machines to compare, for example colab-t4,kaggle-t4x2
-    #[arg(long = "as", value_name = "PROFILES", value_delimiter = ',')]
-    pub machine: Vec<String>,
-
-    /// Prices per hour, for example l4=0.70,colab-t4=0.18
-    #[arg(long, value_name = "NAME=PRICE", value_delimiter = ',', value_parser = price)]
-    pub price: Vec<(String, f64)>,
-
-    /// Length of the job in passes over the training data [default: 1]
-    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "total_steps")]
-    pub epochs: Option<f64>,
-
-    /// Length of the job in optimizer steps
-    #[arg(long, value_name = "N")]
-    pub total_steps: Option<u64>,
-
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
-
-    /// Write a report with a chart of time against cost to this HTML file
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub rehearsal: RehearsalArguments,
-
-    /// Training command to rehearse
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("expected a number above zero".to_owned()),
-    }
-}
-
-fn price(text: &str) -> Result<(String, f64), String> {
-    let expected = "expected NAME=PRICE, for example l4=0.70";
-    let (name, price) = text.split_once('=').ok_or(expected)?;
-    match price.trim().parse::<f64>() {
-        Ok(price) if price.is_finite() && price >= 0.0 => Ok((name.trim().to_owned(), price)),
-        _ => Err(expected.to_owned()),
-    }
 }
 
 /// Arguments of `brimful predict`.
@@ -435,7 +386,7 @@ pub struct PlanArguments {
     #[arg(long = "as", value_name = "MACHINE")]
     pub as_machine: Option<String>,
 
-    /// Plan for these GPU models, for example t4 or "2x a100-40gb"; "none" plans for the CPU
+    /// Plan for these GPU models, for example "2x a100-40gb", or for each of t4,l4; "none" plans for the CPU
     #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 

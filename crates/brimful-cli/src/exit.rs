@@ -74,7 +74,7 @@ impl ExitStatus {
                 "`brimful probe --fail-on` found a problem of at least this severity."
             }
             ExitStatus::DoesNotFit => {
-                "Nothing fits: the command fits none of the GPUs (`predict`, `replay`), or no settings of the job fit (`plan`, `run`)."
+                "Nothing fits: the command fits none of the GPUs (`predict`, `compare`, `replay`), or no settings of the job fit (`plan`, `compare`, `run`)."
             }
             ExitStatus::Passed(_) => "`brimful run`: the exit code of the command.",
         }

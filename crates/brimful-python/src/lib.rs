@@ -4,6 +4,7 @@
 //! The stub `python/brimful/_native.pyi` is made from this crate by `cargo xtask generate`.
 
 mod border;
+mod compare;
 mod data;
 mod explain;
 mod hints;
@@ -21,6 +22,8 @@ use pyo3::pymodule;
 /// The compiled part of brimful. Import `brimful` instead.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::compare::compare;
     #[pymodule_export]
     use crate::data::{
         BatchArray, NativeDataset, NativeEpoch, NativeLoader, NativePacking, open_arrow,

@@ -414,19 +414,15 @@ fn last_words(output: &str) -> String {
 
 fn wanted(list: &str) -> Result<Vec<GpuCount>, PredictionError> {
     let mut wanted = Vec::new();
-    for part in list.split(',') {
-        let found = cards::find_all(part)?;
-        let Some(&card) = found.first() else { continue };
+    for part in cards::alternatives(list)? {
+        let (card, count) = cards::find_counted(part)?;
         if card.compute_capability.is_none() {
             return Err(PredictionError::NotNvidia { name: card.name });
         }
-        if found.len() > MAX_CARDS {
-            return Err(PredictionError::TooMany { count: found.len() });
+        if count > MAX_CARDS {
+            return Err(PredictionError::TooMany { count });
         }
-        wanted.push(GpuCount {
-            card,
-            count: found.len(),
-        });
+        wanted.push(GpuCount { card, count });
     }
     Ok(wanted)
 }

@@ -3,23 +3,29 @@
 use std::ops::ControlFlow;
 
 use brimful::cards::{self, Card};
-use brimful::profiles;
+use brimful::profiles::{self, Profile};
 use brimful::speed::Speed;
 use brimful::units::Bytes;
 use brimful_report::json::{
-    CompareDocument, ComparedGpu, GpuFit, JobLength, LikelyAndSafe, LowLikelyHigh,
+    CompareDocument, ComparedGpu, GpuFit, JobLength, LikelyAndSafe, LowLikelyHigh, SCHEMA_VERSION,
 };
 
 use crate::error::WorkflowError;
 use crate::predict::{PredictRequest, predict};
 use crate::progress::Progress;
 
-/// What to compare.
+/// A command to compare as it is.
 #[derive(Clone, Debug)]
 pub struct CompareRequest {
-    /// GPUs are those of `gpus` and `machines`; its own are not looked at.
+    /// GPUs are those of `options`; its own are not looked at.
     pub predict: PredictRequest,
-    /// GPU models, such as `t4` or `2x a100-40gb`.
+    pub options: CompareOptions,
+}
+
+/// What to compare.
+#[derive(Clone, Debug, Default)]
+pub struct CompareOptions {
+    /// GPU models, such as `t4` or `2x a100-40gb`; the usual ones if neither GPUs nor machines are named.
     pub gpus: Vec<String>,
     /// Names of machine profiles.
     pub machines: Vec<String>,
@@ -39,14 +45,17 @@ pub enum RequestedLength {
 }
 
 /// A GPU or machine to compare.
-struct CompareCandidate {
-    name: String,
-    gpu: String,
-    card: &'static Card,
-    machine: Option<String>,
-    host_limit: Option<Bytes>,
+pub(crate) struct CompareCandidate {
+    pub(crate) name: String,
+    pub(crate) gpu: String,
+    pub(crate) card: &'static Card,
+    pub(crate) profile: Option<&'static Profile>,
+    pub(crate) host_limit: Option<Bytes>,
+    pub(crate) price: Option<f64>,
 }
 
+/// What most people can rent by the hour.
+const USUAL_GPUS: [&str; 5] = ["t4", "l4", "a10g", "a100-40gb", "h100"];
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// Rehearses the command once for every kind of GPU and compares.
@@ -54,12 +63,7 @@ pub fn compare(
     request: CompareRequest,
     progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<CompareDocument, WorkflowError> {
-    let requested = candidates(&request)?;
-    for (name, _) in &request.prices {
-        if !requested.iter().any(|one| is_named(one, name)) {
-            return Err(WorkflowError::UnknownPrice { name: name.clone() });
-        }
-    }
+    let requested = candidates(&request.options)?;
     let mut gpus: Vec<&str> = Vec::new();
     for one in &requested {
         if !gpus.contains(&one.gpu.as_str()) {
@@ -73,7 +77,7 @@ pub fn compare(
         },
         progress,
     )?;
-    let length = length_of(request.length, &predicted.rehearsed.speeds);
+    let length = length_of(request.options.length, &predicted.rehearsed.speeds);
     let document = predicted.document();
     let found = |gpu: &str| {
         let at = gpus.iter().position(|known| *known == gpu)?;
@@ -88,26 +92,37 @@ pub fn compare(
     let host = document.host.as_ref().map(|host| host.bytes);
     let candidates: Vec<ComparedGpu> = requested
         .iter()
-        .map(|one| {
-            let price = request
-                .prices
-                .iter()
-                .find(|(name, _)| is_named(one, name))
-                .map(|(_, price)| *price);
-            compared(one, found(&one.gpu).as_ref(), host, &length, price)
-        })
+        .map(|one| compared(one, found(&one.gpu).as_ref(), host, &length))
         .collect();
     Ok(CompareDocument {
-        schema_version: document.schema_version,
-        brimful_version: document.brimful_version.clone(),
-        command: document.command.clone(),
-        torch_version: document.torch_version.clone(),
+        host_bytes: host,
+        ..document_of(
+            document.command.clone(),
+            document.torch_version.clone(),
+            length,
+            candidates,
+        )
+    })
+}
+
+/// The document, with the best candidates found.
+pub(crate) fn document_of(
+    command: Vec<String>,
+    torch_version: String,
+    length: JobLength,
+    candidates: Vec<ComparedGpu>,
+) -> CompareDocument {
+    CompareDocument {
+        schema_version: SCHEMA_VERSION,
+        brimful_version: env!("CARGO_PKG_VERSION").into(),
+        command,
+        torch_version,
         fastest: least(&candidates, time_of),
         cheapest: least(&candidates, |found| Some(found.cost?.likely)),
-        host_bytes: host,
+        host_bytes: None,
         length,
         candidates,
-    })
+    }
 }
 
 /// The result of a rehearsal for one kind of GPU.
@@ -129,26 +144,33 @@ fn least(candidates: &[ComparedGpu], of: impl Fn(&ComparedGpu) -> Option<f64>) -
 
 /// Hours, or seconds per sample or per step where the length of the job is not known.
 fn time_of(found: &ComparedGpu) -> Option<f64> {
-    let speed = found.speed.as_ref()?;
-    let rate = speed.samples_per_second.unwrap_or(speed.steps_per_second);
+    let steps = || Some(found.speed.as_ref()?.steps_per_second);
+    let rate = found.samples_per_second.or_else(steps)?;
     Some(found.hours.map_or(1.0 / rate.likely, |hours| hours.likely))
 }
 
-fn candidates(request: &CompareRequest) -> Result<Vec<CompareCandidate>, WorkflowError> {
+/// The GPUs and machines, each with its price.
+pub(crate) fn candidates(options: &CompareOptions) -> Result<Vec<CompareCandidate>, WorkflowError> {
     let mut found = Vec::new();
-    for name in &request.gpus {
-        let cards = cards::find_all(name)?;
-        if let Some(card) = cards.first() {
-            found.push(CompareCandidate {
-                name: name.trim().to_owned(),
-                gpu: counted(card, cards.len()),
-                card,
-                machine: None,
-                host_limit: None,
-            });
-        }
+    let usual = USUAL_GPUS.map(str::to_owned);
+    let gpus = if options.gpus.is_empty() && options.machines.is_empty() {
+        &usual[..]
+    } else {
+        &options.gpus
+    };
+    let lists = gpus.iter().map(|list| cards::alternatives(list));
+    for name in lists.collect::<Result<Vec<_>, _>>()?.concat() {
+        let (card, count) = cards::find_counted(name)?;
+        found.push(CompareCandidate {
+            name: name.to_owned(),
+            gpu: counted(card, count),
+            card,
+            profile: None,
+            host_limit: None,
+            price: None,
+        });
     }
-    for name in &request.machines {
+    for name in &options.machines {
         let profile = profiles::find(name)?;
         let ids = profile.gpus.unwrap_or_default();
         let Some(first) = ids.first() else {
@@ -159,11 +181,22 @@ fn candidates(request: &CompareRequest) -> Result<Vec<CompareCandidate>, Workflo
             name: profile.id.to_owned(),
             gpu: counted(card, ids.len()),
             card,
-            machine: Some(profile.title.to_owned()),
+            profile: Some(profile),
             host_limit: profile
                 .memory
                 .map(|memory| memory.saturating_sub(profile.used_at_start.unwrap_or_default())),
+            price: None,
         });
+    }
+    for (name, price) in &options.prices {
+        let mut is_known = false;
+        for one in found.iter_mut().filter(|one| is_named(one, name)) {
+            one.price = Some(*price);
+            is_known = true;
+        }
+        if !is_known {
+            return Err(WorkflowError::UnknownPrice { name: name.clone() });
+        }
     }
     Ok(found)
 }
@@ -179,7 +212,7 @@ fn counted(card: &Card, count: usize) -> String {
 /// Whether a price is meant for this candidate.
 fn is_named(candidate: &CompareCandidate, name: &str) -> bool {
     candidate.name.eq_ignore_ascii_case(name.trim())
-        || (candidate.machine.is_none()
+        || (candidate.profile.is_none()
             && cards::find(name).is_ok_and(|card| card.id == candidate.gpu))
 }
 
@@ -188,28 +221,35 @@ fn length_of(requested: RequestedLength, speeds: &[Option<Speed>]) -> JobLength 
         .iter()
         .flatten()
         .find_map(|speed| Some(speed.epoch_seconds?.likely * speed.steps_per_second.likely));
-    let epochs = match requested {
-        RequestedLength::Steps(steps) => {
+    requested.length(epoch.is_some(), epoch)
+}
+
+impl RequestedLength {
+    /// The length of a job. `epoch_steps` is the number of steps in one pass over the data.
+    pub(crate) fn length(self, is_epoch_known: bool, epoch_steps: Option<f64>) -> JobLength {
+        let epochs = match self {
+            RequestedLength::Steps(steps) => {
+                return JobLength {
+                    steps: Some(steps as f64),
+                    ..JobLength::default()
+                };
+            }
+            RequestedLength::OneEpoch => 1.0,
+            RequestedLength::Epochs(epochs) => epochs,
+        };
+        if !is_epoch_known {
             return JobLength {
-                steps: Some(steps as f64),
+                missing: Some(
+                    "the size of the training data or of a batch is not known; give the length of the job with --total-steps".to_owned(),
+                ),
                 ..JobLength::default()
             };
         }
-        RequestedLength::OneEpoch => 1.0,
-        RequestedLength::Epochs(epochs) => epochs,
-    };
-    match epoch {
-        Some(steps) => JobLength {
+        JobLength {
             epochs: Some(epochs),
-            steps: Some((steps * epochs).round()),
+            steps: epoch_steps.map(|steps| (steps * epochs).round()),
             missing: None,
-        },
-        None => JobLength {
-            missing: Some(
-                "the size of the training data or of a batch is not known; give the length of the job with --total-steps".to_owned(),
-            ),
-            ..JobLength::default()
-        },
+        }
     }
 }
 
@@ -218,7 +258,6 @@ fn compared(
     found: Option<&Found<'_>>,
     host: Option<LikelyAndSafe>,
     length: &JobLength,
-    price: Option<f64>,
 ) -> ComparedGpu {
     let (fit, speed, reason) = match found {
         Some(Found::Fit(fit, speed)) => (Some(*fit), *speed, None),
@@ -235,24 +274,46 @@ fn compared(
         None => "failed",
     };
     let hours = speed.and_then(|speed| hours_of(speed, length));
+    let speed = fit.and_then(|fit| fit.speed.clone());
     ComparedGpu {
-        name: candidate.name.clone(),
-        gpu: candidate.card.name.to_owned(),
-        machine: candidate.machine.clone(),
         fits: fit.is_some_and(|fit| fit.fits) && host_fits,
         verdict: verdict.to_owned(),
         headroom_bytes: fit.map(|fit| fit.headroom_bytes),
         device_bytes: fit.map(|fit| fit.device_bytes),
-        host_limit_bytes: candidate.host_limit.map(Bytes::get),
-        cost: hours.zip(price).map(|(hours, price)| LowLikelyHigh {
+        samples_per_second: speed.as_ref().and_then(|speed| speed.samples_per_second),
+        speed,
+        reason: reason.map(str::to_owned),
+        ..candidate.row_without_result(hours)
+    }
+}
+
+impl CompareCandidate {
+    /// Names and prices, without a result.
+    pub(crate) fn row_without_result(&self, hours: Option<LowLikelyHigh>) -> ComparedGpu {
+        let cost = |hours: LowLikelyHigh, price: f64| LowLikelyHigh {
             low: hours.low * price,
             likely: hours.likely * price,
             high: hours.high * price,
-        }),
-        hours,
-        speed: fit.and_then(|fit| fit.speed.clone()),
-        price_per_hour: price,
-        reason: reason.map(str::to_owned),
+        };
+        ComparedGpu {
+            name: self.name.clone(),
+            gpu: self.card.name.to_owned(),
+            machine: self.profile.map(|profile| profile.title.to_owned()),
+            fits: false,
+            verdict: "failed".to_owned(),
+            headroom_bytes: None,
+            device_bytes: None,
+            host_limit_bytes: self.host_limit.map(Bytes::get),
+            settings: None,
+            samples_per_second: None,
+            speed: None,
+            cost: hours
+                .zip(self.price)
+                .map(|(hours, price)| cost(hours, price)),
+            hours,
+            price_per_hour: self.price,
+            reason: None,
+        }
     }
 }
 
@@ -269,8 +330,13 @@ fn hours_of(speed: &Speed, length: &JobLength) -> Option<LowLikelyHigh> {
         }
         (None, None) => return None,
     };
+    Some(in_hours(seconds))
+}
+
+/// The shortest time first.
+pub(crate) fn in_hours(seconds: [f64; 3]) -> LowLikelyHigh {
     let [low, likely, high] = seconds.map(|seconds| seconds / SECONDS_PER_HOUR);
-    Some(LowLikelyHigh { low, likely, high })
+    LowLikelyHigh { low, likely, high }
 }
 
 #[cfg(test)]

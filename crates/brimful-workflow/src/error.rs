@@ -44,6 +44,8 @@ pub enum WorkflowError {
     Prediction(#[from] PredictionError),
     #[error(transparent)]
     Plan(PlanError),
+    #[error("expected the GPUs of one machine, found alternatives: `{list}`")]
+    Alternatives { list: String },
     #[error("a price was given for `{name}`, which is not among the compared GPUs and machines")]
     UnknownPrice { name: String },
     #[error("the profile `{id}` names no GPU")]
@@ -78,6 +80,7 @@ impl WorkflowError {
             WorkflowError::NoPhantom { .. }
             | WorkflowError::NoScratch(_)
             | WorkflowError::NoJob
+            | WorkflowError::Alternatives { .. }
             | WorkflowError::UnknownPrice { .. }
             | WorkflowError::NoGpuInProfile { .. }
             | WorkflowError::NothingFits
@@ -101,6 +104,10 @@ impl UserError for WorkflowError {
             WorkflowError::NoScratch(_) => vec![Hint::text(
                 "set TMPDIR to a writable directory on a disk (not tmpfs)",
             )],
+            WorkflowError::Alternatives { .. } => vec![
+                Hint::text("name one GPU model, or several of one machine, for example `2x t4`"),
+                Hint::text("`compare` takes alternatives"),
+            ],
             WorkflowError::NoJob => vec![Hint::CreateJobFile, Hint::RunWithoutJob],
             WorkflowError::NothingFits => vec![Hint::AllowMoreKnobs, Hint::StartAsWanted],
             WorkflowError::NoUsableCheckpoint { refused } => {

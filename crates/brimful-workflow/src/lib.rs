@@ -16,6 +16,7 @@
 )]
 
 mod compare;
+mod compare_plans;
 mod error;
 mod explain;
 mod job;
@@ -34,7 +35,8 @@ mod run;
 mod runs;
 mod state;
 
-pub use compare::{CompareRequest, RequestedLength, compare};
+pub use compare::{CompareOptions, CompareRequest, RequestedLength, compare};
+pub use compare_plans::{ComparePlansRequest, compare_plans};
 pub use error::WorkflowError;
 pub use explain::{ExplainError, Explained, explain};
 pub use job::{FoundJob, JobRequest, find_job};

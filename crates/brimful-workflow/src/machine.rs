@@ -9,11 +9,12 @@ use brimful_rehearse::NO_CARD;
 use crate::error::WorkflowError;
 
 /// Which machine to describe.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MachineRequest {
     /// A recorded machine, such as `colab-t4`; this machine without it.
     pub as_machine: Option<String>,
-    /// GPU models in place of the machine's own; `none` has no effect here.
+    /// GPU models in place of the machine's own, such as `2x t4`; `none` has no effect here. Alternatives (with commas)
+    /// are refused: one machine has one set of GPUs.
     pub gpu: Option<String>,
     /// In place of the cgroup memory limit.
     pub memory: Option<Bytes>,
@@ -38,6 +39,9 @@ impl MachineRequest {
 pub fn describe_machine(request: MachineRequest) -> Result<Machine, WorkflowError> {
     // Names are checked first: a misspelt GPU is reported before anything is read.
     let gpu = request.gpu.as_deref().filter(|gpu| *gpu != NO_CARD);
+    if let Some(list) = gpu.filter(|list| list.contains(',')) {
+        return Err(WorkflowError::Alternatives { list: list.into() });
+    }
     let cards = gpu.map(cards::find_all).transpose()?;
     let limit = request.memory.map(Bytes::as_memory_limit).transpose()?;
     let mut machine = match &request.as_machine {

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::state::working_directory;
 
 /// What to plan.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PlanRequest {
     pub job: JobRequest,
     pub machine: MachineRequest,

@@ -171,7 +171,8 @@ struct ReplayTarget {
 fn targets(request: &ReplayRequest) -> Result<Vec<ReplayTarget>, ReplayError> {
     let mut targets = Vec::new();
     for list in &request.gpu {
-        for card in cards::find_all(list)? {
+        for name in cards::alternatives(list)? {
+            let (card, _) = cards::find_counted(name)?;
             let context = brimful::predict::context(card.multiprocessors.value, true);
             targets.push(ReplayTarget {
                 gpu: Some(card.name.to_owned()),

@@ -9,8 +9,8 @@ use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::format::MAGIC;
 use brimful_report::html::RenderError;
 use brimful_report::html::report::{
-    RunOverview, RunReport, is_report, plan_report, predict_report, replay_report, run_report,
-    runs_report,
+    RunOverview, RunReport, compare_report, is_report, plan_report, predict_report, replay_report,
+    run_report, runs_report,
 };
 use brimful_report::json::{DocumentUnreadable, ReplayDocument, SavedDocument};
 use brimful_supervise::{StateDir, StoredRun, explain_record, snapshot_beside};
@@ -88,7 +88,7 @@ impl UserError for ReportError {
             ReportError::NotFound(error) => error.hints(),
             ReportError::Replay(error) => error.hints(),
             ReportError::UnknownFile { .. } | ReportError::Document { .. } => vec![Hint::text(
-                "pass a run ID, a run record (record.jsonl), a CUDA memory snapshot, a trace, or the JSON of `brimful predict`, `plan` or `replay`",
+                "pass a run ID, a run record (record.jsonl), a CUDA memory snapshot, a trace, or the JSON of `brimful predict`, `compare`, `plan` or `replay`",
             )],
             ReportError::NotARun { .. } => vec![
                 Hint::text("make a report of its own for it"),
@@ -231,6 +231,7 @@ impl Subject {
             Subject::Document(SavedDocument::Predict(document)) => predict_report(document)?,
             Subject::Document(SavedDocument::Plan(document)) => plan_report(document)?,
             Subject::Document(SavedDocument::Replay(document)) => replay_report(document)?,
+            Subject::Document(SavedDocument::Compare(document)) => compare_report(document)?,
         })
     }
 }

@@ -71,6 +71,7 @@ fn from_types() -> Result<Vec<Generated>> {
         content: python::documents(&[
             ("ProbeDocument", &probe),
             ("PredictDocument", &predict),
+            ("CompareDocument", &compare),
             ("PlanDocument", &plan),
             ("ReplayDocument", &replay),
             ("ExplainDocument", &explain),

@@ -1,11 +1,14 @@
 //! `brimful compare`.
 
+use brimful_report::json::CompareDocument;
 use brimful_report::{html, json, text};
 use brimful_workflow::{
-    CompareRequest, PredictRequest, Progress, RequestedLength, WorkflowError, check_report_path,
+    CompareOptions, ComparePlansRequest, CompareRequest, PlanRequest, PredictRequest, Progress,
+    RequestedLength, WorkflowError, check_report_path,
 };
 
-use crate::args::CompareArguments;
+use crate::args::{CompareArguments, StateArguments};
+use crate::commands::plan::PlanningDisplay;
 use crate::commands::report;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
@@ -13,18 +16,51 @@ use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::requests;
 
-/// What most people can rent by the hour.
-const USUAL_GPUS: [&str; 5] = ["t4", "l4", "a10g", "a100-40gb", "h100"];
-
 pub(crate) fn compare(
     arguments: &CompareArguments,
     output: &Output,
 ) -> Result<ExitStatus, CommandError> {
-    let gpus = if arguments.gpu.is_empty() && arguments.machine.is_empty() {
-        USUAL_GPUS.map(str::to_owned).to_vec()
+    let options = options(arguments);
+    if let Some(path) = &arguments.report {
+        check_report_path(path, false)?;
+    }
+    let document = if arguments.command.is_empty() {
+        with_plans(arguments, options, output)?
     } else {
-        arguments.gpu.clone()
+        as_it_is(arguments, options, output)?
     };
+    if let Some(path) = &arguments.report {
+        report::write(path, html::report::compare_report(&document), output)?;
+    }
+    let page = if arguments.json {
+        json::to_text(&document)?
+    } else {
+        text::compare(&document, &Output::page())
+    };
+    output.print(&page)?;
+    let fits = document.candidates.iter().any(|found| found.fits);
+    Ok(ExitStatus::of_fit(fits))
+}
+
+fn options(arguments: &CompareArguments) -> CompareOptions {
+    CompareOptions {
+        gpus: arguments.gpu.clone(),
+        machines: arguments.machine.clone(),
+        prices: arguments.price.clone(),
+        length: match (arguments.epochs, arguments.total_steps) {
+            (_, Some(steps)) => RequestedLength::Steps(steps),
+            (Some(epochs), None) => RequestedLength::Epochs(epochs),
+            (None, None) => RequestedLength::OneEpoch,
+        },
+    }
+}
+
+/// The command with its own settings.
+fn as_it_is(
+    arguments: &CompareArguments,
+    options: CompareOptions,
+    output: &Output,
+) -> Result<CompareDocument, CommandError> {
     let request = CompareRequest {
         predict: PredictRequest {
             command: arguments.command.clone(),
@@ -35,18 +71,8 @@ pub(crate) fn compare(
             output: None,
             rehearsal: requests::rehearsal(&arguments.rehearsal),
         },
-        gpus,
-        machines: arguments.machine.clone(),
-        prices: arguments.price.clone(),
-        length: match (arguments.epochs, arguments.total_steps) {
-            (_, Some(steps)) => RequestedLength::Steps(steps),
-            (Some(epochs), None) => RequestedLength::Epochs(epochs),
-            (None, None) => RequestedLength::OneEpoch,
-        },
+        options,
     };
-    if let Some(path) = &arguments.report {
-        check_report_path(path, false)?;
-    }
     output.status("rehearsing");
     let interruption = Interruption::watch();
     let compared = brimful_workflow::compare(request, |progress| {
@@ -60,16 +86,35 @@ pub(crate) fn compare(
         output.print_to_stderr(&format!("interrupted {progress}\n"));
     }
     interruption.obey();
-    let document = compared?;
-    if let Some(path) = &arguments.report {
-        report::write(path, html::report::compare_report(&document), output)?;
-    }
-    let page = if arguments.json {
-        json::to_text(&document)?
-    } else {
-        text::compare(&document, &Output::page())
+    Ok(compared?)
+}
+
+/// The job with the settings that are best for each candidate.
+fn with_plans(
+    arguments: &CompareArguments,
+    options: CompareOptions,
+    output: &Output,
+) -> Result<CompareDocument, CommandError> {
+    let request = ComparePlansRequest {
+        plan: PlanRequest {
+            job: requests::job(&arguments.job, &[]),
+            machine: requests::machine(),
+            gpu_memory: None,
+            shm: None,
+            state: requests::state(&StateArguments::default()),
+            forget: false,
+            fresh: false,
+            rehearsal: requests::rehearsal(&arguments.rehearsal),
+        },
+        options,
     };
-    output.print(&page)?;
-    let fits = document.candidates.iter().any(|found| found.fits);
-    Ok(ExitStatus::of_fit(fits))
+    let mut display = PlanningDisplay::new(output);
+    let interruption = Interruption::watch();
+    let compared = brimful_workflow::compare_plans(&request, |progress| {
+        display.show(&progress);
+        interruption.check()
+    });
+    display.end(compared.as_ref().err().and_then(WorkflowError::interrupted));
+    interruption.obey();
+    Ok(compared?)
 }

@@ -8,6 +8,7 @@ use brimful_workflow::{
 };
 
 use crate::args::{FormatChoice, PlanArguments};
+use crate::commands::probe::alternatives;
 use crate::commands::report;
 use crate::error::CommandError;
 use crate::exit::ExitStatus;
@@ -16,18 +17,45 @@ use crate::output::Output;
 use crate::requests;
 
 pub(crate) fn plan(arguments: &PlanArguments, output: &Output) -> Result<ExitStatus, CommandError> {
+    let is_page = arguments.format.is_none() && !arguments.json && arguments.report.is_none();
+    if !is_page {
+        return plan_for(arguments, arguments.gpu.clone(), arguments.forget, output);
+    }
+    // One page for each alternative.
+    let mut best = ExitStatus::of_fit(false);
+    for (at, gpu) in alternatives(arguments.gpu.as_deref())?
+        .into_iter()
+        .enumerate()
+    {
+        if at > 0 {
+            output.print("\n")?;
+        }
+        let found = plan_for(arguments, gpu, arguments.forget && at == 0, output)?;
+        if found == ExitStatus::Success {
+            best = found;
+        }
+    }
+    Ok(best)
+}
+
+fn plan_for(
+    arguments: &PlanArguments,
+    gpu: Option<String>,
+    forget: bool,
+    output: &Output,
+) -> Result<ExitStatus, CommandError> {
     let request = PlanRequest {
         job: requests::job(&arguments.job, &arguments.overrides),
         machine: MachineRequest {
             as_machine: arguments.as_machine.clone(),
-            gpu: arguments.gpu.clone(),
+            gpu,
             memory: arguments.memory,
             ..requests::machine()
         },
         gpu_memory: arguments.gpu_memory,
         shm: arguments.shm,
         state: requests::state(&arguments.state),
-        forget: arguments.forget,
+        forget,
         fresh: arguments.rehearse.fresh,
         rehearsal: requests::rehearsal(&arguments.rehearse.rehearsal),
     };

@@ -8,7 +8,7 @@ use brimful::machine::Machine;
 use brimful::{cards, profiles};
 use brimful_probe::current_environment;
 use brimful_report::{json, text};
-use brimful_workflow::{MachineRequest, describe_machine};
+use brimful_workflow::{MachineRequest, WorkflowError, describe_machine};
 
 use crate::args::{FailOn, ProbeArguments};
 use crate::error::CommandError;
@@ -28,20 +28,48 @@ pub(crate) fn probe(
         Some(named) => Some(executable(named)?),
         None => None,
     };
-    let machine = describe_machine(MachineRequest {
+    let request = MachineRequest {
         as_machine: arguments.as_machine.clone(),
         gpu: arguments.gpu.clone(),
         memory: arguments.memory,
         environment: current_environment(),
         python: requests::python(executable),
-    })?;
-    let page = if arguments.json {
-        json::to_text(&json::ProbeDocument::of(&machine))?
-    } else {
-        text::probe(&machine, &Output::page())
     };
-    output.print(&page)?;
-    Ok(status(arguments.fail_on, &machine))
+    if arguments.json {
+        let machine = describe_machine(request)?;
+        output.print(&json::to_text(&json::ProbeDocument::of(&machine))?)?;
+        return Ok(status(arguments.fail_on, &machine));
+    }
+    // One page for each alternative.
+    let mut worst = ExitStatus::Success;
+    for (at, gpu) in alternatives(arguments.gpu.as_deref())?
+        .into_iter()
+        .enumerate()
+    {
+        let machine = describe_machine(MachineRequest {
+            gpu,
+            ..request.clone()
+        })?;
+        let gap = if at > 0 { "\n" } else { "" };
+        output.print(&format!("{gap}{}", text::probe(&machine, &Output::page())))?;
+        if let found @ ExitStatus::ProblemFound = status(arguments.fail_on, &machine) {
+            worst = found;
+        }
+    }
+    Ok(worst)
+}
+
+/// The GPUs of a list with commas, one after the other; nothing once where none are named. Names are checked first.
+pub(crate) fn alternatives(list: Option<&str>) -> Result<Vec<Option<String>>, CommandError> {
+    let Some(list) = list.filter(|list| list.contains(',')) else {
+        return Ok(vec![list.map(str::to_owned)]);
+    };
+    let checked = |name: &str| match cards::find_all(name) {
+        Ok(_) => Ok(Some(name.to_owned())),
+        Err(unknown) => Err(WorkflowError::from(unknown).into()),
+    };
+    let names = cards::alternatives(list).map_err(WorkflowError::from)?;
+    names.into_iter().map(checked).collect()
 }
 
 fn status(fail_on: Option<FailOn>, machine: &Machine) -> ExitStatus {

@@ -68,6 +68,47 @@ fn a_machine_and_a_card_that_are_not_here() {
 }
 
 #[test]
+fn a_comma_separates_alternatives() {
+    let pages = told(&brimful(&[
+        "probe",
+        "--as",
+        "k8s-default",
+        "--gpu",
+        "t4, l4",
+    ]));
+    assert!(
+        pages.contains("Tesla T4") && pages.contains("NVIDIA L4"),
+        "{pages}"
+    );
+    let together = told(&brimful(&[
+        "probe",
+        "--as",
+        "k8s-default",
+        "--gpu",
+        "t4 + l4",
+    ]));
+    assert!(
+        together.contains("Tesla T4") && together.contains("NVIDIA L4"),
+        "{together}"
+    );
+    assert!(together.lines().count() < pages.lines().count());
+    for command in ["probe", "plan", "compare"] {
+        let refused = told(&brimful(&[command, "--gpu", " ,"]));
+        assert!(refused.contains("unknown GPU"), "{command}: {refused}");
+    }
+    let refused = brimful(&["probe", "--gpu", "t4,l4", "--json"]);
+    insta::assert_snapshot!(told(&refused), @r"
+    exit code: 96
+    ----- stdout -----
+    ----- stderr -----
+    error: expected the GPUs of one machine, found alternatives: `t4,l4`
+
+    hint: name one GPU model, or several of one machine, for example `2x t4`
+    hint: `compare` takes alternatives
+    ");
+}
+
+#[test]
 fn another_card_in_this_machine() {
     let document = json(&["probe", "--gpu", "T4", "--json"]);
     assert_eq!(document["gpus"][0]["name"], "Tesla T4");
@@ -86,7 +127,7 @@ fn several_cards_at_once() {
         "--as",
         "k8s-default",
         "--gpu",
-        "2x t4, rtx 4090",
+        "2x t4 + rtx 4090",
         "--json",
     ]);
     let names: Vec<&str> = document["gpus"]

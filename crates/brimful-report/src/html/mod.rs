@@ -1,6 +1,7 @@
 //! HTML without outside resources: cards for notebooks, without any script, and reports.
 
 mod base64;
+mod compare;
 mod explain;
 mod live;
 mod plan;
@@ -8,6 +9,7 @@ mod predict;
 mod probe;
 pub mod report;
 
+pub use compare::compare;
 pub use explain::explain;
 pub use live::live;
 pub use minijinja::Error as RenderError;

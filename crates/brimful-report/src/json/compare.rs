@@ -1,9 +1,11 @@
 //! The outward form of a comparison of GPUs: what `brimful compare --json` prints.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{LikelyAndSafe, LowLikelyHigh, PredictedSpeed};
+use crate::json::{LikelyAndSafe, LowLikelyHigh, PredictedSpeed, SettingValue};
 
 /// The same training command on several GPUs and machines: whether it fits, how long it takes, what it costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +61,13 @@ pub struct ComparedGpu {
     pub device_bytes: Option<LikelyAndSafe>,
     /// Host memory of the machine; `null` if it is not known.
     pub host_limit_bytes: Option<u64>,
-    /// How fast the training is; `null` if it could not be predicted.
+    /// The settings that were planned for it; `null` if the command runs as it is.
+    #[serde(default)]
+    pub settings: Option<BTreeMap<String, SettingValue>>,
+    /// Samples per second over all GPUs; `null` if the batch size or the speed is not known.
+    #[serde(default)]
+    pub samples_per_second: Option<LowLikelyHigh>,
+    /// How fast the command is as it is; `null` if it could not be predicted, or if settings were planned.
     pub speed: Option<PredictedSpeed>,
     /// Hours for the job; `null` if its length or the speed is not known.
     pub hours: Option<LowLikelyHigh>,
@@ -69,4 +77,26 @@ pub struct ComparedGpu {
     pub cost: Option<LowLikelyHigh>,
     /// Why the script failed there; `null` if it did not.
     pub reason: Option<String>,
+}
+
+impl ComparedGpu {
+    /// Samples per second, or steps where a step's samples are not known, and the unit.
+    pub(crate) fn rate(&self) -> Option<(LowLikelyHigh, &'static str)> {
+        let speed = self.speed.as_ref();
+        let samples = self
+            .samples_per_second
+            .or_else(|| speed?.samples_per_second);
+        samples
+            .map(|range| (range, "samples/s"))
+            .or_else(|| Some((speed?.steps_per_second, "steps/s")))
+    }
+
+    /// `batch 32, workers 2`; nothing where the command runs as it is.
+    pub(crate) fn settings_words(&self) -> Option<String> {
+        let words = self.settings.as_ref()?.iter();
+        let words: Vec<String> = words
+            .map(|(knob, value)| format!("{knob} {}", value.words()))
+            .collect();
+        Some(words.join(", "))
+    }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::json::{PlanDocument, PredictDocument, ReplayDocument, SCHEMA_VERSION};
+use crate::json::{CompareDocument, PlanDocument, PredictDocument, ReplayDocument, SCHEMA_VERSION};
 
 /// More than any document of ours.
 const MAX_BYTES: usize = 16 << 20;
@@ -14,6 +14,7 @@ pub enum SavedDocument {
     Predict(Box<PredictDocument>),
     Plan(Box<PlanDocument>),
     Replay(Box<ReplayDocument>),
+    Compare(Box<CompareDocument>),
 }
 
 /// The file is not one of our documents.
@@ -23,7 +24,7 @@ pub enum DocumentUnreadable {
     TooLarge { found: usize },
     #[error("not JSON")]
     NotJson(#[source] serde_json::Error),
-    #[error("expected the JSON of `brimful predict`, `brimful plan` or `brimful replay`")]
+    #[error("expected the JSON of `brimful predict`, `compare`, `plan` or `replay`")]
     Unknown,
     #[error(
         "expected schema version {SCHEMA_VERSION}, found {found}: written by another version of brimful"
@@ -44,10 +45,11 @@ struct Fields {
     gpus: Option<IgnoredAny>,
     rungs: Option<IgnoredAny>,
     results: Option<IgnoredAny>,
+    length: Option<IgnoredAny>,
 }
 
 impl SavedDocument {
-    /// Reads a document of `brimful predict --json`, `plan --json` or `replay --json`.
+    /// Reads a document of `brimful predict --json`, `compare --json`, `plan --json` or `replay --json`.
     pub fn read(bytes: &[u8]) -> Result<SavedDocument, DocumentUnreadable> {
         if bytes.len() > MAX_BYTES {
             return Err(DocumentUnreadable::TooLarge { found: bytes.len() });
@@ -64,6 +66,9 @@ impl SavedDocument {
         } else if fields.results.is_some() {
             let document = serde_json::from_slice(bytes).map_err(incomplete("replay"))?;
             Ok(SavedDocument::Replay(Box::new(document)))
+        } else if fields.length.is_some() {
+            let document = serde_json::from_slice(bytes).map_err(incomplete("compare"))?;
+            Ok(SavedDocument::Compare(Box::new(document)))
         } else if fields.gpus.is_some() {
             let document = serde_json::from_slice(bytes).map_err(incomplete("predict"))?;
             Ok(SavedDocument::Predict(Box::new(document)))

@@ -21,12 +21,9 @@ pub fn compare(document: &CompareDocument, page: &Page) -> String {
         out.push('\n');
     }
     let has_cost = document.candidates.iter().any(|found| found.cost.is_some());
-    let has_samples = document.candidates.iter().any(|found| {
-        let speed = found.speed.as_ref();
-        speed.is_some_and(|speed| speed.samples_per_second.is_some())
-    });
+    let unit = document.candidates.iter().find_map(ComparedGpu::rate);
     let mut heading = vec!["GPU", "memory"];
-    heading.push(if has_samples { "samples/s" } else { "steps/s" });
+    heading.push(unit.map_or("steps/s", |(_, unit)| unit));
     heading.push("time");
     heading.push("range");
     if has_cost {
@@ -42,6 +39,14 @@ pub fn compare(document: &CompareDocument, page: &Page) -> String {
         body.push_str(&page.hang("  ", 2, &line));
     }
     page.section(&mut out, "Comparison", &body);
+    let planned = settings_lines(document);
+    if !planned.is_empty() {
+        let mut settings = String::new();
+        for line in planned {
+            settings.push_str(&page.hang("  ", 4, &line));
+        }
+        page.section(&mut out, "Settings", &settings);
+    }
     let mut notes = String::new();
     for line in conclusions(document) {
         notes.push_str(&page.hang("  ", 2, &line));
@@ -55,12 +60,14 @@ fn row(found: &ComparedGpu, has_cost: bool) -> Vec<String> {
     let memory = match (found.verdict.as_str(), found.headroom_bytes) {
         ("fits", Some(left)) => format!("fits, {} free", Bytes(left.unsigned_abs())),
         ("tight", _) => "tight".to_owned(),
-        ("does_not_fit", Some(left)) => format!("{} over", Bytes(left.unsigned_abs())),
+        ("does_not_fit", Some(left)) if left < 0 => {
+            format!("{} over", Bytes(left.unsigned_abs()))
+        }
+        ("does_not_fit", _) => "does not fit".to_owned(),
         ("host_does_not_fit", _) => "host memory".to_owned(),
         _ => "failed".to_owned(),
     };
-    let speed = found.speed.as_ref();
-    let rates = speed.map(|speed| speed.samples_per_second.unwrap_or(speed.steps_per_second));
+    let rates = found.rate().map(|(range, _)| range);
     // What does not fit has no time.
     let shown = |range: Option<LowLikelyHigh>| range.filter(|_| found.fits);
     let mut cells = vec![
@@ -76,6 +83,22 @@ fn row(found: &ComparedGpu, has_cost: bool) -> Vec<String> {
         cells.push(shown(found.cost).map_or_else(missing, |range| cost_words(range.likely)));
     }
     cells
+}
+
+/// The planned settings of each candidate, those with the same in one line.
+fn settings_lines(document: &CompareDocument) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for found in &document.candidates {
+        let Some(words) = found.settings_words().filter(|_| found.fits) else {
+            continue;
+        };
+        match lines.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, names)) => names.push(&found.name),
+            None => lines.push((words, vec![&found.name])),
+        }
+    }
+    let line = |(words, names): (String, Vec<&str>)| format!("{}: {words}", names.join(", "));
+    lines.into_iter().map(line).collect()
 }
 
 /// A time in the unit that suits it: "40 s", "12 min", "3.5 h".
@@ -97,8 +120,19 @@ pub(crate) fn cost_words(cost: f64) -> String {
     }
 }
 
+fn is_planned(document: &CompareDocument) -> bool {
+    let mut candidates = document.candidates.iter();
+    candidates.any(|found| found.settings.is_some())
+}
+
 fn length_words(document: &CompareDocument) -> Vec<String> {
     let length = &document.length;
+    // A plan knows the rate of data loading.
+    let without = if is_planned(document) {
+        "evaluation"
+    } else {
+        "evaluation and data loading"
+    };
     match (length.epochs, length.steps, &length.missing) {
         (_, _, Some(missing)) => vec![format!("No time for the job: {missing}.")],
         (Some(epochs), _, None) => {
@@ -107,14 +141,10 @@ fn length_words(document: &CompareDocument) -> Vec<String> {
             } else {
                 "epochs"
             };
-            vec![format!(
-                "Time for {epochs} {unit}, without evaluation and data loading."
-            )]
+            vec![format!("Time for {epochs} {unit}, without {without}.")]
         }
         (None, Some(steps), None) => {
-            vec![format!(
-                "Time for {steps:.0} steps, without evaluation and data loading."
-            )]
+            vec![format!("Time for {steps:.0} steps, without {without}.")]
         }
         (None, None, None) => Vec::new(),
     }
@@ -136,7 +166,11 @@ fn conclusions(document: &CompareDocument) -> Vec<String> {
         }
     }
     if document.candidates.iter().all(|found| !found.fits) {
-        lines.push("The command fits on none of them as it is; `brimful plan --gpu` searches for settings that do.".to_owned());
+        lines.push(if is_planned(document) {
+            "No settings of the job fit on any of them.".to_owned()
+        } else {
+            "The command fits on none of them as it is; with a job file (`brimful init`), `brimful compare` without a command searches for settings that do.".to_owned()
+        });
     }
     if let Some(host) = document.host_bytes {
         lines.push(format!(
@@ -158,17 +192,25 @@ fn conclusions(document: &CompareDocument) -> Vec<String> {
                 None => notes.push(line),
             }
         }
-        notes.extend(found.reason.iter().map(|reason| {
-            format!(
-                "{}: the script failed before its first step: {reason}",
-                found.name
-            )
-        }));
+        notes.extend(
+            found
+                .reason
+                .iter()
+                .map(|reason| match found.verdict.as_str() {
+                    "failed" => format!(
+                        "{}: the script failed before its first step: {reason}",
+                        found.name
+                    ),
+                    _ => format!("{}: {reason}.", found.name),
+                }),
+        );
     }
     lines.extend(notes);
-    lines.push(
+    lines.push(if is_planned(document) {
+        "Times are calculated from the operators of rehearsed steps, unless a run with these settings was measured; see docs/accuracy.md.".to_owned()
+    } else {
         "Times are calculated from the operators of one step, not measured; see docs/accuracy.md."
-            .to_owned(),
-    );
+            .to_owned()
+    });
     lines
 }

@@ -66,30 +66,57 @@ pub fn find(name: &str) -> Result<&'static Card, UnknownCard> {
         .iter()
         .find(|card| short_names(card).any(|known| plain(known) == wanted))
         .or_else(|| by_product(name, None))
-        .ok_or_else(|| UnknownCard {
-            found: name.chars().take(60).collect(),
-            close: closest(name, all().iter().map(|card| card.id)),
-        })
+        .ok_or_else(|| unknown(name))
 }
 
-/// Finds the cards of a list such as `t4`, `2x a100-40gb` or `rtx 4090, rtx 3060`.
+/// Finds the cards of one machine, such as `t4`, `2x a100-40gb` or `rtx 4090 + rtx 3060`.
 ///
 /// ```
 /// let names = |list| brimful::cards::find_all(list).unwrap().iter().map(|card| card.id).collect::<Vec<_>>();
-/// assert_eq!(names("2x t4, rtx 4090"), ["t4", "t4", "rtx-4090"]);
+/// assert_eq!(names("2x t4 + rtx 4090"), ["t4", "t4", "rtx-4090"]);
 /// assert_eq!(names("t4x2"), ["t4", "t4"]);
 /// ```
 pub fn find_all(list: &str) -> Result<Vec<&'static Card>, UnknownCard> {
     let mut found = Vec::new();
-    for part in list.split(',').take(MAX_CARDS) {
-        let (card, count) = match find(part) {
-            Ok(card) => (card, 1),
-            Err(unknown) => counted(part).ok_or(unknown)?,
-        };
+    for part in list.split('+').take(MAX_CARDS) {
+        let (card, count) = find_counted(part)?;
         found.extend(std::iter::repeat_n(card, count));
     }
     found.truncate(MAX_CARDS);
     Ok(found)
+}
+
+/// Finds a card and how many of it a machine has: `t4`, `2x t4` or `t4x2`.
+pub fn find_counted(name: &str) -> Result<(&'static Card, usize), UnknownCard> {
+    match find(name) {
+        Ok(card) => Ok((card, 1)),
+        Err(unknown) => counted(name).ok_or(unknown),
+    }
+}
+
+/// The alternatives of a list with commas, such as `t4, 2x a100-40gb`.
+///
+/// ```
+/// assert_eq!(brimful::cards::alternatives("t4, 2x a100-40gb,").unwrap(), ["t4", "2x a100-40gb"]);
+/// assert!(brimful::cards::alternatives(" ,").is_err());
+/// ```
+pub fn alternatives(list: &str) -> Result<Vec<&str>, UnknownCard> {
+    let parts: Vec<&str> = list
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect();
+    if parts.is_empty() {
+        return Err(unknown(list));
+    }
+    Ok(parts)
+}
+
+fn unknown(name: &str) -> UnknownCard {
+    UnknownCard {
+        found: name.chars().take(60).collect(),
+        close: closest(name, all().iter().map(|card| card.id)),
+    }
 }
 
 /// No machine holds more.

@@ -334,8 +334,8 @@ fn estimated(best: &Candidate) -> Option<Reason> {
         return None;
     }
     let text = if best.throughput.from == RateSource::Calculated {
-        "samples per second are calculated from the operators of one step, not measured: they may be a fifth off, \
-         and more on a GPU that nobody measured"
+        "samples per second are calculated from the operators of one step, not measured: they may be a third off, \
+         and more if the CPU limits the speed"
     } else if best.taken.gpu.is_some() {
         "samples per second are an estimate that only ranks settings: the speed of the GPU is unknown before a run"
     } else {

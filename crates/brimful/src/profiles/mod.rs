@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn different_cards_have_no_known_number() {
-        let cards = cards::find_all("t4, rtx 4090").unwrap();
+        let cards = cards::find_all("t4 + rtx 4090").unwrap();
         let machine = find("k8s-default").unwrap().machine().with_cards(&cards);
         assert!(machine.gpus.devices[0].torch_index.gap().is_some());
         let cards = cards::find_all("2x t4").unwrap();

@@ -21,6 +21,7 @@ struct TimeAgainstCost {
     x_ticks: Vec<TimeTick>,
     y_ticks: Vec<Tick>,
     has_cost: bool,
+    has_settings: bool,
     bars: Vec<Bar>,
     table: Vec<Row>,
     notes: Vec<Shown>,
@@ -57,6 +58,7 @@ struct Row {
     rate: String,
     hours: String,
     cost: String,
+    settings: Option<Shown>,
 }
 
 /// The page of a comparison.
@@ -81,7 +83,7 @@ pub fn compare_report(document: &CompareDocument) -> Result<String, minijinja::E
         facts: vec![Shown::of(&format!("torch {}", document.torch_version))],
         tiles: Vec::new(),
         footer: Shown::of(&format!(
-            "Written by brimful {} from a rehearsal of the command without a GPU. Times are calculated, not measured. The page loads nothing from the network.",
+            "Written by brimful {} from a rehearsal of the command without a GPU. Times are calculated, except those of settings that were measured in a run. The page loads nothing from the network.",
             env!("CARGO_PKG_VERSION")
         )),
     })
@@ -154,6 +156,7 @@ impl TimeAgainstCost {
                 points.len()
             ),
             has_cost: points.len() > 1,
+            has_settings: shown.iter().any(|found| found.settings.is_some()),
             x_ticks: hour_ticks(max_hours),
             y_ticks: cost_ticks(max_cost),
             points,
@@ -168,13 +171,9 @@ impl TimeAgainstCost {
 
 fn row(found: &ComparedGpu) -> Row {
     let dash = || "-".to_owned();
-    let rates = found.speed.as_ref().map(|speed| {
-        let (range, unit) = match speed.samples_per_second {
-            Some(samples) => (samples, "samples/s"),
-            None => (speed.steps_per_second, "steps/s"),
-        };
-        format!("{} {unit}", rounded_rate(range.likely))
-    });
+    let rates = found
+        .rate()
+        .map(|(range, unit)| format!("{} {unit}", rounded_rate(range.likely)));
     Row {
         name: Shown::of(&found.name),
         gpu: Shown::of(&found.gpu),
@@ -193,6 +192,7 @@ fn row(found: &ComparedGpu) -> Row {
         cost: found
             .cost
             .map_or_else(dash, |range| cost_words(range.likely)),
+        settings: found.settings_words().map(|words| Shown::of(&words)),
     }
 }
 
