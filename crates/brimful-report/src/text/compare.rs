@@ -75,9 +75,14 @@ fn row(found: &ComparedGpu, has_cost: bool) -> Vec<String> {
         memory,
         shown(rates).map_or_else(missing, |range| rate(range.likely)),
         shown(found.hours).map_or_else(missing, |range| hours_words(range.likely)),
-        shown(found.hours).map_or_else(missing, |range| {
-            format!("{} to {}", hours_words(range.low), hours_words(range.high))
-        }),
+        // Of the time, or of the rate where the length of the job is not known.
+        match (shown(found.hours), shown(rates)) {
+            (Some(range), _) => {
+                format!("{} to {}", hours_words(range.low), hours_words(range.high))
+            }
+            (None, Some(range)) => format!("{} to {}/s", rate(range.low), rate(range.high)),
+            (None, None) => missing(),
+        },
     ];
     if has_cost {
         cells.push(shown(found.cost).map_or_else(missing, |range| cost_words(range.likely)));
