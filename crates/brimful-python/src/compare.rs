@@ -47,11 +47,7 @@ pub(crate) fn compare(
             gpus,
             machines,
             prices,
-            length: match (epochs, total_steps) {
-                (_, Some(steps)) => RequestedLength::Steps(steps),
-                (Some(epochs), None) => RequestedLength::Epochs(epochs),
-                (None, None) => RequestedLength::OneEpoch,
-            },
+            length: RequestedLength::of(epochs, total_steps),
         };
         let rehearsal = rehearsal.options()?;
         let mut callback = Callback::new(progress);

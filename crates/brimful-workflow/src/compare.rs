@@ -225,6 +225,15 @@ fn length_of(requested: RequestedLength, speeds: &[Option<Speed>]) -> JobLength 
 }
 
 impl RequestedLength {
+    /// Of the two values that users may give; steps count if both are there.
+    pub fn of(epochs: Option<f64>, steps: Option<u64>) -> RequestedLength {
+        match (epochs, steps) {
+            (_, Some(steps)) => RequestedLength::Steps(steps),
+            (Some(epochs), None) => RequestedLength::Epochs(epochs),
+            (None, None) => RequestedLength::OneEpoch,
+        }
+    }
+
     /// The length of a job. `epoch_steps` is the number of steps in one pass over the data.
     pub(crate) fn length(self, is_epoch_known: bool, epoch_steps: Option<f64>) -> JobLength {
         let epochs = match self {

@@ -27,7 +27,7 @@ pub struct CompareArguments {
     pub epochs: Option<f64>,
 
     /// Length of the job in optimizer steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub total_steps: Option<u64>,
 
     /// Print the result as JSON

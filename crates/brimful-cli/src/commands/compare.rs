@@ -47,11 +47,7 @@ fn options(arguments: &CompareArguments) -> CompareOptions {
         gpus: arguments.gpu.clone(),
         machines: arguments.machine.clone(),
         prices: arguments.price.clone(),
-        length: match (arguments.epochs, arguments.total_steps) {
-            (_, Some(steps)) => RequestedLength::Steps(steps),
-            (Some(epochs), None) => RequestedLength::Epochs(epochs),
-            (None, None) => RequestedLength::OneEpoch,
-        },
+        length: RequestedLength::of(arguments.epochs, arguments.total_steps),
     }
 }
 
