@@ -19,7 +19,7 @@ pub(crate) fn text(hint: &Hint) -> String {
             "run `brimful init -- python train.py` to create one, or pass `--job FILE`"
         }
         Hint::RunWithoutJob => {
-            "to run a command without a job file, use `brimful run -- python train.py`"
+            "`run`, `predict` and `compare` also take a command: `brimful run -- python train.py`"
         }
         Hint::InstallPhantom => {
             "install brimful with pip, which includes the library, or pass its path with `--phantom`"

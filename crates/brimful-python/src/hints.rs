@@ -19,7 +19,7 @@ pub(crate) fn text(hint: &Hint) -> String {
             "run `brimful init -- python train.py` in a shell to create one, or pass job=PATH"
         }
         Hint::RunWithoutJob => {
-            "to run a command without a job file, use `brimful run -- python train.py` in a shell"
+            "`run`, `predict` and `compare` also take a command: `brimful run -- python train.py` in a shell"
         }
         Hint::InstallPhantom => "reinstall brimful with pip, which includes the library",
         Hint::RaiseTimeLimit => "raise time_limit, or shorten what comes before the first step",

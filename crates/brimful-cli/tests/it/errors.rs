@@ -96,7 +96,7 @@ fn no_job_file() {
     error: no job file found: the current directory has no brimful.toml and no [tool.brimful] in pyproject.toml
 
     hint: run `brimful init -- python train.py` to create one, or pass `--job FILE`
-    hint: to run a command without a job file, use `brimful run -- python train.py`
+    hint: `run`, `predict` and `compare` also take a command: `brimful run -- python train.py`
     ");
     insta::assert_snapshot!(sandbox.told(&["run"]), @r"
     exit code: 96
@@ -105,7 +105,7 @@ fn no_job_file() {
     error: no job file found: the current directory has no brimful.toml and no [tool.brimful] in pyproject.toml
 
     hint: run `brimful init -- python train.py` to create one, or pass `--job FILE`
-    hint: to run a command without a job file, use `brimful run -- python train.py`
+    hint: `run`, `predict` and `compare` also take a command: `brimful run -- python train.py`
     ");
     insta::assert_snapshot!(sandbox.told(&["plan", "--job", "other.toml"]), @r"
     exit code: 96

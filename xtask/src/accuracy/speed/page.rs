@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use brimful::speed::{FITTED, Parameter, Parameters};
 
-use super::scores::{Score, Scores};
+use super::scores::{ClassScore, Score, Scores};
 
 /// Families that are named.
 const NAMED: usize = 16;
@@ -58,6 +58,7 @@ pub(super) fn part(scores: &Scores) -> String {
     for (family, rows, error) in scores.families.iter().take(NAMED) {
         let _ = writeln!(out, "| {family} | {rows} | {:+.0} % |", error * 100.0);
     }
+    classes(&mut out, &scores.classes);
     let _ = writeln!(
         out,
         "\nWhat limits it: convolutions of groups with channels last, which cuDNN of 2022 computed at very different\n\
@@ -75,6 +76,28 @@ pub(super) fn part(scores: &Scores) -> String {
         Parameters::fitted().get(Parameter::HostCall)
     );
     out
+}
+
+fn classes(out: &mut String, scores: &[ClassScore]) {
+    let _ = writeln!(
+        out,
+        "\nBy class of operator. Published times are of whole steps, except for NeuSight's kernels; a row is counted with\n\
+         the class that takes most of its predicted time. The median with its sign is above\n\
+         zero where the predicted rates are too high.\n\n\
+         | Class | Measurements | Rows | Median with its sign | Median error | 90 % are below |\n|---|---|---|---|---|---|"
+    );
+    for score in scores {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {:+.0} % | {:.1} % | {:.1} % |",
+            score.class,
+            score.set,
+            score.errors.rows,
+            score.errors.bias * 100.0,
+            score.errors.median * 100.0,
+            score.errors.p90 * 100.0
+        );
+    }
 }
 
 fn table(out: &mut String, title: &str, scores: &[Score]) {

@@ -6,7 +6,7 @@ use brimful::speed::{Kernels, Parameters};
 use serde::Serialize;
 
 use super::super::score::{Errors, errors, quantile};
-use super::captures::{Captured, Seen, is_for_development, with_families_left_out};
+use super::captures::{Captured, Seen, is_fitted, is_for_development, with_families_left_out};
 use super::gpus;
 use super::rows::Set;
 
@@ -19,6 +19,8 @@ pub(super) struct Scores {
     pub(super) baselines: Vec<Score>,
     /// Errors by family, the worst first.
     pub(super) families: Vec<(String, usize, f64)>,
+    /// Errors by the class of operator that takes most of the predicted time.
+    pub(super) classes: Vec<ClassScore>,
     pub(super) pairs: [(&'static str, Pairs); 2],
     /// NVIDIA's examples: GPU, training and error.
     pub(super) examples: Vec<(String, String, f64)>,
@@ -30,6 +32,14 @@ pub(super) struct Score {
     pub(super) title: String,
     pub(super) errors: Errors,
     pub(super) within_twice: f64,
+}
+
+/// Rows of one set in which one class of operator takes more of the predicted time than any other.
+#[derive(Debug, Serialize)]
+pub(super) struct ClassScore {
+    pub(super) class: &'static str,
+    pub(super) set: &'static str,
+    pub(super) errors: Errors,
 }
 
 /// Pairs of GPUs on which the same training was measured.
@@ -139,6 +149,13 @@ pub(super) fn of(captured: &Captured) -> Scores {
         tables,
         baselines: baselines(seen),
         families: families(&of_images),
+        classes: classes(
+            of_images.iter().chain(&launches).copied().chain(
+                seen.iter()
+                    .filter(|s| !is_fitted(s.row.set) || s.row.set == Set::NeuSightKernels)
+                    .map(|s| (s, s.ratio(&p))),
+            ),
+        ),
         pairs: [Set::NeuSight, Set::Lambda].map(|set| (set.title(), pairs(&of_set(set)))),
         examples: of_set(Set::Nvidia)
             .iter()
@@ -190,6 +207,59 @@ fn families(left_out: &[(&Seen, f64)]) -> Vec<(String, usize, f64)> {
         .collect();
     found.sort_by(|a, b| b.2.abs().total_cmp(&a.2.abs()));
     found
+}
+
+/// Fewer rows say nothing about a class.
+const ROWS_OF_CLASS: usize = 5;
+
+fn classes<'a>(rows: impl Iterator<Item = (&'a Seen, f64)>) -> Vec<ClassScore> {
+    let p = Parameters::fitted();
+    let mut by: BTreeMap<(&str, Set), Vec<f64>> = BTreeMap::new();
+    for (s, ratio) in rows {
+        let class = match s.row.set {
+            Set::NeuSightKernels => class_of_kernel(&s.row.model),
+            _ => largest_class(s, &p),
+        };
+        by.entry((class, s.row.set))
+            .or_default()
+            .push(1.0 / ratio - 1.0);
+    }
+    by.into_iter()
+        .filter(|(_, found)| found.len() >= ROWS_OF_CLASS)
+        .filter_map(|((class, set), found)| {
+            Some(ClassScore {
+                errors: errors(found.into_iter().map(|error| (class, error)))?,
+                class,
+                set: set.title(),
+            })
+        })
+        .collect()
+}
+
+/// NeuSight's names of its kernels.
+fn class_of_kernel(kind: &str) -> &'static str {
+    match kind {
+        "linear" => "matrix products",
+        "bmm" => "matrix products, batched",
+        "softmax" => "softmax",
+        "ln" => "layer norms",
+        _ => "elementwise",
+    }
+}
+
+fn largest_class(s: &Seen, p: &Parameters) -> &'static str {
+    let time = Kernels::of(&s.step).seconds(&gpus::rates(s.row.gpu), p);
+    [
+        ("matrix products", time.matmul),
+        ("convolutions", time.convolution),
+        ("attention", time.attention),
+        ("limited by memory bandwidth", time.memory_bound),
+        ("optimizer", time.optimizer),
+        ("launches", time.launches),
+    ]
+    .into_iter()
+    .max_by(|a, b| a.1.total_cmp(&b.1))
+    .map_or("", |(class, _)| class)
 }
 
 fn pairs(rows: &[(&Seen, f64)]) -> Pairs {
