@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::array::DType;
 use crate::error::{OpError, ReadError};
-use crate::pipeline::{SampleCause, SampleError};
+use crate::pipeline::{Pipeline, PipelineError, SampleCause, SampleError};
 use crate::source::Source;
 use crate::text::{Tokenizer, WordCache};
 use crate::value::Value;
@@ -19,27 +19,27 @@ pub(super) const IDS_BYTES: u64 = 3 * 4 * PIECE_BYTES as u64;
 
 /// How the samples of a source become tokens.
 #[derive(Debug)]
-pub(super) struct Encoder {
-    pub(super) source: Arc<dyn Source>,
+pub struct DocumentEncoder {
+    source: Arc<dyn Source>,
     /// Place among the fields of the source.
-    pub(super) field: usize,
-    pub(super) field_name: String,
-    pub(super) tokenizer: Arc<Tokenizer>,
-    pub(super) stored: DType,
-    pub(super) end_id: Option<u32>,
-    pub(super) special_tokens: bool,
+    field: usize,
+    field_name: String,
+    tokenizer: Arc<Tokenizer>,
+    stored: DType,
+    end_id: Option<u32>,
+    special_tokens: bool,
 }
 
 /// The memory of one thread, kept from document to document.
 #[derive(Debug, Default)]
-pub(super) struct DocumentScratch {
+pub struct DocumentScratch {
     values: Vec<Value>,
     words: WordCache,
     ids: Vec<u32>,
 }
 
 /// Takes tokens as they are made.
-pub(super) trait Sink {
+pub trait TokenSink {
     type Stopped;
 
     fn take(&mut self, tokens: &[u8]) -> Result<(), Self::Stopped>;
@@ -47,16 +47,54 @@ pub(super) trait Sink {
 
 /// A document that was not finished.
 #[derive(Debug)]
-pub(super) enum Unfinished<S> {
+pub enum Unfinished<S> {
     Failed(SampleError),
     Stopped(S),
 }
 
-impl Encoder {
+impl DocumentEncoder {
+    /// For the texts of one field, as tokens of that type.
+    pub fn new(
+        pipeline: &Pipeline,
+        field: &str,
+        tokenizer: Arc<Tokenizer>,
+        stored: DType,
+        end_id: Option<u32>,
+        special_tokens: bool,
+    ) -> Result<DocumentEncoder, PipelineError> {
+        Ok(DocumentEncoder {
+            field: pipeline.text_field(field, "pack")?,
+            source: Arc::clone(pipeline.source()),
+            field_name: field.to_owned(),
+            tokenizer,
+            stored,
+            end_id,
+            special_tokens,
+        })
+    }
+
+    /// Documents.
+    pub fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that one thread takes at the most.
+    pub fn max_bytes(&self) -> u64 {
+        self.source
+            .max_sample_bytes()
+            .saturating_add(self.source.kept_bytes())
+            .saturating_add(Tokenizer::bytes_for(PIECE_BYTES as u64))
+            .saturating_add(IDS_BYTES)
+    }
+
     /// Gives the tokens of one document, piece by piece, and tells how many they were.
     ///
     /// A mistake of ours in one document must not leave everybody waiting forever: a panic is its failure.
-    pub(super) fn document<S: Sink>(
+    pub fn document<S: TokenSink>(
         &self,
         index: u64,
         read_scratch: &mut DocumentScratch,
@@ -90,7 +128,7 @@ impl Encoder {
         })
     }
 
-    fn encoded<S: Sink>(
+    fn encoded<S: TokenSink>(
         &self,
         index: u64,
         read_scratch: &mut DocumentScratch,

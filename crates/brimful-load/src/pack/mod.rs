@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use document::{DocumentEncoder, DocumentScratch, TokenSink, Unfinished};
 pub use error::PackError;
 pub use output::Packed;
 pub use settings::PackSettings;
@@ -45,24 +46,18 @@ impl Packing {
         path: &Path,
         settings: &PackSettings,
     ) -> Result<Packing, PackError> {
-        let field = pipeline.text_field(&settings.field, "pack")?;
         let stored = settings.stored_type(&tokenizer)?;
-        let source = Arc::clone(pipeline.source());
-        let n_threads = settings.threads_within(source.max_sample_bytes())?;
+        let encoder = DocumentEncoder::new(
+            pipeline,
+            &settings.field,
+            tokenizer,
+            stored,
+            settings.end_id,
+            settings.special_tokens,
+        )?;
+        let n_threads = settings.threads_within(pipeline.source().max_sample_bytes())?;
         let output = Output::create(path, stored)?;
-        let shared = Arc::new(Shared::new(
-            document::Encoder {
-                source,
-                field,
-                field_name: settings.field.clone(),
-                tokenizer,
-                stored,
-                end_id: settings.end_id,
-                special_tokens: settings.special_tokens,
-            },
-            output,
-            n_threads,
-        ));
+        let shared = Arc::new(Shared::new(encoder, output, n_threads));
         let threads = (0..n_threads)
             .map(|_| {
                 let shared = Arc::clone(&shared);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::pack::document::{DocumentScratch, Encoder, Sink, Unfinished};
+use crate::pack::document::{DocumentEncoder, DocumentScratch, TokenSink, Unfinished};
 use crate::pack::error::PackError;
 use crate::pack::output::{Output, Packed};
 
@@ -27,7 +27,7 @@ const FIRST_SAMPLES: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    encoder: Encoder,
+    encoder: DocumentEncoder,
     total: u64,
     /// Runs that may be in work or wait at once.
     max_runs: u64,
@@ -72,9 +72,9 @@ struct Run {
 }
 
 impl Shared {
-    pub(super) fn new(encoder: Encoder, output: Output, n_threads: usize) -> Shared {
+    pub(super) fn new(encoder: DocumentEncoder, output: Output, n_threads: usize) -> Shared {
         Shared {
-            total: encoder.source.len(),
+            total: encoder.len(),
             encoder,
             max_runs: 2 * n_threads as u64,
             line: Mutex::new(Line {
@@ -292,7 +292,7 @@ struct Writing<'a> {
     tokens: Tokens,
 }
 
-impl Sink for Writing<'_> {
+impl TokenSink for Writing<'_> {
     type Stopped = Option<PackError>;
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Option<PackError>> {

@@ -29,5 +29,4 @@ pub use numbered::Numbered;
 pub use parquet::{CACHE, Parquet};
 pub use part::Part;
 pub use tar::{TarField, Tars};
-pub(crate) use tokens::{DocumentsHeader, HEADER_BYTES, documents_path};
-pub use tokens::{TokenForm, Tokens};
+pub use tokens::{DocumentsHeader, HEADER_BYTES, TokenForm, Tokens, documents_path};

@@ -13,32 +13,21 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use brimful::units::Bytes;
-use brimful_load::kernels::Occupied;
-use brimful_load::kernels::filter::Filter;
-use brimful_load::ops::{
-    Cast, Crop, CropAnchor, DecodeImage, Flip, Layout, Normalize, Op, Parse, Resize, Tokenize,
-    Transpose, Voxelize,
+use brimful_load::expression::{
+    Expression, ExpressionError, NormalizeExpression, OpExpression, Sides, SourceExpression,
 };
 use brimful_load::pipeline::PipelineError;
-use brimful_load::sources::{
-    ArrowFile, DatasetRequest, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, Parquet, TarField,
-    Tars, TokenForm, Tokens,
-};
-use brimful_load::text::Tokenizer;
-use brimful_load::{
-    Access, DType, FieldSpec, Indexes, OpError, Opening, Pipeline, Source, SourceError, remote,
-};
+use brimful_load::{Access, DType, Indexes, Opening, Pipeline, SourceError, remote};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
 use crate::data::with_causes;
 
-/// Channels of a decoded image.
-const COLORS: usize = 3;
-
 #[pyclass(frozen, name = "Dataset", module = "brimful._native")]
 #[derive(Debug)]
 pub(crate) struct NativeDataset {
+    /// The same as a value.
+    expression: Expression,
     pipeline: Pipeline,
 }
 
@@ -47,33 +36,18 @@ impl NativeDataset {
         &self.pipeline
     }
 
-    fn with(
-        &self,
-        py: Python<'_>,
-        field: &str,
-        make: impl FnOnce(u64, &FieldSpec) -> Result<Arc<dyn Op>, OpError> + Send,
-    ) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || Ok(self.pipeline.with(field, make)?))?;
-        Ok(NativeDataset { pipeline })
+    pub(crate) fn expression(&self) -> &Expression {
+        &self.expression
     }
 
-    fn with_alike(
-        &self,
-        py: Python<'_>,
-        fields: &[String],
-        make: impl Fn(Layout, u64) -> Arc<dyn Op> + Send + Sync,
-    ) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || {
-            Ok(self.pipeline.with_alike(fields, |field, number, _| {
-                Ok(make(self.layout(field), number))
-            })?)
-        })?;
-        Ok(NativeDataset { pipeline })
-    }
-
-    /// The default for a field that does not exist, which the op then reports.
-    fn layout(&self, field: &str) -> Layout {
-        self.pipeline.layout(field).unwrap_or_default()
+    fn with(&self, py: Python<'_>, op: OpExpression) -> PyResult<NativeDataset> {
+        let pipeline = call(py, || Ok(op.apply(&self.pipeline)?))?;
+        let mut expression = self.expression.clone();
+        expression.ops.push(op);
+        Ok(NativeDataset {
+            expression,
+            pipeline,
+        })
     }
 }
 
@@ -103,33 +77,29 @@ impl NativeDataset {
         format!("{access}: {}", choice.reason)
     }
 
-    fn decode(&self, py: Python<'_>, field: &str, max_pixels: u64) -> PyResult<NativeDataset> {
-        self.with(py, field, |_, _| {
-            Ok(Arc::new(DecodeImage {
-                max_pixels,
-                ..DecodeImage::default()
-            }))
-        })
+    fn decode(&self, py: Python<'_>, field: String, max_pixels: u64) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            decode: Some(true),
+            max_pixels: Some(max_pixels),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
     fn resize(
         &self,
         py: Python<'_>,
-        field: &str,
+        field: String,
         height: usize,
         width: usize,
-        filter: &str,
+        filter: String,
     ) -> PyResult<NativeDataset> {
-        let layout = self.layout(field);
-        self.with(py, field, |_, kind| {
-            let filter = match filter {
-                "bilinear" => Filter::Bilinear,
-                "bicubic" => Filter::Bicubic,
-                other => return Err(wrong("resize", "the filter bilinear or bicubic", other)),
-            };
-            let resize = Resize::new((height, width), filter, layout, COLORS, kind)?;
-            Ok(Arc::new(resize))
-        })
+        let op = OpExpression {
+            resize: Some(Sides::HeightAndWidth([height, width])),
+            filter: Some(filter),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
     fn crop(
@@ -140,14 +110,13 @@ impl NativeDataset {
         width: usize,
         random: bool,
     ) -> PyResult<NativeDataset> {
-        let place = if random {
-            CropAnchor::Random
-        } else {
-            CropAnchor::Center
+        let op = OpExpression {
+            crop: Some(Sides::HeightAndWidth([height, width])),
+            random: Some(random),
+            fields: Some(fields),
+            ..OpExpression::default()
         };
-        self.with_alike(py, &fields, |layout, number| {
-            Arc::new(Crop::new(number, (height, width), place, layout, COLORS))
-        })
+        self.with(py, op)
     }
 
     fn flip(
@@ -156,79 +125,97 @@ impl NativeDataset {
         fields: Vec<String>,
         probability: f64,
     ) -> PyResult<NativeDataset> {
-        self.with_alike(py, &fields, |layout, number| {
-            Arc::new(Flip::new(number, probability, layout))
-        })
+        let op = OpExpression {
+            flip: Some(probability),
+            fields: Some(fields),
+            ..OpExpression::default()
+        };
+        self.with(py, op)
     }
 
     /// The samples at these positions; with a seed, of an order that is shuffled by it.
     #[pyo3(signature = (start, end, seed))]
-    fn part(&self, start: u64, end: u64, seed: Option<u64>) -> NativeDataset {
-        let pipeline = self.pipeline.part(start..end, seed);
-        NativeDataset { pipeline }
+    fn part(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        end: u64,
+        seed: Option<u64>,
+    ) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            part: Some([start, end]),
+            seed,
+            ..OpExpression::default()
+        };
+        self.with(py, op)
     }
 
     /// With a field that has the number of each sample.
-    fn numbered(&self, py: Python<'_>, name: &str) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || Ok(self.pipeline.numbered(name)?))?;
-        Ok(NativeDataset { pipeline })
+    fn numbered(&self, py: Python<'_>, name: String) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            numbered: Some(name),
+            ..OpExpression::default()
+        };
+        self.with(py, op)
     }
 
-    fn transpose(&self, py: Python<'_>, field: &str, axes: Vec<usize>) -> PyResult<NativeDataset> {
-        self.with(py, field, |_, _| Ok(Arc::new(Transpose::new(&axes)?)))
+    fn transpose(
+        &self,
+        py: Python<'_>,
+        field: String,
+        axes: Vec<usize>,
+    ) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            transpose: Some(axes),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
     #[pyo3(signature = (field, mean, std, scale))]
     fn normalize(
         &self,
         py: Python<'_>,
-        field: &str,
+        field: String,
         mean: Vec<f32>,
         std: Vec<f32>,
         scale: Option<f32>,
     ) -> PyResult<NativeDataset> {
-        let layout = self.layout(field);
-        self.with(py, field, |_, _| {
-            Ok(Arc::new(Normalize::new(&mean, &std, scale, layout)?))
-        })
+        let op = OpExpression {
+            normalize: Some(NormalizeExpression { mean, std, scale }),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
-    fn cast(&self, py: Python<'_>, field: &str, dtype: &str) -> PyResult<NativeDataset> {
-        let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-        self.with(py, field, |_, kind| {
-            Ok(match kind {
-                FieldSpec::Encoded(_) => Arc::new(Parse::new(dtype)),
-                FieldSpec::Array(_) | FieldSpec::Ragged { .. } => Arc::new(Cast::new(dtype)),
-            })
-        })
+    fn cast(&self, py: Python<'_>, field: String, dtype: String) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            cast: Some(dtype),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn voxelize(
         &self,
         py: Python<'_>,
-        field: &str,
+        field: String,
         size: usize,
-        dtype: &str,
+        dtype: String,
         channel: bool,
         surface: bool,
         rotations: u32,
     ) -> PyResult<NativeDataset> {
-        let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-        let occupied = if surface {
-            Occupied::Surface
-        } else {
-            Occupied::Points
+        let op = OpExpression {
+            voxelize: Some(size),
+            dtype: Some(dtype),
+            channel: Some(channel),
+            surface: Some(surface),
+            rotations: Some(rotations),
+            ..of(field)
         };
-        self.with(py, field, |_, _| {
-            Ok(Arc::new(Voxelize {
-                dtype,
-                channel,
-                occupied,
-                rotations,
-                ..Voxelize::new(size)
-            }))
-        })
+        self.with(py, op)
     }
 
     #[pyo3(signature = (field, tokenizer, length, *, pad_id, special_tokens, max_bytes, mask))]
@@ -236,82 +223,76 @@ impl NativeDataset {
     fn tokenize(
         &self,
         py: Python<'_>,
-        field: &str,
+        field: String,
         tokenizer: PathBuf,
         length: usize,
         pad_id: Option<u32>,
         special_tokens: bool,
         max_bytes: Option<usize>,
-        mask: Option<&str>,
+        mask: Option<String>,
     ) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || {
-            let tokenizer = Arc::new(Tokenizer::open(&tokenizer)?);
-            let make = |number| {
-                let mut op = Tokenize::new(number, Arc::clone(&tokenizer), length);
-                op.pad_id = pad_id.unwrap_or(op.pad_id);
-                op.max_bytes = max_bytes.unwrap_or(op.max_bytes);
-                op.special_tokens = special_tokens;
-                op
-            };
-            let Some(mask) = mask else {
-                return Ok(self
-                    .pipeline
-                    .with(field, |number, _| Ok(Arc::new(make(number))))?);
-            };
-            let mut of_mask = None;
-            let pipeline = self.pipeline.copy(field, mask)?.with(field, |number, _| {
-                let ids = make(number);
-                of_mask = Some(ids.mask());
-                Ok(Arc::new(ids))
-            })?;
-            Ok(match of_mask {
-                Some(of_mask) => pipeline.with(mask, |_, _| Ok(Arc::new(of_mask)))?,
-                None => pipeline,
-            })
-        })?;
-        Ok(NativeDataset { pipeline })
+        let op = OpExpression {
+            tokenize: Some(tokenizer),
+            length: Some(length),
+            pad_id,
+            special_tokens: Some(special_tokens),
+            max_bytes,
+            mask,
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
-    fn copy(&self, py: Python<'_>, field: &str, to: &str) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || Ok(self.pipeline.copy(field, to)?))?;
-        Ok(NativeDataset { pipeline })
+    fn copy(&self, py: Python<'_>, field: String, to: String) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            copy: Some(to),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 
     fn keep(&self, py: Python<'_>, fields: Vec<String>) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || Ok(self.pipeline.keep(&fields)?))?;
-        Ok(NativeDataset { pipeline })
+        let op = OpExpression {
+            select: Some(fields),
+            ..OpExpression::default()
+        };
+        self.with(py, op)
     }
 
-    fn rename(&self, py: Python<'_>, field: &str, to: &str) -> PyResult<NativeDataset> {
-        let pipeline = call(py, || Ok(self.pipeline.rename(field, to)?))?;
-        Ok(NativeDataset { pipeline })
+    fn rename(&self, py: Python<'_>, field: String, to: String) -> PyResult<NativeDataset> {
+        let op = OpExpression {
+            rename: Some(to),
+            ..of(field)
+        };
+        self.with(py, op)
     }
 }
 
-fn wrong(op: &'static str, expected: &str, found: &str) -> OpError {
-    OpError::WrongKind {
-        op,
-        expected: expected.to_owned(),
-        found: found.to_owned(),
+fn of(field: String) -> OpExpression {
+    OpExpression {
+        field: Some(field),
+        ..OpExpression::default()
     }
 }
 
 /// A type by its name.
-pub(super) struct UnknownType(String);
-
-pub(super) fn dtype_of(name: &str) -> Result<DType, UnknownType> {
-    DType::from_name(name).ok_or_else(|| UnknownType(name.to_owned()))
+pub(super) fn dtype_of(name: &str) -> Result<DType, ExpressionError> {
+    DType::from_name(name).ok_or_else(|| ExpressionError::UnknownType(name.to_owned()))
 }
 
-impl From<UnknownType> for Failure {
-    fn from(UnknownType(found): UnknownType) -> Failure {
-        Failure::Input {
-            message: format!("unknown dtype {found:?}"),
-            hints: vec![format!(
+impl From<ExpressionError> for Failure {
+    fn from(error: ExpressionError) -> Failure {
+        let message = with_causes(&error);
+        let hints = match error {
+            ExpressionError::Source(error) => return error.into(),
+            ExpressionError::Pipeline(error) => return error.into(),
+            ExpressionError::UnknownType(_) => vec![format!(
                 "valid dtypes are {}",
                 DType::ALL.map(DType::name).join(", ")
             )],
-        }
+            ExpressionError::Op(_) | ExpressionError::Malformed { .. } => Vec::new(),
+        };
+        Failure::Input { message, hints }
     }
 }
 
@@ -322,68 +303,58 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const BETWEEN_REPORTS: Duration = Duration::from_millis(500);
 
 /// Opens in a thread of its own: some files are looked through for minutes, and Ctrl-C must be heard meanwhile. What was
-/// begun then goes on in the background, and nobody takes its result.
-fn opened<S: Source + 'static>(
+/// begun then goes on in the background, and nobody takes its result. `report` is called with the files that are looked
+/// through, all files, and the same of bytes.
+fn opened(
     py: Python<'_>,
-    open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
-) -> PyResult<NativeDataset> {
-    opened_meanwhile(py, open, || Ok(()))
-}
-
-/// The same for what is looked through from end to end. `report` is called with the files that are done, all files, and
-/// the same of bytes.
-fn looked_through<S: Source + 'static>(
-    py: Python<'_>,
+    source: SourceExpression,
     opening: Opening,
-    report: &Bound<'_, PyAny>,
-    open: impl FnOnce(&Opening) -> Result<S, SourceError> + Send + 'static,
-) -> PyResult<NativeDataset> {
-    let opening = Arc::new(opening);
-    let shared = Arc::clone(&opening);
-    let mut last = Instant::now();
-    opened_meanwhile(
-        py,
-        move || open(&shared),
-        || {
-            if last.elapsed() < BETWEEN_REPORTS {
-                return Ok(());
-            }
-            last = Instant::now();
-            let passed = opening.progress.snapshot();
-            let files = (passed.n_files_done, passed.n_files);
-            let bytes = (passed.bytes_done.get(), passed.bytes.get());
-            report.call1((files.0, files.1, bytes.0, bytes.1))?;
-            Ok(())
-        },
-    )
-}
-
-fn opened_meanwhile<S: Source + 'static>(
-    py: Python<'_>,
-    open: impl FnOnce() -> Result<S, SourceError> + Send + 'static,
-    mut meanwhile: impl FnMut() -> PyResult<()>,
+    report: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<NativeDataset> {
     quiet_decoder_panics();
-    let (done, opening) = mpsc::channel();
-    let opening = Mutex::new(opening);
-    let work = move || drop(done.send(catch_unwind(AssertUnwindSafe(open))));
+    let opening = Arc::new(opening);
+    let expression = Expression {
+        source,
+        ops: Vec::new(),
+    };
+    let (done, opened) = mpsc::channel();
+    let opened = Mutex::new(opened);
+    let work = {
+        let (opening, expression) = (Arc::clone(&opening), expression.clone());
+        move || {
+            let open = || expression.open(&opening);
+            drop(done.send(catch_unwind(AssertUnwindSafe(open))));
+        }
+    };
     let thread = std::thread::Builder::new().name("brimful-open".into());
     call(py, || thread.spawn(work).map_err(no_thread))?;
+    let mut last = Instant::now();
     loop {
         let waited = call(py, || {
-            let opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
-            match opening.recv_timeout(PATIENCE) {
-                Ok(Ok(source)) => Ok(Some(Pipeline::new(Arc::new(source?)))),
+            let opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+            match opened.recv_timeout(PATIENCE) {
+                Ok(Ok(pipeline)) => Ok(Some(pipeline?)),
                 Ok(Err(panic)) => resume_unwind(panic),
                 Err(RecvTimeoutError::Timeout) => Ok(None),
                 Err(RecvTimeoutError::Disconnected) => unreachable!("it sends before it ends"),
             }
         })?;
         if let Some(pipeline) = waited {
-            return Ok(NativeDataset { pipeline });
+            return Ok(NativeDataset {
+                expression,
+                pipeline,
+            });
         }
         py.check_signals()?;
-        meanwhile()?;
+        if let Some(report) = report
+            && last.elapsed() >= BETWEEN_REPORTS
+        {
+            last = Instant::now();
+            let passed = opening.progress.snapshot();
+            let files = (passed.n_files_done, passed.n_files);
+            let bytes = (passed.bytes_done.get(), passed.bytes.get());
+            report.call1((files.0, files.1, bytes.0, bytes.1))?;
+        }
     }
 }
 
@@ -417,16 +388,12 @@ pub(crate) fn open_hdf5(
     fields: Option<Vec<(String, String)>>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let wanted: Vec<DatasetRequest> = fields
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(name, dataset)| DatasetRequest {
-            name,
-            dataset,
-            axis: 0,
-        })
-        .collect();
-    opened(py, move || Hdf5::open(&path, &wanted, headroom.map(Bytes)))
+    let source = SourceExpression {
+        hdf5: Some(path),
+        fields,
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -437,9 +404,12 @@ pub(crate) fn open_arrow(
     columns: Option<Vec<String>>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, move || {
-        ArrowFile::open(&paths, columns.as_deref(), headroom.map(Bytes))
-    })
+    let source = SourceExpression {
+        arrow: Some(paths.into()),
+        columns,
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -451,10 +421,13 @@ pub(crate) fn open_parquet(
     cache: u64,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, move || {
-        let headroom = headroom.map(Bytes);
-        Parquet::open(&paths, columns.as_deref(), Bytes(cache), headroom)
-    })
+    let source = SourceExpression {
+        parquet: Some(paths.into()),
+        columns,
+        cache: Some(Bytes(cache)),
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -464,7 +437,11 @@ pub(crate) fn open_npy(
     files: Vec<(String, PathBuf)>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    opened(py, move || Npy::open(&files, headroom.map(Bytes)))
+    let source = SourceExpression {
+        npy: Some(files),
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -474,13 +451,17 @@ pub(crate) fn open_raw(
     field: String,
     path: PathBuf,
     shape: Vec<usize>,
-    dtype: &str,
+    dtype: String,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let dtype = call(py, || Ok(dtype_of(dtype)?))?;
-    opened(py, move || {
-        Npy::raw(&field, &path, dtype, &shape, headroom.map(Bytes))
-    })
+    let source = SourceExpression {
+        raw: Some(path),
+        field: Some(field),
+        shape: Some(shape),
+        dtype: Some(dtype),
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -489,32 +470,20 @@ pub(crate) fn open_tokens(
     py: Python<'_>,
     path: PathBuf,
     length: usize,
-    dtype: Option<&str>,
+    dtype: Option<String>,
     as_int64: bool,
     documents: bool,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let dtype = match dtype {
-        Some(dtype) => Some(call(py, || Ok(dtype_of(dtype)?))?),
-        // Where there are documents, they say it.
-        None => (!documents).then_some(DType::U16),
+    let source = SourceExpression {
+        tokens: Some(path),
+        length: Some(length),
+        dtype,
+        as_int64: Some(as_int64),
+        documents: Some(documents),
+        ..SourceExpression::default()
     };
-    let is_npy = remote::shown(&path)
-        .extension()
-        .is_some_and(|extension| extension == "npy");
-    let form = TokenForm {
-        stored: dtype.filter(|_| !is_npy),
-        block: length,
-        as_i64: as_int64,
-    };
-    let headroom = headroom.map(Bytes);
-    opened(py, move || {
-        if documents {
-            Tokens::open_with_documents(&path, form, headroom)
-        } else {
-            Tokens::open(&path, form, headroom)
-        }
-    })
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -527,10 +496,12 @@ pub(crate) fn open_lines(
     indexes: Option<PathBuf>,
     report: &Bound<'_, PyAny>,
 ) -> PyResult<NativeDataset> {
-    let opening = opening(headroom, indexes);
-    looked_through(py, opening, report, move |opening| {
-        Lines::open(&paths, json, opening)
-    })
+    let source = SourceExpression {
+        lines: Some(paths.into()),
+        json,
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, indexes), Some(report))
 }
 
 #[pyfunction]
@@ -543,29 +514,14 @@ pub(crate) fn open_folder(
     split: Option<String>,
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
-    let has_split = split.is_some();
-    let options = FolderOptions {
-        extensions,
-        labels: match split {
-            Some(split) => Labels::ClassesWithSplit(split),
-            None if labels => Labels::Classes,
-            None => Labels::None,
-        },
-        headroom: headroom.map(Bytes),
-        ..FolderOptions::default()
+    let source = SourceExpression {
+        folder: Some(root),
+        extensions: Some(extensions),
+        labels: Some(labels),
+        split,
+        ..SourceExpression::default()
     };
-    let dataset = opened(py, move || Folder::open(&root, &options))?;
-    // Files of a split have labels; they may not be wanted.
-    if has_split && !labels {
-        let names = dataset
-            .pipeline
-            .fields()
-            .into_iter()
-            .map(|field| field.name);
-        let kept: Vec<String> = names.filter(|name| name != "label").collect();
-        return dataset.keep(py, kept);
-    }
-    Ok(dataset)
+    opened(py, source, opening(headroom, None), None)
 }
 
 #[pyfunction]
@@ -578,14 +534,12 @@ pub(crate) fn open_tar(
     indexes: Option<PathBuf>,
     report: &Bound<'_, PyAny>,
 ) -> PyResult<NativeDataset> {
-    let fields: Vec<TarField> = extensions
-        .iter()
-        .map(|extension| TarField::named(extension))
-        .collect();
-    let opening = opening(headroom, indexes);
-    looked_through(py, opening, report, move |opening| {
-        Tars::open(&paths, &fields, opening)
-    })
+    let source = SourceExpression {
+        tar: Some(paths.into()),
+        extensions: Some(extensions),
+        ..SourceExpression::default()
+    };
+    opened(py, source, opening(headroom, indexes), Some(report))
 }
 
 /// What to do about a pipeline that cannot be.

@@ -9,7 +9,8 @@ mod starts;
 mod tests;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use brimful::units::Bytes;
 
@@ -18,7 +19,7 @@ use crate::buffer::PAGE;
 use crate::error::{ReadError, SourceError};
 use crate::opening::Opening;
 use crate::problem::Problem;
-use crate::reading::{Choice, Reader};
+use crate::reading::{Access, Choice, Reader};
 use crate::source::{Source, check_index};
 use crate::sources::files::{choice_of, file_name};
 use crate::sources::lines::starts::{Empty, LineStarts};
@@ -54,10 +55,7 @@ impl Lines {
         let headroom = opening.headroom;
         let mut choice = choice_of(paths.iter().map(PathBuf::as_path), headroom)?;
         opening.progress.expect_files(paths.len());
-        let empty = match json_field {
-            Some(_) => Empty::Skipped,
-            None => Empty::IndexReader,
-        };
+        let empty = Empty::of(json_field.as_deref());
         let mut room = headroom.map_or(u64::MAX, Bytes::get);
         let mut files = Vec::new();
         let mut len = 0;
@@ -78,17 +76,55 @@ impl Lines {
             room = room.saturating_sub(file.starts.held_bytes());
             files.push(file);
         }
+        Ok(Lines::new(files, json_field, choice))
+    }
+
+    /// The lines of one file that begin in a range of its bytes. `room` are the bytes that their starts may take.
+    ///
+    /// Ranges that cover a file have every line exactly once, wherever they meet.
+    pub fn open_range(
+        path: &Path,
+        range: Range<u64>,
+        json_field: Option<String>,
+        room: Bytes,
+        opening: &Opening,
+    ) -> Result<Lines, SourceError> {
+        let mut choice = choice_of([path], None)?;
+        if choice.access == Access::Mapped {
+            choice = Choice {
+                access: Access::Read,
+                reason: "a part of the file is read once, from its beginning to its end".to_owned(),
+            };
+        }
+        opening.progress.expect_files(1);
+        let empty = Empty::of(json_field.as_deref());
+        let file = choice
+            .open(path)
+            .map_err(Problem::from)
+            .and_then(|reader| {
+                let starts = LineStarts::find_in(&reader, range, empty, room.get(), opening)?;
+                Ok(TextFile {
+                    reader,
+                    starts,
+                    first: 0,
+                })
+            })
+            .map_err(|problem| problem.of(path))?;
+        Ok(Lines::new(vec![file], json_field, choice))
+    }
+
+    fn new(files: Vec<TextFile>, json_field: Option<String>, choice: Choice) -> Lines {
         let name = json_field.clone().unwrap_or_else(|| "text".to_owned());
-        Ok(Lines {
+        Lines {
+            len: files.iter().map(|file| file.starts.len()).sum(),
             files,
             json_field,
             fields: vec![Field {
                 name,
                 spec: FieldSpec::Encoded(Encoding::Text),
             }],
-            len,
             choice,
-        })
+        }
     }
 
     /// Bytes of memory that the starts of the lines take.

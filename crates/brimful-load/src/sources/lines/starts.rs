@@ -1,6 +1,7 @@
 //! Where the lines of a file begin: about four bytes of memory per line, found by one scan.
 
 use std::io;
+use std::ops::Range;
 
 use crate::indexes::{IndexReader, IndexWriter, torn};
 use crate::opening::{FileProgress, Opening};
@@ -40,6 +41,13 @@ pub(super) enum Empty {
 }
 
 impl Empty {
+    pub(super) fn of(json_field: Option<&str>) -> Empty {
+        match json_field {
+            Some(_) => Empty::Skipped,
+            None => Empty::IndexReader,
+        }
+    }
+
     /// What an index is called that was made so.
     fn kind(self) -> &'static str {
         match self {
@@ -65,15 +73,29 @@ impl LineStarts {
             return Ok(starts);
         }
         let mut keeping = indexes.and_then(|indexes| indexes.begin(empty.kind(), reader));
-        let starts = LineStarts::scan(reader, empty, room, &mut progress, keeping.as_mut())?;
+        let all = 0..reader.len();
+        let starts = LineStarts::scan(reader, all, empty, room, &mut progress, keeping.as_mut())?;
         if let Some(keeping) = keeping {
             keeping.finish();
         }
         Ok(starts)
     }
 
+    /// The lines that begin in a range of the file.
+    pub(super) fn find_in(
+        reader: &Reader,
+        range: Range<u64>,
+        empty: Empty,
+        room: u64,
+        opening: &Opening,
+    ) -> Result<LineStarts, Problem> {
+        let mut progress = opening.progress.file(reader.len());
+        LineStarts::scan(reader, range, empty, room, &mut progress, None)
+    }
+
     fn scan(
         reader: &Reader,
+        range: Range<u64>,
         empty: Empty,
         room: u64,
         progress: &mut FileProgress<'_>,
@@ -91,28 +113,39 @@ impl LineStarts {
             }
             starts.push(start)
         };
-        let (mut at, mut line_start, mut before) = (0_u64, 0_u64, 0_u8);
-        while at < reader.len() {
+        // A line begins behind the end of another one, which may be the last byte before the range.
+        let mut at = range.start.saturating_sub(1);
+        let mut line_start = (range.start == 0).then_some(0_u64);
+        let mut before = 0_u8;
+        let is_within = |start: Option<u64>| start.is_none_or(|start| start < range.end);
+        while at < reader.len() && is_within(line_start) {
             let len = (reader.len() - at).min(chunk);
             let bytes = usize::try_from(len).map_err(io::Error::other)?;
             before = reader.view_piece(at, bytes, &mut piece, |bytes| {
                 for newline in memchr::memchr_iter(b'\n', bytes) {
                     let line_end = at + newline as u64 + 1;
-                    let is_empty = match line_end - line_start {
-                        1 => true,
-                        2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
-                        _ => false,
-                    };
-                    if !is_empty || empty == Empty::IndexReader {
-                        take(&mut starts, line_start)?;
+                    if let Some(start) = line_start {
+                        let is_empty = match line_end - start {
+                            1 => true,
+                            2 => newline.checked_sub(1).map_or(before, |at| bytes[at]) == b'\r',
+                            _ => false,
+                        };
+                        if !is_empty || empty == Empty::IndexReader {
+                            take(&mut starts, start)?;
+                        }
                     }
-                    line_start = line_end;
+                    line_start = Some(line_end);
+                    if !is_within(line_start) {
+                        break;
+                    }
                 }
                 Ok::<_, Problem>(bytes.last().copied().unwrap_or_default())
             })??;
             at += len;
-            // A file without line ends is not scanned to its end.
-            check_length(at - line_start, starts.len() + 1)?;
+            if is_within(line_start) {
+                // A file without line ends is not scanned to its end.
+                check_length(at - line_start.unwrap_or(range.start), starts.len() + 1)?;
+            }
             progress.is_at(at);
             if starts.held_bytes() > room {
                 return Err(Problem::unsupported(
@@ -121,10 +154,15 @@ impl LineStarts {
                 ));
             }
         }
-        if line_start < reader.len() {
-            take(&mut starts, line_start)?;
-        }
-        starts.finish(reader.len())?;
+        let end = match line_start {
+            Some(start) if start >= range.end => start,
+            Some(start) if start < reader.len() => {
+                take(&mut starts, start)?;
+                reader.len()
+            }
+            _ => reader.len(),
+        };
+        starts.finish(end)?;
         Ok(starts)
     }
 

@@ -134,3 +134,50 @@ proptest! {
         prop_assert_eq!(texts(&source), text.lines().collect::<Vec<_>>());
     }
 }
+
+proptest! {
+    #[test]
+    fn ranges_have_every_line_once(
+        text in "([a-z]{0,6}(\n|\r\n)){0,12}[a-z]{0,4}",
+        cuts in prop::collection::vec(0_u64..90, 0..5),
+        is_json in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, &text).unwrap();
+        let field = is_json.then(|| "text".to_owned());
+        let all = Lines::open(std::slice::from_ref(&path), field.clone(), &Opening::default());
+        let all: Vec<String> = texts_as_read(&all.unwrap());
+        let mut cuts: Vec<u64> = cuts.into_iter().map(|cut| cut.min(text.len() as u64)).collect();
+        cuts.extend([0, text.len() as u64]);
+        cuts.sort_unstable();
+        let parts: Vec<String> = cuts
+            .windows(2)
+            .flat_map(|cut| {
+                let range = cut[0]..cut[1];
+                let room = Bytes::from_mib(1);
+                let part = Lines::open_range(&path, range, field.clone(), room, &Opening::default());
+                texts_as_read(&part.unwrap())
+            })
+            .collect();
+        prop_assert_eq!(parts, all);
+    }
+}
+
+/// What lies between the starts, whatever it means. Empty lines of JSON Lines, which count to the line before them, are
+/// left out.
+fn texts_as_read(source: &Lines) -> Vec<String> {
+    (0..source.len())
+        .map(|index| {
+            let (file, start, end) = source.find(index).unwrap();
+            let mut piece = Piece::default();
+            let len = usize::try_from(end - start).unwrap();
+            file.reader.read(start, len, &mut piece).unwrap();
+            let text = String::from_utf8(piece.bytes().to_vec()).unwrap();
+            match source.json_field {
+                Some(_) => text.trim_end().to_owned(),
+                None => text,
+            }
+        })
+        .collect()
+}

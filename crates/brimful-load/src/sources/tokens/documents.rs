@@ -26,7 +26,7 @@ use crate::value::Piece;
 
 const MAGIC: [u8; 8] = *b"brimdocs";
 const VERSION: u32 = 1;
-pub(crate) const HEADER_BYTES: usize = 32;
+pub const HEADER_BYTES: usize = 32;
 const START_BYTES: usize = size_of::<u64>();
 
 /// Most starts that are kept in memory: every so-manieth, 8 MiB of them.
@@ -39,7 +39,7 @@ const FEWEST_BETWEEN: u64 = (PAGE / START_BYTES) as u64;
 const MAX_LEN: u64 = i32::MAX as u64;
 
 /// `NAME.documents` beside a file of tokens.
-pub(crate) fn documents_path(tokens: &Path) -> PathBuf {
+pub fn documents_path(tokens: &Path) -> PathBuf {
     let mut name = OsString::from(tokens.as_os_str());
     name.push(".documents");
     PathBuf::from(name)
@@ -47,14 +47,14 @@ pub(crate) fn documents_path(tokens: &Path) -> PathBuf {
 
 /// The beginning of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) token_bytes: u32,
-    pub(crate) documents: u64,
-    pub(crate) tokens: u64,
+pub struct Header {
+    pub token_bytes: u32,
+    pub documents: u64,
+    pub tokens: u64,
 }
 
 impl Header {
-    pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+    pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());

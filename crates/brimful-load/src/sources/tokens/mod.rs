@@ -19,7 +19,7 @@ use crate::sources::npy::{Header, MAGIC, swap_bytes};
 use crate::sources::tokens::documents::{Documents, stored_type};
 use crate::value::{Piece, Value};
 
-pub(crate) use documents::{HEADER_BYTES, Header as DocumentsHeader, documents_path};
+pub use documents::{HEADER_BYTES, Header as DocumentsHeader, documents_path};
 
 /// Token ids that are widened at a time, in bytes on the stack.
 const CHUNK: usize = 4096;

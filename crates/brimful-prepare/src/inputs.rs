@@ -1,0 +1,251 @@
+//! The files that a dataset is made from, listed once, and how they are cut into tasks.
+
+use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use brimful_load::expression::{OpExpression, PathList, SourceExpression};
+use brimful_load::{Opening, Pipeline, remote};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use crate::error::PrepareError;
+use crate::recipe::Recipe;
+
+/// A file, as it was when the preparation began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Input {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// Seconds and billionths, when it was changed last; a digest of all files for a directory.
+    pub(crate) version: String,
+}
+
+/// What tasks are cut from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SplitRule {
+    /// Ranges of this many bytes of each file.
+    Bytes(u64),
+    /// Ranges of this many samples of all.
+    Samples { of: u64, each: u64 },
+}
+
+/// The part of one map task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Split {
+    Bytes { path: PathBuf, start: u64, end: u64 },
+    Samples { start: u64, end: u64 },
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Split::Bytes { path, start, end } => {
+                write!(f, "{}, bytes {start} to {end}", path.display())
+            }
+            Split::Samples { start, end } => write!(f, "the samples {start} to {end}"),
+        }
+    }
+}
+
+impl SplitRule {
+    /// The map tasks, in order.
+    pub(crate) fn splits(&self, inputs: &[Input]) -> Vec<Split> {
+        match *self {
+            SplitRule::Bytes(each) => inputs
+                .iter()
+                .flat_map(|input| {
+                    starts(input.bytes, each).map(move |start| Split::Bytes {
+                        path: input.path.clone(),
+                        start,
+                        end: (start + each).min(input.bytes),
+                    })
+                })
+                .collect(),
+            SplitRule::Samples { of, each } => starts(of, each)
+                .map(|start| Split::Samples {
+                    start,
+                    end: (start + each).min(of),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn starts(all: u64, each: u64) -> impl Iterator<Item = u64> {
+    let each = each.max(1);
+    (0..all.div_ceil(each)).map(move |at| at * each)
+}
+
+/// Puts the files that patterns stand for in their place, in the order of their names.
+pub(crate) fn expand_patterns(source: &mut SourceExpression) -> Result<(), PrepareError> {
+    let lists = [
+        &mut source.lines,
+        &mut source.tar,
+        &mut source.arrow,
+        &mut source.parquet,
+    ];
+    for list in lists.into_iter().flatten() {
+        let mut found = Vec::new();
+        for path in list.paths() {
+            found.extend(files_of(path)?);
+        }
+        *list = PathList::Several(found);
+    }
+    Ok(())
+}
+
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
+    let text = path.to_string_lossy();
+    if remote::is_remote(path) || !text.contains(['*', '?', '[']) || path.exists() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let no_match = |found: String| PrepareError::Setting {
+        name: "source",
+        expected: format!("files that match {text}"),
+        found,
+    };
+    let paths = glob::glob(&text).map_err(|error| no_match(error.to_string()))?;
+    // Sorted by name, which is what glob gives.
+    let files: Vec<PathBuf> = paths.flatten().filter(|path| path.is_file()).collect();
+    if files.is_empty() {
+        return Err(no_match("none".to_owned()));
+    }
+    Ok(files)
+}
+
+/// The files of a source as they are now.
+pub(crate) fn list(source: &SourceExpression) -> Result<Vec<Input>, PrepareError> {
+    let mut source = source.clone();
+    let paths = source.paths_mut();
+    paths.into_iter().map(|path| input(path)).collect()
+}
+
+fn input(path: &Path) -> Result<Input, PrepareError> {
+    let unreadable = |cause| PrepareError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    };
+    if remote::is_remote(path) {
+        return Err(PrepareError::Setting {
+            name: "source",
+            expected: "files on a file system".to_owned(),
+            found: format!("{} in an object store", remote::shown(path).display()),
+        });
+    }
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_dir() {
+        return directory(path);
+    }
+    Ok(Input {
+        path: path.to_owned(),
+        bytes: metadata.len(),
+        version: version(&metadata),
+    })
+}
+
+fn version(metadata: &Metadata) -> String {
+    format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// All files below a directory, as one input.
+fn directory(path: &Path) -> Result<Input, PrepareError> {
+    let mut hasher = XxHash3_128::new();
+    let mut bytes = 0_u64;
+    let mut left = vec![path.to_owned()];
+    while let Some(folder) = left.pop() {
+        let unreadable = |cause| PrepareError::Unreadable {
+            path: folder.clone(),
+            cause,
+        };
+        let entries = std::fs::read_dir(&folder).map_err(unreadable)?;
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.map_err(unreadable)?.path());
+        }
+        paths.sort();
+        for path in paths {
+            // Links that lead nowhere are no samples either.
+            let Ok(metadata) = std::fs::metadata(&path) else {
+                continue;
+            };
+            if metadata.is_dir() {
+                left.push(path);
+            } else {
+                bytes = bytes.saturating_add(metadata.len());
+                hasher.write(path.as_os_str().as_encoded_bytes());
+                hasher.write(&metadata.len().to_le_bytes());
+                hasher.write(version(&metadata).as_bytes());
+            }
+        }
+    }
+    Ok(Input {
+        path: path.to_owned(),
+        bytes,
+        version: format!("{:032x}", hasher.finish_128()),
+    })
+}
+
+/// The first input that is not what it was.
+pub(crate) fn changed(source: &SourceExpression, before: &[Input]) -> Result<(), PrepareError> {
+    let now = list(source)?;
+    let differs = now.iter().zip(before).find(|(now, before)| now != before);
+    match differs {
+        Some((now, _)) => Err(PrepareError::ChangedInput {
+            path: now.path.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether one file is what it was.
+pub(crate) fn check_unchanged(path: &Path, inputs: &[Input]) -> Result<(), PrepareError> {
+    let before = inputs.iter().find(|input| input.path == path);
+    match before {
+        Some(before) if *before != input(path)? => Err(PrepareError::ChangedInput {
+            path: path.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// How the inputs of a recipe are cut. Lines of text are cut by bytes, so that nobody has to read them first; everything
+/// else by samples, whose number the formats tell.
+pub(crate) fn rule(
+    recipe: &Recipe,
+    pipeline: Option<&Pipeline>,
+) -> Result<SplitRule, PrepareError> {
+    let Some(pipeline) = pipeline else {
+        return Ok(SplitRule::Bytes(recipe.split.get()));
+    };
+    let of = pipeline.source().len();
+    let each = if recipe.packing()?.is_some() {
+        // As many samples as have about these bytes.
+        let bytes: u64 = list(&recipe.source)?.iter().map(|input| input.bytes).sum();
+        let sample = (bytes / of.max(1)).max(1);
+        recipe.split.get() / sample
+    } else {
+        let sample: usize = pipeline
+            .forms()?
+            .iter()
+            .map(brimful_load::TensorSpec::bytes)
+            .sum();
+        recipe.split.get() / (sample as u64).max(1)
+    };
+    Ok(SplitRule::Samples {
+        of,
+        each: each.max(1),
+    })
+}
+
+/// Whether the lines of the source can be cut by bytes.
+pub(crate) fn is_cut_by_bytes(recipe: &Recipe) -> bool {
+    recipe.source.lines.is_some() && !recipe.ops.iter().any(OpExpression::is_of_all_samples)
+}
+
+/// All samples of a recipe, before they are packed.
+pub(crate) fn open_all(recipe: &Recipe) -> Result<Pipeline, PrepareError> {
+    Ok(recipe.expression().open(&Opening::default())?)
+}

@@ -1,0 +1,130 @@
+//! The manifest: what a prepared dataset consists of.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::digest_of;
+use crate::error::PrepareError;
+use crate::inputs::Input;
+use crate::recipe::Recipe;
+use crate::skipped::SkippedSamples;
+use crate::work;
+
+const VERSION: u32 = 1;
+const MAX_LEN: u64 = 1 << 30;
+
+/// How shards are to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardFormat {
+    /// With `brimful.data.tokens`.
+    Tokens,
+    /// With `brimful.data.arrow`.
+    Arrow,
+}
+
+/// A field of every sample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestField {
+    pub name: String,
+    pub dtype: String,
+    pub shape: Vec<usize>,
+}
+
+/// One shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardEntry {
+    pub file: String,
+    pub samples: u64,
+    pub bytes: u64,
+    /// Of its bytes: 32 hexadecimal digits of XXH3.
+    pub digest: String,
+}
+
+/// A prepared dataset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub version: u32,
+    /// Of all shards.
+    pub digest: String,
+    pub format: ShardFormat,
+    pub fields: Vec<ManifestField>,
+    pub samples: u64,
+    /// Documents that were packed.
+    pub documents: u64,
+    pub tokens: u64,
+    /// At the end, where they fill no block.
+    pub dropped_tokens: u64,
+    pub skipped: SkippedSamples,
+    pub shards: Vec<ShardEntry>,
+    pub recipe_digest: String,
+    pub recipe: Recipe,
+    inputs: Vec<Input>,
+}
+
+/// What a manifest is made from.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) format: ShardFormat,
+    pub(crate) fields: Vec<ManifestField>,
+    pub(crate) documents: u64,
+    pub(crate) tokens: u64,
+    pub(crate) dropped_tokens: u64,
+    pub(crate) skipped: SkippedSamples,
+    pub(crate) shards: Vec<ShardEntry>,
+    pub(crate) recipe: Recipe,
+    pub(crate) recipe_digest: String,
+    pub(crate) inputs: Vec<Input>,
+}
+
+impl Manifest {
+    pub(crate) fn new(parts: Parts) -> Manifest {
+        let mut text = format!("{:?} {:?}", parts.format, parts.fields);
+        for shard in &parts.shards {
+            text.push_str(&shard.digest);
+        }
+        Manifest {
+            version: VERSION,
+            digest: digest_of(text.as_bytes()),
+            format: parts.format,
+            fields: parts.fields,
+            samples: parts.shards.iter().map(|shard| shard.samples).sum(),
+            documents: parts.documents,
+            tokens: parts.tokens,
+            dropped_tokens: parts.dropped_tokens,
+            skipped: parts.skipped,
+            shards: parts.shards,
+            recipe_digest: parts.recipe_digest,
+            recipe: parts.recipe,
+            inputs: parts.inputs,
+        }
+    }
+
+    /// Reads the manifest at a path; nothing where there is none.
+    pub(crate) fn read(path: &Path) -> Result<Option<Manifest>, PrepareError> {
+        let damaged = |found: String| PrepareError::Damaged {
+            path: path.to_owned(),
+            expected: "the manifest of a prepared dataset".to_owned(),
+            found,
+        };
+        let Some(text) = work::read_whole(path, MAX_LEN)? else {
+            return Ok(None);
+        };
+        let found: Manifest =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if found.version != VERSION {
+            return Err(damaged(format!("version {}", found.version)));
+        }
+        Ok(Some(found))
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), PrepareError> {
+        let text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        work::write_whole(path, &text)
+    }
+
+    pub(crate) fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+}

@@ -1,0 +1,104 @@
+//! Single tasks, for whoever places them.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use brimful::units::Bytes;
+use serde::Serialize;
+
+use crate::budget::Budget;
+use crate::error::PrepareError;
+use crate::map::{self, TaskLimits};
+use crate::preparation::Preparation;
+use crate::run_file::Run;
+use crate::shard;
+
+/// What a preparation will take, as far as its first samples tell.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    pub map_tasks: u64,
+    pub shards: u64,
+    pub input_bytes: u64,
+    /// Of runs, which are removed at the end.
+    pub run_bytes: u64,
+    pub shard_bytes: u64,
+    pub free_bytes: u64,
+    /// Of one CPU.
+    pub cpu_seconds: f64,
+}
+
+impl Preparation {
+    /// Runs one map task. The one behind the last makes blocks of what all others have left over.
+    pub fn run_map_task(&self, task: u64, memory: Bytes) -> Result<(), PrepareError> {
+        if task == self.map_tasks() {
+            return map::tails_task(self).map(drop);
+        }
+        let is_stopped = AtomicBool::new(false);
+        let limits = TaskLimits {
+            budget: &Budget::new(memory),
+            threads: 1,
+            is_stopped: &is_stopped,
+        };
+        map::map_task(self, task, limits).map(drop)
+    }
+
+    /// Runs one shard task, when all runs are there.
+    pub fn run_shard_task(&self, shard: u64, memory: Bytes) -> Result<(), PrepareError> {
+        let runs = self.runs()?;
+        let samples = runs.iter().map(|run| run.footer.records()).sum();
+        let is_stopped = AtomicBool::new(false);
+        let limits = TaskLimits {
+            budget: &Budget::new(memory),
+            threads: 1,
+            is_stopped: &is_stopped,
+        };
+        let of = self.shards(samples);
+        shard::shard_task(self, &runs, shard, of, limits).map(drop)
+    }
+
+    /// What all of it will take, from the first split. Nothing is kept.
+    pub fn estimate(&self, memory: Bytes) -> Result<Estimate, PrepareError> {
+        let folder = std::env::temp_dir();
+        let scratch = brimful_private::temporary_directory(&[&folder], "brimful-prepare-")
+            .map_err(|cause| PrepareError::Unwritable {
+                path: folder.clone(),
+                cause,
+            })?;
+        let trial = self.elsewhere(scratch.path())?;
+        let input_bytes: u64 = (0..self.map_tasks())
+            .map(|task| self.split_bytes(task))
+            .sum();
+        let began = Instant::now();
+        if self.map_tasks() > 0 {
+            trial.run_map_task(0, memory)?;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let records = if self.map_tasks() > 0 {
+            Run::open(&trial.work().run(0), self.record_bytes() as u64)?
+                .footer
+                .records()
+        } else {
+            0
+        };
+        let first = self.split_bytes(0).max(1);
+        let scale = input_bytes as f64 / first as f64;
+        let samples = brimful::units::rounded(records as f64 * scale);
+        Ok(Estimate {
+            map_tasks: self.map_tasks(),
+            shards: self.shards(samples),
+            input_bytes,
+            run_bytes: samples.saturating_mul(self.record_bytes() as u64 + 8),
+            shard_bytes: samples.saturating_mul(self.sample_bytes()),
+            free_bytes: free_bytes(self.work().out()),
+            cpu_seconds: seconds * scale,
+        })
+    }
+}
+
+/// Bytes that are free on the disk of a directory, which may not be there yet.
+fn free_bytes(path: &Path) -> u64 {
+    let above = path.ancestors().find(|path| path.exists());
+    let here = above.unwrap_or(Path::new("."));
+    rustix::fs::statvfs(here).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
+}
