@@ -18,6 +18,7 @@ from brimful._explain import Explanation, Runs, explain, runs
 from brimful._native import SharedArray, SharedDict, SharedList, __version__
 from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
+from brimful._prepare import Prepared, prepare
 from brimful._probe import Machine, card_names, machine_names, probe
 from brimful._replay import Replay, replay
 from brimful._report import report
@@ -35,6 +36,7 @@ __all__ = [
     "Machine",
     "MachineError",
     "Plan",
+    "Prepared",
     "Replay",
     "Run",
     "Runs",
@@ -49,6 +51,7 @@ __all__ = [
     "machine_names",
     "plan",
     "predict",
+    "prepare",
     "probe",
     "replay",
     "report",

@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "probe", "replay", "report", "report_document", "run_of_supervisor", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "PlacedPreparation", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -143,6 +143,65 @@ class Packing:
         """
         Documents, tokens and their dtype; None after a short wait if packing is not finished.
         """
+
+@final
+class PlacedPreparation:
+    """
+    A preparation whose tasks other processes run.
+    """
+    def __new__(cls, /, recipe: Recipe, out: str | PathLike[str]) -> PlacedPreparation: ...
+    def close(self, /) -> None:
+        """
+        Unlocks the directory.
+        """
+    def finish(self, /) -> str:
+        """
+        Writes the manifest, after all shard tasks; the result as JSON.
+        """
+    def finished(self, /) -> str | None:
+        """
+        The result if it is finished, as JSON.
+        """
+    def map_tasks(self, /) -> int:
+        """
+        The number of map tasks; the task of that number is to be run when all others are finished.
+        """
+    def missing_map_tasks(self, /) -> list[int]:
+        """
+        Map tasks that are not finished.
+        """
+    def shards(self, /) -> int:
+        """
+        The number of shard tasks, after all map tasks.
+        """
+
+@final
+class Preparing:
+    def __new__(cls, /, recipe: Recipe, out: str | PathLike[str], *, memory: SupportsIndex, threads: SupportsIndex | None) -> Preparing: ...
+    def close(self, /) -> None:
+        """
+        Ends the threads; what is finished stays for the next time.
+        """
+    @property
+    def progress(self, /) -> tuple[str, int, int, int, int, int]:
+        """
+        Name of the phase, finished tasks, all tasks, finished bytes, all bytes and the memory peak.
+        """
+    def wait(self, /) -> str | None:
+        """
+        The manifest and more as JSON; None after a short wait if preparing is not finished.
+        """
+
+@final
+class Recipe:
+    def estimate(self, /, out: str | PathLike[str], memory: SupportsIndex) -> str:
+        """
+        What preparing would take, as JSON.
+        """
+    @staticmethod
+    def of(dataset: Dataset, *, field: str | None, tokenizer: str | PathLike[str] | None, dtype: str | None, end_id: SupportsIndex | None, special_tokens: bool, block: SupportsIndex | None, seed: SupportsIndex, shard: SupportsIndex, split: SupportsIndex, on_error: str) -> Recipe: ...
+    @staticmethod
+    def read(path: str | PathLike[str]) -> Recipe: ...
 
 @final
 class RunFollower:
@@ -323,7 +382,7 @@ def open_npy(files: SupportsGetItem[int, tuple[str, str | PathLike[str]]], headr
 def open_parquet(paths: SupportsGetItem[int, str | PathLike[str]], columns: SupportsGetItem[int, str] | None, cache: SupportsIndex, headroom: SupportsIndex | None) -> Dataset: ...
 def open_raw(field: str, path: str | PathLike[str], shape: SupportsGetItem[int, SupportsIndex], dtype: str, headroom: SupportsIndex | None) -> Dataset: ...
 def open_tar(paths: SupportsGetItem[int, str | PathLike[str]], extensions: SupportsGetItem[int, str], headroom: SupportsIndex | None, indexes: str | PathLike[str] | None, report: Any) -> Dataset: ...
-def open_tokens(path: str | PathLike[str], length: SupportsIndex, dtype: str | None, as_int64: bool, documents: bool, headroom: SupportsIndex | None) -> Dataset: ...
+def open_tokens(paths: SupportsGetItem[int, str | PathLike[str]], length: SupportsIndex, dtype: str | None, as_int64: bool, documents: bool, headroom: SupportsIndex | None) -> Dataset: ...
 
 def plan(*, job: str | PathLike[str] | None, mode: str | None, overrides: SupportsGetItem[int, str], as_machine: str | None, gpu: str | None, memory: str | None, fresh: bool, rehearsal: Incomplete, progress: Any | None) -> tuple[str, str, str, str, str]:
     """
@@ -339,6 +398,11 @@ def predict(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, s
 
     Returns the JSON document, the page for a terminal and the HTML for a notebook. `progress` is called with one line
     at a time.
+    """
+
+def prepare_tasks(out: str | PathLike[str]) -> tuple[int, int | None]:
+    """
+    The numbers of map tasks and of shard tasks; none of the latter before all runs are there.
     """
 
 def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, executable: str | None, import_folders: SupportsGetItem[int, str], version: tuple[SupportsIndex, SupportsIndex]) -> tuple[str, str, str]:
@@ -367,6 +431,11 @@ def report_document(*, document: str, path: str | PathLike[str], force: bool) ->
 def run_of_supervisor(*, supervisor_pid: SupportsIndex, state_dir: str | PathLike[str] | None) -> str | None:
     """
     The ID of the run that this process of brimful supervises or has supervised.
+    """
+
+def run_prepare_task(out: str | PathLike[str], phase: str, task: SupportsIndex, memory: SupportsIndex) -> None:
+    """
+    Runs one task of a preparation that was begun in `out`.
     """
 
 def runs(*, last: SupportsIndex | None, state_dir: str | PathLike[str] | None) -> tuple[str, str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json as _json
 import os
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from brimful import _data_arguments as given
 from brimful import _native
 from brimful._dataset import Dataset
+from brimful._errors import InputError
 from brimful._folders import cache_folder
 from brimful._probe import probe
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     Headroom = int | str | None
 
-__all__ = ["arrow", "folder", "hdf5", "lines", "npy", "parquet", "raw", "tar", "tokens"]
+__all__ = ["arrow", "folder", "hdf5", "lines", "npy", "parquet", "prepared", "raw", "tar", "tokens"]
 
 
 def _headroom(headroom: Headroom) -> int | None:
@@ -97,7 +99,7 @@ def raw(
 
 
 def tokens(  # noqa: PLR0913
-    path: Path,
+    paths: Path | Sequence[Path],
     length: int,
     *,
     dtype: str | None = None,
@@ -108,20 +110,71 @@ def tokens(  # noqa: PLR0913
     """Open one long array of tokens and split it into blocks.
 
     Args:
-        path: A `.npy` file, or a file that contains only tokens.
+        paths: A `.npy` file, or a file that contains only tokens; several files form one dataset.
         length: Tokens per block; a shorter block at the end is dropped.
         dtype: The dtype of the tokens, if the file does not specify it; by default "uint16", or the dtype in
             the `documents` file.
         as_int64: Return tokens as `int64`, which torch requires for indexing.
-        documents: Also open `path` + ".documents", which `pack` writes, and add two `int32` fields with one
-            value per token: "document", the index of its document in the block, from 0, and "position", its
-            position in that document.
+        documents: Also open each file's path + ".documents", which `pack` writes, and add two `int32` fields
+            with one value per token: "document", the index of its document in the block, from 0, and
+            "position", its position in that document.
         headroom: As for `hdf5`.
     """
     length = given.whole("length", length, least=1)
     named = None if dtype is None else given.dtype_name(dtype)
-    opened = _native.open_tokens(os.fspath(path), length, named, as_int64, documents, _headroom(headroom))
+    files = given.paths(paths)
+    opened = _native.open_tokens(files, length, named, as_int64, documents, _headroom(headroom))
     return Dataset(opened)
+
+
+def prepared(
+    path: Path, *, as_int64: bool = False, documents: bool = False, headroom: Headroom = None
+) -> Dataset:
+    """Open a dataset that `brimful.prepare` or `brimful prepare` wrote.
+
+    Its samples are shuffled already; a `Loader` without `shuffle` reads the files from beginning to end.
+
+    Args:
+        path: The directory of the dataset.
+        as_int64: Return tokens as `int64`, which torch requires for indexing.
+        documents: Add the fields "document" and "position" to tokens; see `tokens`. Each block begins a new
+            document.
+        headroom: As for `hdf5`.
+    """
+    folder = os.fspath(path)
+    manifest = read_manifest(folder)
+    shards = [os.path.join(folder, shard["file"]) for shard in manifest["shards"]]  # noqa: PTH118
+    if manifest["format"] == "arrow":
+        if as_int64 or documents:
+            raise InputError(f"{folder} has no tokens; `as_int64` and `documents` are for tokens")
+        return arrow(shards, headroom=headroom)
+    field = manifest["fields"][0]
+    return tokens(
+        shards,
+        field["shape"][0],
+        dtype=field["dtype"],
+        as_int64=as_int64,
+        documents=documents,
+        headroom=headroom,
+    )
+
+
+def read_manifest(folder: str) -> dict[str, Any]:
+    """Return the manifest of a prepared dataset."""
+    path = os.path.join(folder, "manifest.json")  # noqa: PTH118
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            manifest = _json.load(file)
+    except FileNotFoundError:
+        raise InputError(
+            f"no prepared dataset in {folder}: manifest.json is missing",
+            ["if `brimful prepare` was interrupted, run the same command again to finish it"],
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("version") != 1:
+        raise InputError(f"{path} was written by another version of brimful", ["upgrade brimful"])
+    return manifest
 
 
 def lines(paths: Path | Sequence[Path], *, json: str | None = None, headroom: Headroom = None) -> Dataset:

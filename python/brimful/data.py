@@ -28,7 +28,7 @@ Examples:
 from brimful._dataset import Dataset
 from brimful._loader import Loader, Statistics
 from brimful._pack import Packed, pack
-from brimful._sources import arrow, folder, hdf5, lines, npy, parquet, raw, tar, tokens
+from brimful._sources import arrow, folder, hdf5, lines, npy, parquet, prepared, raw, tar, tokens
 
 __all__ = [
     "Dataset",
@@ -42,6 +42,7 @@ __all__ = [
     "npy",
     "pack",
     "parquet",
+    "prepared",
     "raw",
     "tar",
     "tokens",

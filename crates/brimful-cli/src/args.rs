@@ -1,6 +1,7 @@
 //! The command line. Completions, manual pages and the reference are generated from these definitions.
 
 mod compare;
+mod prepare;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use brimful::units::Bytes;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use compare::CompareArguments;
+pub use prepare::PrepareArguments;
 
 /// Predicts, monitors and explains the memory use of PyTorch training runs.
 #[derive(Debug, Parser)]
@@ -187,6 +189,25 @@ pub enum Command {
                            brimful top --once              Print one frame"
     )]
     Top(TopArguments),
+    /// Write raw data once as shuffled shards, within a memory budget
+    #[command(
+        long_about = "Write raw data once as shuffled shards, within a memory budget.\n\n\
+                      A recipe names the source, what is done with its fields (tokenize and pack into blocks, decode, \
+                      resize, voxelize, ...), the seed and the size of the shards. Samples are shuffled globally; \
+                      `brimful.data.prepared` loads the result. An interrupted run loses only the tasks that were \
+                      running: run the same command again to go on. The result does not depend on the memory budget \
+                      or the number of threads.",
+        after_long_help = "Examples:\n  \
+                           brimful prepare recipe.toml --out shards --memory 1GiB\n  \
+                           brimful prepare recipe.toml --out shards --dry-run\n\n\
+                           A recipe:\n  \
+                           source = { lines = \"text.jsonl\", json = \"text\" }\n  \
+                           ops = [{ tokenize = \"tokenizer.json\", end_id = 0 }]\n  \
+                           block = 2049\n  \
+                           seed = 1\n  \
+                           shard = \"64MiB\""
+    )]
+    Prepare(PrepareArguments),
     /// Create a job file (brimful.toml) for a training command
     #[command(
         long_about = "Create a job file (brimful.toml) for a training command.\n\n\

@@ -85,6 +85,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Report(arguments) => commands::report(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),
         Command::Top(arguments) => commands::top(arguments, output),
+        Command::Prepare(arguments) => commands::prepare(arguments).map(|()| ExitStatus::Success),
         Command::Init(arguments) => commands::init(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)

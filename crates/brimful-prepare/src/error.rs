@@ -48,7 +48,7 @@ pub enum PrepareError {
     NoSamples { inputs: String },
     #[error("{} contains other files; expected a new or empty directory", path.display())]
     NotEmpty { path: PathBuf },
-    #[error("{} was prepared, or begun, with another recipe", path.display())]
+    #[error("{} was prepared, or begun, with another recipe or other files", path.display())]
     OtherRecipe { path: PathBuf },
     #[error("{} has changed since the preparation began", path.display())]
     ChangedInput { path: PathBuf },

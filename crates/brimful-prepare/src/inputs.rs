@@ -86,6 +86,7 @@ pub(crate) fn expand_patterns(source: &mut SourceExpression) -> Result<(), Prepa
         &mut source.tar,
         &mut source.arrow,
         &mut source.parquet,
+        &mut source.tokens,
     ];
     for list in lists.into_iter().flatten() {
         let mut found = Vec::new();
@@ -121,6 +122,12 @@ pub(crate) fn list(source: &SourceExpression) -> Result<Vec<Input>, PrepareError
     let mut source = source.clone();
     let paths = source.paths_mut();
     paths.into_iter().map(|path| input(path)).collect()
+}
+
+/// The tokenizers of a recipe as they are now: other tokenizers give other tokens.
+pub(crate) fn list_tokenizers(recipe: &Recipe) -> Result<Vec<Input>, PrepareError> {
+    let paths = recipe.ops.iter().filter_map(|op| op.tokenize.as_deref());
+    paths.map(input).collect()
 }
 
 fn input(path: &Path) -> Result<Input, PrepareError> {
@@ -188,9 +195,8 @@ fn directory(path: &Path) -> Result<Input, PrepareError> {
     })
 }
 
-/// The first input that is not what it was.
-pub(crate) fn changed(source: &SourceExpression, before: &[Input]) -> Result<(), PrepareError> {
-    let now = list(source)?;
+/// An error where files are not what they were.
+pub(crate) fn check_same(now: &[Input], before: &[Input]) -> Result<(), PrepareError> {
     let differs = now.iter().zip(before).find(|(now, before)| now != before);
     match differs {
         Some((now, _)) => Err(PrepareError::ChangedInput {

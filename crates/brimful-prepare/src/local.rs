@@ -50,6 +50,12 @@ pub struct Prepared {
     pub was_finished: bool,
 }
 
+impl Prepared {
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// What is being done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -61,6 +61,7 @@ pub struct Manifest {
     pub recipe_digest: String,
     pub recipe: Recipe,
     inputs: Vec<Input>,
+    tokenizers: Vec<Input>,
 }
 
 /// What a manifest is made from.
@@ -76,6 +77,7 @@ pub(crate) struct Parts {
     pub(crate) recipe: Recipe,
     pub(crate) recipe_digest: String,
     pub(crate) inputs: Vec<Input>,
+    pub(crate) tokenizers: Vec<Input>,
 }
 
 impl Manifest {
@@ -98,6 +100,7 @@ impl Manifest {
             recipe_digest: parts.recipe_digest,
             recipe: parts.recipe,
             inputs: parts.inputs,
+            tokenizers: parts.tokenizers,
         }
     }
 
@@ -126,5 +129,9 @@ impl Manifest {
 
     pub(crate) fn inputs(&self) -> &[Input] {
         &self.inputs
+    }
+
+    pub(crate) fn tokenizers(&self) -> &[Input] {
+        &self.tokenizers
     }
 }

@@ -33,6 +33,7 @@ struct Begun {
     recipe_digest: String,
     recipe: Recipe,
     inputs: Vec<Input>,
+    tokenizers: Vec<Input>,
     rule: SplitRule,
 }
 
@@ -64,7 +65,7 @@ impl Preparation {
                 });
             }
             Some(begun) => {
-                inputs::changed(&begun.recipe.source, &begun.inputs)?;
+                begun.check_unchanged()?;
                 begun
             }
             None => Begun::new(recipe)?,
@@ -141,7 +142,19 @@ impl Preparation {
                 path: self.work.out().to_owned(),
             });
         }
-        inputs::changed(&self.begun.recipe.source, manifest.inputs())?;
+        inputs::check_same(self.inputs(), manifest.inputs())?;
+        inputs::check_same(&self.begun.tokenizers, manifest.tokenizers())?;
+        for shard in &manifest.shards {
+            let path = self.work.out().join(&shard.file);
+            let found = std::fs::metadata(&path).map_or(0, |found| found.len());
+            if found != shard.bytes {
+                return Err(PrepareError::Damaged {
+                    path,
+                    expected: format!("{} bytes, as the manifest says", shard.bytes),
+                    found: found.to_string(),
+                });
+            }
+        }
         Ok(Some(manifest))
     }
 
@@ -264,6 +277,8 @@ impl Preparation {
         runs: &[Run],
         shards: Vec<ShardEntry>,
     ) -> Result<Manifest, PrepareError> {
+        // What was read while it changed is not a dataset.
+        self.begun.check_unchanged()?;
         let mut skipped = SkippedSamples::default();
         let footers: Vec<&RunFooter> = runs.iter().map(|run| &run.footer).collect();
         for footer in &footers {
@@ -296,6 +311,7 @@ impl Preparation {
             recipe: self.begun.recipe.clone(),
             recipe_digest: self.begun.recipe_digest.clone(),
             inputs: self.begun.inputs.clone(),
+            tokenizers: self.begun.tokenizers.clone(),
         });
         manifest.write(&self.work.manifest())?;
         self.work.remove_work();
@@ -324,11 +340,18 @@ impl Begun {
         };
         let rule = inputs::rule(&recipe, opened.as_ref())?;
         Ok(Begun {
+            tokenizers: inputs::list_tokenizers(&recipe)?,
             recipe_digest: recipe.digest(),
             recipe,
             inputs,
             rule,
         })
+    }
+
+    /// An error where a file is not what it was.
+    fn check_unchanged(&self) -> Result<(), PrepareError> {
+        inputs::check_same(&inputs::list(&self.recipe.source)?, &self.inputs)?;
+        inputs::check_same(&inputs::list_tokenizers(&self.recipe)?, &self.tokenizers)
     }
 
     fn read(work: &WorkDir) -> Result<Option<Begun>, PrepareError> {

@@ -76,6 +76,20 @@ pub(crate) fn shard_task(
     Ok(entry)
 }
 
+/// A shard that must be finished.
+pub(crate) fn finished_shard(
+    preparation: &Preparation,
+    shard: u64,
+) -> Result<ShardEntry, PrepareError> {
+    let path = preparation.work().shard_entry(shard);
+    let entry = finished(preparation, &path)?;
+    entry.ok_or_else(|| PrepareError::Damaged {
+        path,
+        expected: "a finished shard".to_owned(),
+        found: "none".to_owned(),
+    })
+}
+
 /// What is known of a shard that was finished before.
 fn finished(
     preparation: &Preparation,

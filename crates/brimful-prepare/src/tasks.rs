@@ -28,7 +28,22 @@ pub struct Estimate {
     pub cpu_seconds: f64,
 }
 
+impl Estimate {
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl Preparation {
+    /// How many shard tasks there are; nothing before all runs are there.
+    pub fn shard_tasks(&self) -> Result<Option<u64>, PrepareError> {
+        if !self.work().run(self.map_tasks()).exists() {
+            return Ok(None);
+        }
+        let samples = self.runs()?.iter().map(|run| run.footer.records()).sum();
+        Ok(Some(self.shards(samples)))
+    }
+
     /// Runs one map task. The one behind the last makes blocks of what all others have left over.
     pub fn run_map_task(&self, task: u64, memory: Bytes) -> Result<(), PrepareError> {
         if task == self.map_tasks() {

@@ -278,6 +278,11 @@ fn other_recipes_changed_inputs_and_full_directories_are_refused() {
         prepared(&other, &begun),
         Err(PrepareError::OtherRecipe { .. })
     ));
+    fs::remove_file(out.join("shard-00000.tokens")).unwrap();
+    assert!(matches!(
+        prepared(&recipe, &out),
+        Err(PrepareError::Damaged { .. })
+    ));
     fs::write(&path, "{\"text\": \"changed\"}\n").unwrap();
     for out in [&out, &begun] {
         assert!(matches!(

@@ -26,9 +26,9 @@ mod _native {
     use crate::compare::compare;
     #[pymodule_export]
     use crate::data::{
-        BatchArray, NativeDataset, NativeEpoch, NativeLoader, NativePacking, open_arrow,
-        open_folder, open_hdf5, open_lines, open_npy, open_parquet, open_raw, open_tar,
-        open_tokens,
+        BatchArray, NativeDataset, NativeEpoch, NativeLoader, NativePacking, NativePlaced,
+        NativePreparing, NativeRecipe, open_arrow, open_folder, open_hdf5, open_lines, open_npy,
+        open_parquet, open_raw, open_tar, open_tokens, prepare_tasks, run_prepare_task,
     };
     #[pymodule_export]
     use crate::explain::{explain, replay, run_of_supervisor, runs, unshown_kill};

@@ -20,6 +20,10 @@ const LAW: &[(&str, &[&str])] = &[
         &["brimful", "brimful-mapping", "brimful-private"],
     ),
     (
+        "brimful-prepare",
+        &["brimful", "brimful-load", "brimful-private"],
+    ),
+    (
         "brimful-rehearse",
         &[
             "brimful",
@@ -77,6 +81,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful",
             "brimful-isolate",
             "brimful-load",
+            "brimful-prepare",
             "brimful-probe",
             "brimful-report",
             "brimful-share",

@@ -156,6 +156,7 @@ fn help_names_every_command_and_exit_code() {
       report       Write a report with charts, as one HTML file
       runs         List recorded runs
       top          Show a running job live: memory, processes, alarms and progress
+      prepare      Write raw data once as shuffled shards, within a memory budget
       init         Create a job file (brimful.toml) for a training command
       completions  Generate a shell completion script
 

@@ -14,8 +14,8 @@ use crate::opening::Opening;
 use crate::pipeline::Pipeline;
 use crate::source::Source;
 use crate::sources::{
-    ArrowFile, DatasetRequest, Folder, FolderOptions, Hdf5, Labels, Lines, Npy, Parquet, TarField,
-    Tars, TokenForm, Tokens,
+    ArrowFile, Concatenated, DatasetRequest, Folder, FolderOptions, Hdf5, Labels, Lines, Npy,
+    Parquet, TarField, Tars, TokenForm, Tokens,
 };
 
 /// One path or several.
@@ -86,7 +86,7 @@ pub struct SourceExpression {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<PathBuf>,
+    pub tokens: Option<PathList>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,13 +122,9 @@ impl SourceExpression {
             &mut self.tar,
             &mut self.arrow,
             &mut self.parquet,
-        ];
-        let single = [
-            &mut self.folder,
-            &mut self.hdf5,
-            &mut self.raw,
             &mut self.tokens,
         ];
+        let single = [&mut self.folder, &mut self.hdf5, &mut self.raw];
         let listed = lists.into_iter().flatten().flat_map(|list| match list {
             PathList::One(path) => std::slice::from_mut(path),
             PathList::Several(paths) => paths.as_mut_slice(),
@@ -206,7 +202,6 @@ impl SourceExpression {
     }
 
     fn open_tokens(&self, headroom: Option<Bytes>) -> Result<Arc<dyn Source>, ExpressionError> {
-        let path = self.tokens.clone().unwrap_or_default();
         let Some(block) = self.length else {
             return Err(missing("tokens", "a `length`"));
         };
@@ -216,20 +211,46 @@ impl SourceExpression {
             // Where there are documents, they say it.
             None => (!has_documents).then_some(DType::U16),
         };
-        let shown = shown(&path);
-        let is_npy = shown
-            .extension()
-            .is_some_and(|extension| extension == "npy");
-        let form = TokenForm {
-            stored: dtype.filter(|_| !is_npy),
-            block,
-            as_i64: self.as_int64.unwrap_or(false),
-        };
-        Ok(Arc::new(if has_documents {
-            Tokens::open_with_documents(&path, form, headroom)?
-        } else {
-            Tokens::open(&path, form, headroom)?
-        }))
+        let files = paths(self.tokens.as_ref());
+        let sizes = files.iter().flat_map(std::fs::metadata);
+        let all = sizes.fold(0_u64, |all, found| all.saturating_add(found.len()));
+        // All of them are read in turn, so none is mapped where not all fit.
+        let headroom = headroom.map(|headroom| {
+            if headroom.get() < all {
+                Bytes::ZERO
+            } else {
+                headroom
+            }
+        });
+        let mut sources: Vec<Arc<dyn Source>> = Vec::new();
+        for path in files {
+            let shown = shown(path);
+            let is_npy = shown
+                .extension()
+                .is_some_and(|extension| extension == "npy");
+            let form = TokenForm {
+                stored: dtype.filter(|_| !is_npy),
+                block,
+                as_i64: self.as_int64.unwrap_or(false),
+            };
+            sources.push(Arc::new(if has_documents {
+                Tokens::open_with_documents(path, form, headroom)?
+            } else {
+                Tokens::open(path, form, headroom)?
+            }));
+        }
+        if let [source] = sources.as_slice() {
+            return Ok(Arc::clone(source));
+        }
+        let found = format!("{} files of different dtypes", sources.len());
+        match Concatenated::new(sources) {
+            Some(all) => Ok(Arc::new(all)),
+            None => Err(ExpressionError::Malformed {
+                what: "`tokens`".to_owned(),
+                expected: "files of one dtype".to_owned(),
+                found,
+            }),
+        }
     }
 
     fn open_folder(

@@ -1,6 +1,7 @@
 //! One file or folder per format.
 
 mod arrow;
+mod concatenated;
 mod files;
 mod folder;
 mod folder_options;
@@ -20,6 +21,7 @@ mod tokens;
 mod truncated_tests;
 
 pub use arrow::ArrowFile;
+pub use concatenated::Concatenated;
 pub use folder::Folder;
 pub use folder_options::{FolderOptions, Labels};
 pub use hdf5::{DatasetRequest, Hdf5, Holds, Listed};

@@ -360,7 +360,7 @@ fn opened(
 
 /// Keeps panics that the loader turns into errors out of the user's output. Every dataset is opened before it is read,
 /// so once is enough.
-fn quiet_decoder_panics() {
+pub(super) fn quiet_decoder_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| panic::set_hook(brimful_load::quiet_hook(panic::take_hook())));
 }
@@ -465,10 +465,10 @@ pub(crate) fn open_raw(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, length, dtype, as_int64, documents, headroom))]
+#[pyo3(signature = (paths, length, dtype, as_int64, documents, headroom))]
 pub(crate) fn open_tokens(
     py: Python<'_>,
-    path: PathBuf,
+    paths: Vec<PathBuf>,
     length: usize,
     dtype: Option<String>,
     as_int64: bool,
@@ -476,7 +476,7 @@ pub(crate) fn open_tokens(
     headroom: Option<u64>,
 ) -> PyResult<NativeDataset> {
     let source = SourceExpression {
-        tokens: Some(path),
+        tokens: Some(paths.into()),
         length: Some(length),
         dtype,
         as_int64: Some(as_int64),

@@ -4,6 +4,7 @@ mod array;
 mod dataset;
 mod loader;
 mod pack;
+mod prepare;
 
 pub(crate) use array::BatchArray;
 pub(crate) use dataset::{
@@ -12,6 +13,9 @@ pub(crate) use dataset::{
 };
 pub(crate) use loader::{NativeEpoch, NativeLoader};
 pub(crate) use pack::NativePacking;
+pub(crate) use prepare::{
+    NativePlaced, NativePreparing, NativeRecipe, prepare_tasks, run_prepare_task,
+};
 
 /// An error with what caused it, in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -1,0 +1,338 @@
+//! Preparation of datasets.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "what Python hands over is ours"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use brimful::units::Bytes;
+use brimful_load::expression::OpExpression;
+use brimful_prepare::{
+    LocalSettings, Manifest, OnSampleError, PhaseName, Placed, Preparation, PrepareError, Prepared,
+    Preparing, Recipe,
+};
+use pyo3::prelude::*;
+
+use crate::border::{Failure, call};
+use crate::data::dataset::{NativeDataset, hints_of, quiet_decoder_panics};
+use crate::data::with_causes;
+
+/// How long a wait goes on before Python looks at its signals.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+#[pyclass(frozen, name = "Recipe", module = "brimful._native")]
+#[derive(Debug)]
+pub(crate) struct NativeRecipe {
+    recipe: Recipe,
+}
+
+#[pymethods]
+impl NativeRecipe {
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecipe> {
+        let recipe = call(py, || Ok(Recipe::read(&path)?))?;
+        Ok(NativeRecipe { recipe })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (dataset, *, field, tokenizer, dtype, end_id, special_tokens, block, seed, shard, split, on_error))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn of(
+        py: Python<'_>,
+        dataset: &NativeDataset,
+        field: Option<String>,
+        tokenizer: Option<PathBuf>,
+        dtype: Option<String>,
+        end_id: Option<u32>,
+        special_tokens: bool,
+        block: Option<usize>,
+        seed: u64,
+        shard: u64,
+        split: u64,
+        on_error: &str,
+    ) -> PyResult<NativeRecipe> {
+        let mut expression = dataset.expression().clone();
+        if let Some(tokenizer) = tokenizer {
+            expression.ops.push(OpExpression {
+                tokenize: Some(tokenizer),
+                field,
+                dtype,
+                end_id,
+                special_tokens: Some(special_tokens),
+                ..OpExpression::default()
+            });
+        }
+        let recipe = call(py, || {
+            let mut recipe = Recipe {
+                block,
+                seed,
+                shard: Bytes(shard),
+                split: Bytes(split),
+                on_error: match on_error {
+                    "raise" => OnSampleError::Raise,
+                    "skip" => OnSampleError::Skip,
+                    other => {
+                        return Err(Failure::Input {
+                            message: format!(
+                                "expected `on_error` to be \"raise\" or \"skip\", found {other:?}"
+                            ),
+                            hints: Vec::new(),
+                        });
+                    }
+                },
+                ..Recipe::of(expression)
+            };
+            recipe.make_absolute(Path::new(""))?;
+            recipe.check()?;
+            Ok(recipe)
+        })?;
+        Ok(NativeRecipe { recipe })
+    }
+
+    /// What preparing would take, as JSON.
+    fn estimate(&self, py: Python<'_>, out: PathBuf, memory: u64) -> PyResult<String> {
+        quiet_decoder_panics();
+        call(py, || {
+            let preparation = Preparation::begin(&self.recipe, &out)?;
+            Ok(preparation.estimate(Bytes(memory))?.to_json())
+        })
+    }
+}
+
+/// A preparation whose tasks other processes run.
+#[pyclass(frozen, name = "PlacedPreparation", module = "brimful._native")]
+#[derive(Debug)]
+pub(crate) struct NativePlaced {
+    placed: Mutex<Option<Placed>>,
+    out: PathBuf,
+}
+
+#[pymethods]
+impl NativePlaced {
+    #[new]
+    fn new(py: Python<'_>, recipe: &NativeRecipe, out: PathBuf) -> PyResult<NativePlaced> {
+        let placed = call(py, || Ok(Placed::begin(&recipe.recipe, &out)?))?;
+        Ok(NativePlaced {
+            placed: Mutex::new(Some(placed)),
+            out,
+        })
+    }
+
+    /// The result if it is finished, as JSON.
+    fn finished(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let manifest = self.with(py, |placed| placed.preparation().finished())?;
+        Ok(manifest.map(|manifest| prepared(manifest, true).to_json()))
+    }
+
+    /// The number of map tasks; the task of that number is to be run when all others are finished.
+    fn map_tasks(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |placed| Ok(placed.preparation().map_tasks()))
+    }
+
+    /// Map tasks that are not finished.
+    fn missing_map_tasks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        self.with(py, |placed| Ok(placed.missing_map_tasks()))
+    }
+
+    /// The number of shard tasks, after all map tasks.
+    fn shards(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, Placed::shards)
+    }
+
+    /// Writes the manifest, after all shard tasks; the result as JSON.
+    fn finish(&self, py: Python<'_>) -> PyResult<String> {
+        let manifest = self.with(py, Placed::finish)?;
+        Ok(prepared(manifest, false).to_json())
+    }
+
+    /// Unlocks the directory.
+    fn close(&self) {
+        drop(self.lock().take());
+    }
+}
+
+impl NativePlaced {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Placed>> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Placed) -> Result<T, PrepareError> + Send,
+    ) -> PyResult<T> {
+        call(py, || match self.lock().as_ref() {
+            Some(placed) => Ok(work(placed)?),
+            None => Err(PrepareError::Busy {
+                path: self.out.clone(),
+            }
+            .into()),
+        })
+    }
+}
+
+fn prepared(manifest: Manifest, was_finished: bool) -> Prepared {
+    Prepared {
+        manifest,
+        peak_bytes: 0,
+        was_finished,
+    }
+}
+
+/// The numbers of map tasks and of shard tasks; none of the latter before all runs are there.
+#[pyfunction]
+pub(crate) fn prepare_tasks(py: Python<'_>, out: PathBuf) -> PyResult<(u64, Option<u64>)> {
+    call(py, || {
+        let preparation = Preparation::open(&out)?;
+        Ok((preparation.map_tasks(), preparation.shard_tasks()?))
+    })
+}
+
+/// Runs one task of a preparation that was begun in `out`.
+#[pyfunction]
+pub(crate) fn run_prepare_task(
+    py: Python<'_>,
+    out: PathBuf,
+    phase: &str,
+    task: u64,
+    memory: u64,
+) -> PyResult<()> {
+    quiet_decoder_panics();
+    call(py, || {
+        let preparation = Preparation::open(&out)?;
+        match phase {
+            "map" => preparation.run_map_task(task, Bytes(memory))?,
+            "shard" => preparation.run_shard_task(task, Bytes(memory))?,
+            other => {
+                return Err(Failure::Input {
+                    message: format!("expected the phase map or shard, found {other:?}"),
+                    hints: Vec::new(),
+                });
+            }
+        }
+        Ok(())
+    })
+}
+
+#[pyclass(frozen, name = "Preparing", module = "brimful._native")]
+#[derive(Debug)]
+pub(crate) struct NativePreparing {
+    preparing: Mutex<Option<Preparing>>,
+}
+
+#[pymethods]
+impl NativePreparing {
+    #[new]
+    #[pyo3(signature = (recipe, out, *, memory, threads))]
+    fn new(
+        py: Python<'_>,
+        recipe: &NativeRecipe,
+        out: PathBuf,
+        memory: u64,
+        threads: Option<usize>,
+    ) -> PyResult<NativePreparing> {
+        quiet_decoder_panics();
+        let recipe = recipe.recipe.clone();
+        let settings = LocalSettings {
+            memory: Bytes(memory),
+            threads,
+        };
+        let preparing = call(py, || Ok(Preparing::start(recipe, &out, settings)?))?;
+        Ok(NativePreparing {
+            preparing: Mutex::new(Some(preparing)),
+        })
+    }
+
+    /// Name of the phase, finished tasks, all tasks, finished bytes, all bytes and the memory peak.
+    #[getter]
+    fn progress(&self, py: Python<'_>) -> (&'static str, u64, u64, u64, u64, u64) {
+        let progress = py.detach(|| self.lock().as_ref().map(Preparing::progress));
+        let progress = progress.unwrap_or_default();
+        let phase = match progress.phase {
+            PhaseName::Map => "map",
+            PhaseName::Shard => "shard",
+        };
+        let (tasks, bytes) = (
+            (progress.tasks_done, progress.tasks),
+            (progress.bytes_done, progress.bytes),
+        );
+        (
+            phase,
+            tasks.0,
+            tasks.1,
+            bytes.0,
+            bytes.1,
+            progress.peak_bytes,
+        )
+    }
+
+    /// The manifest and more as JSON; None after a short wait if preparing is not finished.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        call(py, || {
+            let prepared = match self.lock().as_ref() {
+                Some(preparing) => preparing.wait(A_MOMENT)?,
+                None => None,
+            };
+            Ok(prepared.map(|prepared| prepared.to_json()))
+        })
+    }
+
+    /// Ends the threads; what is finished stays for the next time.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| drop(self.lock().take()));
+    }
+}
+
+impl NativePreparing {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Preparing>> {
+        self.preparing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<PrepareError> for Failure {
+    fn from(error: PrepareError) -> Failure {
+        let message = with_causes(&error);
+        let hints = hints(&error);
+        match error {
+            PrepareError::Expression(error) => error.into(),
+            PrepareError::Source(error) => error.into(),
+            PrepareError::Busy { .. }
+            | PrepareError::NoSpace { .. }
+            | PrepareError::Unreadable { .. }
+            | PrepareError::Unwritable { .. }
+            | PrepareError::Damaged { .. } => Failure::Machine { message, hints },
+            PrepareError::Panic { .. } => Failure::Internal { message },
+            _ => Failure::Input { message, hints },
+        }
+    }
+}
+
+fn hints(error: &PrepareError) -> Vec<String> {
+    let hint = match error {
+        PrepareError::Pipeline(error) => return hints_of(error),
+        PrepareError::TooLittleMemory { needed, .. } => {
+            format!("set the memory budget to at least {needed}")
+        }
+        PrepareError::NotEmpty { .. } => "name a directory that does not exist yet".to_owned(),
+        PrepareError::OtherRecipe { .. } => {
+            "name another directory, or remove this one to start over".to_owned()
+        }
+        PrepareError::ChangedInput { .. } => {
+            "restore the file, or name another directory to start over".to_owned()
+        }
+        PrepareError::Sample(_) => {
+            "to leave out samples that fail, set on_error to \"skip\"".to_owned()
+        }
+        PrepareError::Unwritable { .. } => {
+            "finished tasks are kept; run the same command again to go on".to_owned()
+        }
+        _ => return Vec::new(),
+    };
+    vec![hint]
+}

@@ -1,0 +1,45 @@
+"""One element of a Slurm array of `brimful prepare --on slurm`; also for any other scheduler with arrays."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from brimful import _native
+from brimful._errors import BrimfulError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every task of this element, and return an exit code."""
+    parser = argparse.ArgumentParser(prog="python -m brimful._prepare_task")
+    parser.add_argument("out")
+    parser.add_argument("phase", choices=["map", "tails", "shard", "finish"])
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--element", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--recipe")
+    options = parser.parse_args(arguments)
+    try:
+        if options.phase == "finish":
+            placed = _native.PlacedPreparation(_native.Recipe.read(options.recipe), options.out)
+            sys.stdout.write(placed.finish() + "\n")
+        elif options.phase == "tails":
+            tasks, _ = _native.prepare_tasks(options.out)
+            _native.run_prepare_task(options.out, "map", tasks, options.memory)
+        else:
+            tasks, shards = _native.prepare_tasks(options.out)
+            of_phase = tasks if options.phase == "map" else shards
+            for task in range(options.element, of_phase or 0, options.of):
+                _native.run_prepare_task(options.out, options.phase, task, options.memory)
+    except BrimfulError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""`brimful prepare` and `brimful.prepare`: the same shards, however they were made and interrupted."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import brimful
+import brimful.data as bd
+
+tokenizers = pytest.importorskip("tokenizers", reason="tokens are compared with those of this library")
+Image = pytest.importorskip("PIL.Image", reason="images are made with it")
+
+PROGRAM = Path(sys.executable).parent / "brimful"
+WORDS = [f"word{number}" for number in range(500)]
+BLOCK = 65
+RECIPE = """
+source = { lines = "text-*.jsonl", json = "text" }
+ops = [{ tokenize = "tok.json", end_id = 0 }]
+block = 65
+seed = 1
+shard = "1MiB"
+split = "1MiB"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with text in two files, a tokenizer and a recipe."""
+    folder = tmp_path_factory.mktemp("prepare")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=1500,
+        special_tokens=["<|end|>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    tokenizer.save(str(folder / "tok.json"))
+    draw = random.Random(5)  # noqa: S311
+    for part in range(2):
+        with (folder / f"text-{part}.jsonl").open("w") as file:
+            for _ in range(4000):
+                words = draw.choices(WORDS, k=draw.randrange(1, 400))
+                file.write(json.dumps({"text": " ".join(words)}) + "\n")
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def command(folder: Path, out: Path, *more: str) -> list[str]:
+    return [str(PROGRAM), "prepare", str(folder / "recipe.toml"), "--out", str(out), "--json", *more]
+
+
+def run(folder: Path, out: Path, *more: str) -> dict[str, object]:
+    done = subprocess.run(command(folder, out, *more), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> dict[str, object]:
+    """Return what an undisturbed run gives."""
+    return run(folder, folder / "whole", "--memory", "256MiB")
+
+
+def test_every_token_is_there_once(folder: Path, whole: dict[str, object]) -> None:
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tok.json"))
+    expected = np.zeros(2000, np.int64)
+    for path in sorted(folder.glob("text-*.jsonl")):
+        for line in path.read_text().splitlines():
+            expected += np.bincount([*tokenizer.encode(json.loads(line)["text"]).ids, 0], minlength=2000)
+    blocks = bd.prepared(folder / "whole", as_int64=True, documents=True)
+    assert len(blocks) == whole["samples"]
+    found = np.zeros(2000, np.int64)
+    for batch in bd.Loader(blocks, batch_size=256, memory="64MiB"):
+        tokens = np.asarray(batch["tokens"])
+        found += np.bincount(tokens.ravel(), minlength=2000)
+        # A document begins behind each end.
+        starts = np.asarray(batch["position"])[:, 1:][tokens[:, :-1] == 0]
+        assert not starts.any()
+    assert whole["documents"] == 8000
+    assert whole["tokens"] == expected.sum()
+    assert (expected - found >= 0).all()
+    assert (expected - found).sum() == whole["dropped_tokens"] < BLOCK
+
+
+@pytest.mark.parametrize("more", [("--threads", "1"), ("--threads", "8", "--memory", "1GiB")])
+def test_threads_and_memory_change_nothing(
+    folder: Path, whole: dict[str, object], tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    assert run(folder, tmp_path / "out", *more)["digest"] == whole["digest"]
+
+
+def test_python_makes_the_same(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
+    texts = bd.lines(sorted(folder.glob("text-*.jsonl")), json="text")
+    made = brimful.prepare(
+        texts,
+        tmp_path / "out",
+        tokenizer=folder / "tok.json",
+        end_id=0,
+        block=BLOCK,
+        seed=1,
+        shard="1MiB",
+        split="1MiB",
+        memory="256MiB",
+    )
+    assert (made.digest, made.samples) == (whole["digest"], whole["samples"])
+
+
+def test_a_killed_run_goes_on(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
+    draw = random.Random(3)  # noqa: S311
+    out = tmp_path / "out"
+    kills = 0
+    for _ in range(6):
+        process = subprocess.Popen(command(folder, out, "--threads", "1"), stdout=subprocess.DEVNULL)
+        try:
+            process.wait(draw.uniform(0.3, 1.2))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+        if (out / "manifest.json").exists():
+            break
+        names = [path.name for path in out.glob("shard-*")]
+        assert all(".attempt-" in name or (out / name).stat().st_size for name in names)
+    assert kills
+    assert run(folder, out)["digest"] == whole["digest"]
+    assert not (out / ".brimful-prepare").exists()
+    assert not list(out.glob("*.attempt-*"))
+
+
+def test_ctrl_c_says_how_to_go_on(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        command(folder, out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not (out / ".brimful-prepare" / "preparation.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode:
+        assert process.returncode == 130
+        assert "run the same command again" in errors
+    assert run(folder, out)["digest"] == whole["digest"]
+
+
+def test_what_was_not_asked_for_is_refused(folder: Path, tmp_path: Path) -> None:
+    def refused(out: Path, recipe: str = RECIPE) -> str:
+        path = folder / "other.toml"
+        path.write_text(recipe)
+        done = subprocess.run(
+            [PROGRAM, "prepare", path, "--out", out], capture_output=True, text=True, check=False
+        )
+        assert done.returncode in {96, 97}, done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert "contains other files" in refused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert "with another recipe" in refused(folder / "whole", RECIPE.replace("seed = 1", "seed = 2"))
+    assert "unknown field `sede`" in refused(tmp_path / "a", "sede = 1\n" + RECIPE)
+    assert "files that match" in refused(tmp_path / "a", RECIPE.replace("text-*", "nothing-*"))
+    assert "`tokenize` must have only the options" in refused(
+        tmp_path / "a", RECIPE.replace("end_id = 0", "filter = 'bilinear'")
+    )
+    assert (
+        "set the memory budget to at least"
+        in subprocess.run(
+            command(folder, tmp_path / "a", "--memory", "1MiB"), capture_output=True, text=True, check=False
+        ).stderr
+    )
+
+
+def test_a_dry_run_writes_nothing(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = run(folder, out, "--dry-run")
+    assert found["map_tasks"] > 4
+    assert found["shard_bytes"] > 1 << 20
+    assert not out.exists()
+
+
+def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        for number in range(30):
+            pixels = draw.integers(0, 255, (40, 50, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / label / f"{number:03}.png")
+    (tmp_path / "images" / "cat" / "broken.png").write_bytes(b"not an image")
+    images = bd.folder(tmp_path / "images", "png", labels=True).decode("image").resize("image", 24)
+    with pytest.raises(brimful.InputError, match=r"broken\.png"):
+        brimful.prepare(images, tmp_path / "raised")
+    made = brimful.prepare(images, tmp_path / "out", on_error="skip", shard="1MiB", split="1MiB")
+    assert (made.samples, made.skipped) == (60, 1)
+    assert "broken.png" in made.skipped_reasons[0]
+    data = bd.prepared(tmp_path / "out")
+    assert data.fields == images.fields
+
+    def sums(dataset: bd.Dataset, *, on_error: str) -> dict[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = {}
+        for batch in bd.Loader(dataset, batch_size=8, on_error=on_error):
+            for image, label in zip(np.asarray(batch["image"]), np.asarray(batch["label"]), strict=True):
+                key = (int(label), int(image.astype(np.int64).sum()))
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    assert sums(data, on_error="raise") == sums(images, on_error="skip")
