@@ -8,7 +8,7 @@ use crate::error::PrepareError;
 
 /// Bytes that tasks of one process may hold together.
 #[derive(Debug)]
-pub struct Budget {
+pub struct TaskBudget {
     all: u64,
     free: Mutex<u64>,
     freed: Condvar,
@@ -17,13 +17,13 @@ pub struct Budget {
 /// Bytes that one task may hold, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share<'a> {
-    budget: &'a Budget,
+    budget: &'a TaskBudget,
     bytes: u64,
 }
 
-impl Budget {
-    pub fn new(memory: Bytes) -> Budget {
-        Budget {
+impl TaskBudget {
+    pub fn new(memory: Bytes) -> TaskBudget {
+        TaskBudget {
             all: memory.get(),
             free: Mutex::new(memory.get()),
             freed: Condvar::new(),

@@ -42,7 +42,7 @@ mod tasks;
 mod tests;
 mod work;
 
-pub use budget::Budget;
+pub use budget::TaskBudget;
 pub use error::PrepareError;
 pub use local::{LocalSettings, PhaseName, PrepareProgress, Prepared, Preparing};
 pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat};

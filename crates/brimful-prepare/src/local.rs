@@ -11,7 +11,7 @@ use std::time::Duration;
 use brimful::units::Bytes;
 use serde::Serialize;
 
-use crate::budget::Budget;
+use crate::budget::TaskBudget;
 use crate::error::PrepareError;
 use crate::manifest::Manifest;
 use crate::map::{self, TaskLimits};
@@ -207,7 +207,7 @@ fn prepare(
         return Ok(is_there(manifest));
     }
     preparation.work().remove_attempts();
-    let budget = Budget::new(settings.memory);
+    let budget = TaskBudget::new(settings.memory);
     let limits = TaskLimits {
         budget: &budget,
         threads: settings.n_threads(),

@@ -10,14 +10,14 @@ use brimful_load::sources::Lines;
 use brimful_load::{Opening, Pipeline, SampleMaker};
 
 use crate::blocks::BlockBuilder;
-use crate::budget::{Budget, Share};
+use crate::budget::{Share, TaskBudget};
 use crate::error::PrepareError;
 use crate::inputs::{self, Split};
 use crate::packing;
 use crate::preparation::Preparation;
 use crate::recipe::OnSampleError;
 use crate::records::{key_of, sample_key};
-use crate::run_file::{Run, RunFooter, RunWriter, WRITE_BUFFER};
+use crate::run_file::{RunFile, RunFooter, RunWriter, WRITE_BUFFER};
 
 /// Fewest bytes of records that wait to be ordered.
 const FEWEST_WAITING: u64 = 1 << 20;
@@ -27,7 +27,7 @@ const GROWTH: u64 = 2;
 /// What one process gives to its tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaskLimits<'a> {
-    pub(crate) budget: &'a Budget,
+    pub(crate) budget: &'a TaskBudget,
     /// Tasks at once.
     pub(crate) threads: u64,
     pub(crate) is_stopped: &'a AtomicBool,
@@ -56,7 +56,7 @@ pub(crate) fn map_task(
 ) -> Result<RunFooter, PrepareError> {
     let path = preparation.work().run(task);
     if path.exists()
-        && let Ok(run) = Run::open(&path, preparation.record_bytes() as u64)
+        && let Ok(run) = RunFile::open(&path, preparation.record_bytes() as u64)
     {
         return Ok(run.footer);
     }
@@ -65,7 +65,7 @@ pub(crate) fn map_task(
         inputs::check_unchanged(path, preparation.inputs())?;
     }
     let (opened, documents, share) = open(preparation, split, limits)?;
-    let waiting = share.bytes() - fixed_bytes(preparation, &opened);
+    let waiting = share.waiting;
     let mut run = RunWriter::create(&path, preparation.record_bytes(), waiting)?;
     let seed = preparation.recipe().seed;
     let on_error = preparation.recipe().on_error;
@@ -101,7 +101,7 @@ pub(crate) fn map_task(
                         run.footer().skipped.add(&error);
                     }
                     Err(NotMade::Sample(error)) => return Err(error.into()),
-                    Err(NotMade::Run(error)) => return Err(error),
+                    Err(NotMade::RunFile(error)) => return Err(error),
                 }
             }
             (Vec::new(), Vec::new())
@@ -113,12 +113,12 @@ pub(crate) fn map_task(
 /// Why a sample is not in a run.
 enum NotMade {
     Sample(SampleError),
-    Run(PrepareError),
+    RunFile(PrepareError),
 }
 
 impl From<PrepareError> for NotMade {
     fn from(error: PrepareError) -> NotMade {
-        NotMade::Run(error)
+        NotMade::RunFile(error)
     }
 }
 
@@ -144,12 +144,19 @@ fn fixed_bytes(preparation: &Preparation, opened: &Opened) -> u64 {
         .saturating_add(WRITE_BUFFER as u64)
 }
 
+/// What a map task may hold.
+struct MapShare<'a> {
+    /// Bytes of records that wait to be ordered.
+    waiting: u64,
+    _share: Share<'a>,
+}
+
 /// Opens a split and takes the bytes that it needs.
 fn open<'a>(
     preparation: &Preparation,
     split: &Split,
     limits: TaskLimits<'a>,
-) -> Result<(Opened, std::ops::Range<u64>, Share<'a>), PrepareError> {
+) -> Result<(Opened, std::ops::Range<u64>, MapShare<'a>), PrepareError> {
     let (opened, samples, index_bytes) = open_split(preparation, split, limits)?;
     let fixed = fixed_bytes(preparation, &opened).saturating_add(index_bytes);
     let record = RunWriter::bytes_per_record(preparation.record_bytes());
@@ -166,6 +173,10 @@ fn open<'a>(
     let waiting = fair.saturating_sub(fixed).min(most).max(fewest);
     let needed = fixed.saturating_add(waiting);
     if let Some(share) = limits.budget.try_take(needed) {
+        let share = MapShare {
+            waiting,
+            _share: share,
+        };
         return Ok((opened, samples, share));
     }
     // Who waits holds nothing.
@@ -173,6 +184,10 @@ fn open<'a>(
     drop(opened);
     let share = limits.budget.take(needed, &what)?;
     let (opened, samples, _) = open_split(preparation, split, limits)?;
+    let share = MapShare {
+        waiting,
+        _share: share,
+    };
     Ok((opened, samples, share))
 }
 
@@ -208,7 +223,7 @@ pub(crate) fn tails_task(preparation: &Preparation) -> Result<RunFooter, Prepare
     let path = preparation.work().run(task);
     let record_bytes = preparation.record_bytes();
     if path.exists()
-        && let Ok(run) = Run::open(&path, record_bytes as u64)
+        && let Ok(run) = RunFile::open(&path, record_bytes as u64)
     {
         return Ok(run.footer);
     }
@@ -220,7 +235,7 @@ pub(crate) fn tails_task(preparation: &Preparation) -> Result<RunFooter, Prepare
     let mut builder = BlockBuilder::new(form, preparation.recipe().seed, task);
     let mut bytes = Vec::new();
     for split in 0..task {
-        let of_split = Run::open(&preparation.work().run(split), record_bytes as u64)?;
+        let of_split = RunFile::open(&preparation.work().run(split), record_bytes as u64)?;
         of_split.file()?.tail(&mut bytes)?;
         // What was before the tail is elsewhere, so a document begins with it in any case.
         let starts = of_split.footer.tail.starts.iter().map(|at| *at as usize);

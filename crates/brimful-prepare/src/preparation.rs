@@ -13,7 +13,7 @@ use crate::inputs::{self, Input, Split, SplitRule};
 use crate::manifest::{Manifest, ManifestField, Parts, ShardEntry, ShardFormat};
 use crate::packing::Packer;
 use crate::recipe::Recipe;
-use crate::run_file::{Run, RunFooter};
+use crate::run_file::{RunFile, RunFooter};
 use crate::skipped::SkippedSamples;
 use crate::work::{self, WorkDir};
 
@@ -247,9 +247,9 @@ impl Preparation {
     }
 
     /// All runs, in the order of their tasks; that of the tails is the last.
-    pub(crate) fn runs(&self) -> Result<Vec<Run>, PrepareError> {
+    pub(crate) fn runs(&self) -> Result<Vec<RunFile>, PrepareError> {
         (0..=self.map_tasks())
-            .map(|task| Run::open(&self.work.run(task), self.record_bytes as u64))
+            .map(|task| RunFile::open(&self.work.run(task), self.record_bytes as u64))
             .collect()
     }
 
@@ -274,7 +274,7 @@ impl Preparation {
     /// Writes the manifest of all shards and removes the runs.
     pub(crate) fn finish(
         &self,
-        runs: &[Run],
+        runs: &[RunFile],
         shards: Vec<ShardEntry>,
     ) -> Result<Manifest, PrepareError> {
         // What was read while it changed is not a dataset.

@@ -217,13 +217,13 @@ impl RunWriter {
 
 /// A run to be read.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunFile {
     path: PathBuf,
     pub(crate) footer: RunFooter,
 }
 
-impl Run {
-    pub(crate) fn open(path: &Path, record_bytes: u64) -> Result<Run, PrepareError> {
+impl RunFile {
+    pub(crate) fn open(path: &Path, record_bytes: u64) -> Result<RunFile, PrepareError> {
         let damaged = |found: &str| PrepareError::Damaged {
             path: path.to_owned(),
             expected: "a whole run".to_owned(),
@@ -274,7 +274,7 @@ impl Run {
         {
             return Err(damaged("records of another size"));
         }
-        Ok(Run {
+        Ok(RunFile {
             path: path.to_owned(),
             footer,
         })
@@ -307,7 +307,7 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct RunReader<'a> {
     file: File,
-    run: &'a Run,
+    run: &'a RunFile,
 }
 
 impl RunReader<'_> {
@@ -327,7 +327,7 @@ impl RunReader<'_> {
     }
 
     fn first_at_least(&self, segment: &Segment, key: u64) -> Result<u64, PrepareError> {
-        let places = Run::places(segment, key);
+        let places = RunFile::places(segment, key);
         let mut keys = Vec::new();
         self.keys(segment, places.clone(), &mut keys)?;
         Ok(places.start + keys.partition_point(|found| *found < key) as u64)

@@ -7,7 +7,7 @@ use crate::manifest::ShardEntry;
 use crate::map::TaskLimits;
 use crate::preparation::Preparation;
 use crate::records::first_key;
-use crate::run_file::{Run, WRITE_BUFFER};
+use crate::run_file::{RunFile, WRITE_BUFFER};
 use crate::shard_arrow::ArrowShard;
 use crate::shard_tokens::TokenShard;
 use crate::shard_writer::ShardWriter;
@@ -23,7 +23,7 @@ const FEWEST_GATHERED: u64 = 1 << 20;
 /// Runs a shard task, unless its shard is there.
 pub(crate) fn shard_task(
     preparation: &Preparation,
-    runs: &[Run],
+    runs: &[RunFile],
     shard: u64,
     of: u64,
     limits: TaskLimits<'_>,
@@ -134,7 +134,7 @@ impl KeyRange {
 /// Writes the records of a range, in halves if they are too many at once.
 fn gather(
     preparation: &Preparation,
-    runs: &[Run],
+    runs: &[RunFile],
     range: KeyRange,
     most: u64,
     writer: &mut dyn ShardWriter,

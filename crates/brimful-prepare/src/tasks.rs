@@ -7,11 +7,11 @@ use std::time::Instant;
 use brimful::units::Bytes;
 use serde::Serialize;
 
-use crate::budget::Budget;
+use crate::budget::TaskBudget;
 use crate::error::PrepareError;
 use crate::map::{self, TaskLimits};
 use crate::preparation::Preparation;
-use crate::run_file::Run;
+use crate::run_file::RunFile;
 use crate::shard;
 
 /// What a preparation will take, as far as its first samples tell.
@@ -51,7 +51,7 @@ impl Preparation {
         }
         let is_stopped = AtomicBool::new(false);
         let limits = TaskLimits {
-            budget: &Budget::new(memory),
+            budget: &TaskBudget::new(memory),
             threads: 1,
             is_stopped: &is_stopped,
         };
@@ -64,7 +64,7 @@ impl Preparation {
         let samples = runs.iter().map(|run| run.footer.records()).sum();
         let is_stopped = AtomicBool::new(false);
         let limits = TaskLimits {
-            budget: &Budget::new(memory),
+            budget: &TaskBudget::new(memory),
             threads: 1,
             is_stopped: &is_stopped,
         };
@@ -90,7 +90,7 @@ impl Preparation {
         }
         let seconds = began.elapsed().as_secs_f64();
         let records = if self.map_tasks() > 0 {
-            Run::open(&trial.work().run(0), self.record_bytes() as u64)?
+            RunFile::open(&trial.work().run(0), self.record_bytes() as u64)?
                 .footer
                 .records()
         } else {
