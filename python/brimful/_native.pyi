@@ -149,7 +149,10 @@ class PlacedPreparation:
     """
     A preparation whose tasks other processes run.
     """
-    def __new__(cls, /, recipe: Recipe, out: str | PathLike[str]) -> PlacedPreparation: ...
+    def __new__(cls, /, out: str | PathLike[str], recipe: Recipe | None = None) -> PlacedPreparation:
+        """
+        Begins with a recipe, or goes on with what was begun.
+        """
     def close(self, /) -> None:
         """
         Unlocks the directory.
@@ -158,9 +161,10 @@ class PlacedPreparation:
         """
         Writes the manifest, after all shard tasks; the result as JSON.
         """
+    @property
     def finished(self, /) -> str | None:
         """
-        The result if it is finished, as JSON.
+        The result if it was finished before, as JSON.
         """
     def map_tasks(self, /) -> int:
         """

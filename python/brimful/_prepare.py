@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from brimful import _data_arguments as given
 from brimful import _native
+from brimful._errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +104,13 @@ def prepare(  # noqa: PLR0913
         InputError: An argument is invalid, a sample failed, or `out` has other contents.
         MachineError: Files cannot be read or written, or another process is writing to `out`.
     """
+    if dataset._functions:  # noqa: SLF001
+        raise InputError(
+            "a dataset with a `map` function cannot be prepared",
+            ["leave `map` out here, and add it to the dataset that `brimful.data.prepared` returns"],
+        )
+    if tokenizer is None and (special_tokens or any(x is not None for x in (field, dtype, end_id))):
+        raise InputError("`field`, `dtype`, `end_id` and `special_tokens` require `tokenizer`")
     recipe = _native.Recipe.of(
         dataset._native,  # noqa: SLF001
         field=field,

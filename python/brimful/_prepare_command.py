@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(estimate) + "\n" if options.json else _estimate_text(estimate))
         return _check_space(estimate, options.out)
     if options.on == "slurm":
-        sys.stdout.write(on_slurm(recipe, options.recipe, options.out, memory=memory) + "\n")
+        sys.stdout.write(on_slurm(recipe, options.out, memory=memory) + "\n")
         return 0
     if options.on is None:
         prepared = prepare_recipe(recipe, options.out, memory=memory, threads=options.threads, progress=None)

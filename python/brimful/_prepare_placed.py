@@ -37,10 +37,10 @@ def on_ray(
             "`--on ray` requires the package ray", ["install it with `pip install 'brimful[ray]'`"]
         ) from None
     out = os.path.abspath(out)  # noqa: PTH100
-    placed = _native.PlacedPreparation(recipe, out)
+    placed = _native.PlacedPreparation(out, recipe)
     try:
-        if (found := placed.finished()) is not None:
-            return found
+        if placed.finished is not None:
+            return placed.finished
         if not ray.is_initialized():
             try:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -110,12 +110,12 @@ def _run_all(
         report(f"{what}: {done:,} finished, {len(running):,} submitted")
 
 
-def on_slurm(recipe: _native.Recipe, recipe_path: str, out: str, *, memory: int) -> str:
+def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     """Submit arrays of tasks to Slurm, each after the one before it, and return what to do next."""
     out = os.path.abspath(out)  # noqa: PTH100
-    placed = _native.PlacedPreparation(recipe, out)
+    placed = _native.PlacedPreparation(out, recipe)
     try:
-        if placed.finished() is not None:
+        if placed.finished is not None:
             return f"{out} is prepared"
         tasks = placed.map_tasks()
     finally:
@@ -142,6 +142,5 @@ def on_slurm(recipe: _native.Recipe, recipe_path: str, out: str, *, memory: int)
     mapped = submit("map", f"{command} map {of}", array)
     tails = submit("tails", f"{command} tails", f"--dependency=afterok:{mapped}")
     shards = submit("shard", f"{command} shard {of}", array, f"--dependency=afterok:{tails}")
-    last = f"{command} finish --recipe {shlex.quote(os.path.abspath(recipe_path))}"  # noqa: PTH100
-    finish = submit("finish", last, f"--dependency=afterok:{shards}")
+    finish = submit("finish", f"{command} finish", f"--dependency=afterok:{shards}")
     return f"submitted as jobs {mapped}, {tails}, {shards} and {finish}; the last one writes manifest.json"

@@ -21,12 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--element", type=int, default=0)
     parser.add_argument("--of", type=int, default=1)
-    parser.add_argument("--recipe")
     options = parser.parse_args(arguments)
     try:
         if options.phase == "finish":
-            placed = _native.PlacedPreparation(_native.Recipe.read(options.recipe), options.out)
-            sys.stdout.write(placed.finish() + "\n")
+            placed = _native.PlacedPreparation(options.out)
+            sys.stdout.write((placed.finished or placed.finish()) + "\n")
         elif options.phase == "tails":
             tasks, _ = _native.prepare_tasks(options.out)
             _native.run_prepare_task(options.out, "map", tasks, options.memory)

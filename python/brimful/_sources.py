@@ -142,25 +142,36 @@ def prepared(
         headroom: As for `hdf5`.
     """
     folder = os.fspath(path)
-    manifest = read_manifest(folder)
-    shards = [os.path.join(folder, shard["file"]) for shard in manifest["shards"]]  # noqa: PTH118
-    if manifest["format"] == "arrow":
+    manifest = _manifest(folder)
+    try:
+        shards = [_shard(folder, shard) for shard in manifest["shards"]]
+        field = manifest["fields"][0]
+        kind, length, dtype = manifest["format"], field["shape"][:1], field["dtype"]
+    except (KeyError, IndexError, TypeError):
+        raise InputError(f"the manifest of {folder} is damaged") from None
+    if kind == "arrow":
         if as_int64 or documents:
             raise InputError(f"{folder} has no tokens; `as_int64` and `documents` are for tokens")
         return arrow(shards, headroom=headroom)
-    field = manifest["fields"][0]
-    return tokens(
-        shards,
-        field["shape"][0],
-        dtype=field["dtype"],
-        as_int64=as_int64,
-        documents=documents,
-        headroom=headroom,
-    )
+    return tokens(shards, length[0], dtype=dtype, as_int64=as_int64, documents=documents, headroom=headroom)
 
 
-def read_manifest(folder: str) -> dict[str, Any]:
-    """Return the manifest of a prepared dataset."""
+def _shard(folder: str, shard: dict[str, Any]) -> str:
+    """Return the path of a shard that is there and whole."""
+    name = shard["file"]
+    path = os.path.join(folder, name)  # noqa: PTH118
+    if os.path.basename(name) != name:  # noqa: PTH119
+        raise InputError(f"the manifest of {folder} names a file elsewhere: {name}")
+    found = os.path.getsize(path) if os.path.exists(path) else None  # noqa: PTH110, PTH202
+    if found != shard["bytes"]:
+        raise InputError(
+            f"{path} is damaged: expected {shard['bytes']} bytes, found {found}",
+            ["prepare the dataset again, in another directory"],
+        )
+    return path
+
+
+def _manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, "manifest.json")  # noqa: PTH118
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -170,7 +181,7 @@ def read_manifest(folder: str) -> dict[str, Any]:
             f"no prepared dataset in {folder}: manifest.json is missing",
             ["if `brimful prepare` was interrupted, run the same command again to finish it"],
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise InputError(f"{path} was written by another version of brimful", ["upgrade brimful"])

@@ -181,6 +181,52 @@ def test_what_was_not_asked_for_is_refused(folder: Path, tmp_path: Path) -> None
     )
 
 
+def test_a_dataset_that_cannot_be_prepared_as_it_is_is_refused(folder: Path, tmp_path: Path) -> None:
+    texts = bd.lines(folder / "text-0.jsonl", json="text")
+    with pytest.raises(brimful.InputError, match="`map`"):
+        brimful.prepare(texts.map(len), tmp_path / "a", tokenizer=folder / "tok.json", block=BLOCK)
+    with pytest.raises(brimful.InputError, match="require `tokenizer`"):
+        brimful.prepare(texts, tmp_path / "a", end_id=0)
+    with pytest.raises(brimful.InputError, match=r"manifest\.json is missing"):
+        bd.prepared(tmp_path)
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"version": 1, "shards": [{"file": "../x", "bytes": 1}], "fields": [], "format": "arrow"})
+    )
+    with pytest.raises(brimful.InputError, match="elsewhere"):
+        bd.prepared(tmp_path)
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / "a.txt").write_text("7")
+    numbers = bd.folder(images, "txt")
+    with pytest.raises(brimful.InputError, match="outside the source"):
+        brimful.prepare(numbers.cast(next(iter(numbers.fields)), "int64"), images / "out")
+    assert [path.name for path in images.iterdir()] == ["a.txt"]
+
+
+def test_array_tasks_make_the_same(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    recipe = brimful._native.Recipe.read(folder / "recipe.toml")
+    brimful._native.PlacedPreparation(out, recipe).close()
+
+    def task(*words: str) -> str:
+        line = [sys.executable, "-m", "brimful._prepare_task", str(out), "--memory", str(128 << 20), *words]
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+    for element in (2, 0, 1):
+        task("map", "--element", str(element), "--of", "3")
+    task("tails")
+    for element in (1, 0):
+        task("shard", "--element", str(element), "--of", "2")
+    assert json.loads(task("finish"))["manifest"]["digest"] == whole["digest"]
+    # A finished dataset of another recipe stays as it is.
+    other = folder / "seed.toml"
+    other.write_text(RECIPE.replace("seed = 1", "seed = 3"))
+    before = sorted(path.name for path in out.iterdir())
+    with pytest.raises(brimful.InputError, match="another recipe"):
+        brimful._native.PlacedPreparation(out, brimful._native.Recipe.read(other))
+    assert sorted(path.name for path in out.iterdir()) == before
+
+
 def test_a_dry_run_writes_nothing(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = run(folder, out, "--dry-run")

@@ -1,5 +1,6 @@
 //! The files that a dataset is made from, listed once, and how they are cut into tasks.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -51,6 +52,17 @@ impl fmt::Display for Split {
 }
 
 impl SplitRule {
+    /// How many map tasks there are.
+    pub(crate) fn tasks(&self, inputs: &[Input]) -> u64 {
+        let of = |all: u64, each: u64| all.div_ceil(each.max(1));
+        match *self {
+            SplitRule::Bytes(each) => inputs.iter().fold(0, |tasks, input| {
+                u64::saturating_add(tasks, of(input.bytes, each))
+            }),
+            SplitRule::Samples { of: all, each } => of(all, each),
+        }
+    }
+
     /// The map tasks, in order.
     pub(crate) fn splits(&self, inputs: &[Input]) -> Vec<Split> {
         match *self {
@@ -60,14 +72,14 @@ impl SplitRule {
                     starts(input.bytes, each).map(move |start| Split::Bytes {
                         path: input.path.clone(),
                         start,
-                        end: (start + each).min(input.bytes),
+                        end: start.saturating_add(each).min(input.bytes),
                     })
                 })
                 .collect(),
             SplitRule::Samples { of, each } => starts(of, each)
                 .map(|start| Split::Samples {
                     start,
-                    end: (start + each).min(of),
+                    end: start.saturating_add(each).min(of),
                 })
                 .collect(),
         }
@@ -109,8 +121,17 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
         found,
     };
     let paths = glob::glob(&text).map_err(|error| no_match(error.to_string()))?;
+    let mut files = Vec::new();
     // Sorted by name, which is what glob gives.
-    let files: Vec<PathBuf> = paths.flatten().filter(|path| path.is_file()).collect();
+    for found in paths {
+        let found = found.map_err(|error| PrepareError::Unreadable {
+            path: error.path().to_owned(),
+            cause: error.into(),
+        })?;
+        if found.is_file() {
+            files.push(found);
+        }
+    }
     if files.is_empty() {
         return Err(no_match("none".to_owned()));
     }
@@ -162,7 +183,14 @@ fn directory(path: &Path) -> Result<Input, PrepareError> {
     let mut hasher = XxHash3_128::new();
     let mut bytes = 0_u64;
     let mut left = vec![path.to_owned()];
+    // Links may lead back.
+    let mut seen = BTreeSet::new();
     while let Some(folder) = left.pop() {
+        let is_new =
+            std::fs::metadata(&folder).is_ok_and(|found| seen.insert((found.dev(), found.ino())));
+        if !is_new {
+            continue;
+        }
         let unreadable = |cause| PrepareError::Unreadable {
             path: folder.clone(),
             cause,
@@ -197,23 +225,47 @@ fn directory(path: &Path) -> Result<Input, PrepareError> {
 
 /// An error where files are not what they were.
 pub(crate) fn check_same(now: &[Input], before: &[Input]) -> Result<(), PrepareError> {
-    let differs = now.iter().zip(before).find(|(now, before)| now != before);
+    let longer = if now.len() < before.len() {
+        before
+    } else {
+        now
+    };
+    let differs = (0..longer.len()).find(|at| now.get(*at) != before.get(*at));
     match differs {
-        Some((now, _)) => Err(PrepareError::ChangedInput {
-            path: now.path.clone(),
+        Some(at) => Err(PrepareError::ChangedInput {
+            path: longer[at].path.clone(),
         }),
         None => Ok(()),
     }
 }
 
-/// Whether one file is what it was.
-pub(crate) fn check_unchanged(path: &Path, inputs: &[Input]) -> Result<(), PrepareError> {
-    let before = inputs.iter().find(|input| input.path == path);
-    match before {
-        Some(before) if *before != input(path)? => Err(PrepareError::ChangedInput {
-            path: path.to_owned(),
+/// An error where a file is not what it was. Directories are looked through at the beginning and at the end only.
+pub(crate) fn check_files(before: &[Input]) -> Result<(), PrepareError> {
+    for file in before.iter().filter(|input| !input.path.is_dir()) {
+        check_same(&[input(&file.path)?], std::slice::from_ref(file))?;
+    }
+    Ok(())
+}
+
+/// Whether a directory lies inside of one that is an input: its files would become inputs.
+pub(crate) fn check_outside(out: &Path, inputs: &[Input]) -> Result<(), PrepareError> {
+    let above = out.ancestors().find(|path| path.exists());
+    let real = above.and_then(|above| {
+        let rest = out.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    let out = real.unwrap_or_else(|| out.to_owned());
+    let is_above = |input: &&Input| {
+        let folder = input.path.canonicalize();
+        input.path.is_dir() && folder.is_ok_and(|folder| out.starts_with(folder))
+    };
+    match inputs.iter().find(is_above) {
+        Some(input) => Err(PrepareError::Setting {
+            name: "out",
+            expected: format!("a directory outside the source {}", input.path.display()),
+            found: out.display().to_string(),
         }),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -46,7 +46,7 @@ pub use budget::TaskBudget;
 pub use error::PrepareError;
 pub use local::{LocalSettings, PhaseName, PrepareProgress, Prepared, Preparing};
 pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat};
-pub use placed::Placed;
+pub use placed::{Placed, PlacedState};
 pub use preparation::Preparation;
 pub use recipe::{OnSampleError, Recipe};
 pub use skipped::SkippedSamples;

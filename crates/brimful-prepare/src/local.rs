@@ -198,10 +198,10 @@ fn prepare(
         was_finished: true,
     };
     if let Some(manifest) = preparation.finished()? {
+        preparation.work().remove_leftovers();
         return Ok(is_there(manifest));
     }
-    preparation.write()?;
-    let lock = preparation.work().lock()?;
+    let lock = preparation.lock()?;
     // Somebody may have finished it before the lock was ours.
     if let Some(manifest) = preparation.finished()? {
         return Ok(is_there(manifest));
@@ -232,14 +232,10 @@ fn prepare(
         Ok(())
     })?;
     map::tails_task(&preparation)?;
+    preparation.close_pipeline();
     let runs = preparation.runs()?;
     let samples: u64 = runs.iter().map(|run| run.footer.records()).sum();
-    if samples == 0 {
-        return Err(PrepareError::NoSamples {
-            inputs: preparation.shown_inputs(),
-        });
-    }
-    let shards = preparation.shards(samples);
+    let shards = preparation.shards(&runs)?;
     shared.progress(|progress| {
         *progress = PrepareProgress {
             phase: PhaseName::Shard,

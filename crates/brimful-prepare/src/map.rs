@@ -12,12 +12,12 @@ use brimful_load::{Opening, Pipeline, SampleMaker};
 use crate::blocks::BlockBuilder;
 use crate::budget::{Share, TaskBudget};
 use crate::error::PrepareError;
-use crate::inputs::{self, Split};
+use crate::inputs::Split;
 use crate::packing;
 use crate::preparation::Preparation;
 use crate::recipe::OnSampleError;
 use crate::records::{key_of, sample_key};
-use crate::run_file::{RunFile, RunFooter, RunWriter, WRITE_BUFFER};
+use crate::run_file::{RunFooter, RunWriter, WRITE_BUFFER};
 
 /// Fewest bytes of records that wait to be ordered.
 const FEWEST_WAITING: u64 = 1 << 20;
@@ -54,19 +54,16 @@ pub(crate) fn map_task(
     task: u64,
     limits: TaskLimits<'_>,
 ) -> Result<RunFooter, PrepareError> {
-    let path = preparation.work().run(task);
-    if path.exists()
-        && let Ok(run) = RunFile::open(&path, preparation.record_bytes() as u64)
-    {
+    if let Some(run) = preparation.finished_run(task) {
         return Ok(run.footer);
     }
+    let path = preparation.work().run(task);
     let split = preparation.split(task)?;
-    if let Split::Bytes { path, .. } = split {
-        inputs::check_unchanged(path, preparation.inputs())?;
-    }
+    preparation.check_split_unchanged(split)?;
     let (opened, documents, share) = open(preparation, split, limits)?;
     let waiting = share.waiting;
-    let mut run = RunWriter::create(&path, preparation.record_bytes(), waiting)?;
+    let made_for = preparation.made_for(task);
+    let mut run = RunWriter::create(&path, made_for, preparation.record_bytes(), waiting)?;
     let seed = preparation.recipe().seed;
     let on_error = preparation.recipe().on_error;
     let (tail, starts) = match opened {
@@ -107,6 +104,8 @@ pub(crate) fn map_task(
             (Vec::new(), Vec::new())
         }
     };
+    // What was read while it changed is no run.
+    preparation.check_split_unchanged(split)?;
     run.finish(&tail, starts)
 }
 
@@ -220,14 +219,13 @@ fn open_split(
 /// The task behind the last split: the tails of all splits, in their order, as blocks of their own.
 pub(crate) fn tails_task(preparation: &Preparation) -> Result<RunFooter, PrepareError> {
     let task = preparation.map_tasks();
-    let path = preparation.work().run(task);
     let record_bytes = preparation.record_bytes();
-    if path.exists()
-        && let Ok(run) = RunFile::open(&path, record_bytes as u64)
-    {
+    if let Some(run) = preparation.finished_run(task) {
         return Ok(run.footer);
     }
-    let mut run = RunWriter::create(&path, record_bytes, FEWEST_WAITING)?;
+    let path = preparation.work().run(task);
+    let made_for = preparation.made_for(task);
+    let mut run = RunWriter::create(&path, made_for, record_bytes, FEWEST_WAITING)?;
     let Some(packer) = preparation.packer() else {
         return run.finish(&[], Vec::new());
     };
@@ -235,7 +233,7 @@ pub(crate) fn tails_task(preparation: &Preparation) -> Result<RunFooter, Prepare
     let mut builder = BlockBuilder::new(form, preparation.recipe().seed, task);
     let mut bytes = Vec::new();
     for split in 0..task {
-        let of_split = RunFile::open(&preparation.work().run(split), record_bytes as u64)?;
+        let of_split = preparation.run(split)?;
         of_split.file()?.tail(&mut bytes)?;
         // What was before the tail is elsewhere, so a document begins with it in any case.
         let starts = of_split.footer.tail.starts.iter().map(|at| *at as usize);

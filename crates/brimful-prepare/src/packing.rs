@@ -97,7 +97,13 @@ pub(crate) fn pack(
         if is_stopped.load(Ordering::Relaxed) {
             return Err(PrepareError::Stopped);
         }
-        let mark = (on_error == OnSampleError::Skip).then(|| builder.mark(run));
+        let mark = if on_error == OnSampleError::Skip {
+            // What is in the file cannot be taken back.
+            run.make_room()?;
+            Some(builder.mark(run))
+        } else {
+            None
+        };
         builder.begin_document();
         let outcome = encoder.document(index, &mut scratch, &mut Blocks { builder, run });
         match (outcome, mark) {
@@ -110,7 +116,7 @@ pub(crate) fn pack(
             (Err(Unfinished::Failed(error)), Some(mark)) => {
                 if !builder.go_back(mark, run) {
                     return Err(PrepareError::TooLongToSkip {
-                        buffered: Bytes(run.capacity_bytes()),
+                        buffered: Bytes(run.capacity_bytes() / 2),
                         cause: error,
                     });
                 }

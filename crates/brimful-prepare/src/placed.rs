@@ -17,15 +17,36 @@ pub struct Placed {
     _lock: File,
 }
 
+/// What is found where a preparation begins.
+#[derive(Debug)]
+pub enum PlacedState {
+    Finished(Box<Manifest>),
+    Locked(Box<Placed>),
+}
+
 impl Placed {
-    pub fn begin(recipe: &Recipe, out: &Path) -> Result<Placed, PrepareError> {
-        let preparation = Preparation::begin(recipe, out)?;
-        preparation.write()?;
-        let lock = preparation.work().lock()?;
-        Ok(Placed {
+    /// Begins, or goes on; nothing is written where a dataset is finished or refused.
+    pub fn begin(recipe: &Recipe, out: &Path) -> Result<PlacedState, PrepareError> {
+        Placed::locked(Preparation::begin(recipe, out)?)
+    }
+
+    /// Goes on with what was begun in a directory.
+    pub fn open(out: &Path) -> Result<PlacedState, PrepareError> {
+        Placed::locked(Preparation::open(out)?)
+    }
+
+    fn locked(preparation: Preparation) -> Result<PlacedState, PrepareError> {
+        if let Some(manifest) = preparation.finished()? {
+            return Ok(PlacedState::Finished(Box::new(manifest)));
+        }
+        let lock = preparation.lock()?;
+        if let Some(manifest) = preparation.finished()? {
+            return Ok(PlacedState::Finished(Box::new(manifest)));
+        }
+        Ok(PlacedState::Locked(Box::new(Placed {
             preparation,
             _lock: lock,
-        })
+        })))
     }
 
     pub fn preparation(&self) -> &Preparation {
@@ -36,29 +57,21 @@ impl Placed {
     pub fn missing_map_tasks(&self) -> Vec<u64> {
         let tasks = 0..self.preparation.map_tasks();
         tasks
-            .filter(|task| !self.preparation.work().run(*task).exists())
+            .filter(|task| self.preparation.finished_run(*task).is_none())
             .collect()
     }
 
     /// Shard tasks, when all runs are there.
     pub fn shards(&self) -> Result<u64, PrepareError> {
-        let runs = self.preparation.runs()?;
-        let samples = runs.iter().map(|run| run.footer.records()).sum();
-        if samples == 0 {
-            return Err(PrepareError::NoSamples {
-                inputs: self.preparation.shown_inputs(),
-            });
-        }
-        Ok(self.preparation.shards(samples))
+        self.preparation.shards(&self.preparation.runs()?)
     }
 
     /// Writes the manifest, when all shards are there.
     pub fn finish(&self) -> Result<Manifest, PrepareError> {
         let runs = self.preparation.runs()?;
-        let samples = runs.iter().map(|run| run.footer.records()).sum();
-        let shards = self.preparation.shards(samples);
+        let shards = self.preparation.shards(&runs)?;
         let entries = (0..shards)
-            .map(|number| shard::finished_shard(&self.preparation, number))
+            .map(|number| shard::finished_shard(&self.preparation, number, shards))
             .collect::<Result<Vec<_>, _>>()?;
         self.preparation.finish(&runs, entries)
     }

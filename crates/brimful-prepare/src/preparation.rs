@@ -1,13 +1,15 @@
 //! A preparation: a recipe and its inputs as they were when it began, and the tasks that this gives.
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brimful::units::Bytes;
 use brimful_load::sources::Lines;
-use brimful_load::{Opening, Pipeline, TensorSpec};
+use brimful_load::{DType, Opening, Pipeline, TensorSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::digest::digest_of;
 use crate::error::PrepareError;
 use crate::inputs::{self, Input, Split, SplitRule};
 use crate::manifest::{Manifest, ManifestField, Parts, ShardEntry, ShardFormat};
@@ -19,6 +21,11 @@ use crate::work::{self, WorkDir};
 
 /// Longest description of a preparation that is read.
 const MAX_LEN: u64 = 1 << 30;
+const VERSION: u32 = 1;
+/// More tasks than anybody has.
+const MAX_TASKS: u64 = 1 << 27;
+/// Reasons of skipped samples that are kept of all runs.
+const MAX_REASONS: usize = 1000;
 
 /// A field of a record.
 #[derive(Clone, Debug)]
@@ -30,7 +37,10 @@ pub(crate) struct RecordField {
 /// What `preparation.json` has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Begun {
+    version: u32,
     recipe_digest: String,
+    /// Of every sample.
+    fields: Vec<ManifestField>,
     recipe: Recipe,
     inputs: Vec<Input>,
     tokenizers: Vec<Input>,
@@ -48,7 +58,7 @@ pub struct Preparation {
     field_bytes: Vec<usize>,
     record_bytes: usize,
     /// All samples, where tasks are cut by their numbers.
-    pipeline: OnceLock<Pipeline>,
+    pipeline: Mutex<Option<Pipeline>>,
 }
 
 impl Preparation {
@@ -58,26 +68,27 @@ impl Preparation {
         let mut recipe = recipe.clone();
         recipe.check()?;
         inputs::expand_patterns(&mut recipe.source)?;
-        let begun = match Begun::read(&work)? {
-            Some(begun) if begun.recipe_digest != recipe.digest() => {
+        let (begun, opened) = match Begun::read(&work)? {
+            Some(begun) if begun.recipe != recipe => {
                 return Err(PrepareError::OtherRecipe {
                     path: out.to_owned(),
                 });
             }
             Some(begun) => {
                 begun.check_unchanged()?;
-                begun
+                (begun, None)
             }
             None => Begun::new(recipe)?,
         };
-        Preparation::of(work, begun)
+        inputs::check_outside(out, &begun.inputs)?;
+        Preparation::of(work, begun, opened)
     }
 
     /// Opens what was begun in a directory, to run a task of it.
     pub fn open(out: &Path) -> Result<Preparation, PrepareError> {
         let work = WorkDir::of(out);
         match Begun::read(&work)? {
-            Some(begun) => Preparation::of(work, begun),
+            Some(begun) => Preparation::of(work, begun, None),
             None => Err(PrepareError::Unreadable {
                 path: work.preparation(),
                 cause: std::io::ErrorKind::NotFound.into(),
@@ -85,33 +96,20 @@ impl Preparation {
         }
     }
 
-    fn of(work: WorkDir, begun: Begun) -> Result<Preparation, PrepareError> {
+    fn of(
+        work: WorkDir,
+        begun: Begun,
+        opened: Option<Pipeline>,
+    ) -> Result<Preparation, PrepareError> {
         let packer = begun.recipe.packing()?.map(Packer::open).transpose()?;
-        let pipeline = OnceLock::new();
-        let (fields, record_bytes) = if let Some(packer) = &packer {
-            let form = packer.form();
-            let field = TensorSpec::new(packer.stored, [form.block]).map(|form| RecordField {
-                name: "tokens".to_owned(),
-                form,
-            });
-            (field.into_iter().collect(), form.record_bytes())
-        } else {
-            let opened = match begun.rule {
-                SplitRule::Bytes(_) => first_lines(&begun)?,
-                SplitRule::Samples { .. } => {
-                    let opened = inputs::open_all(&begun.recipe)?;
-                    pipeline.get_or_init(|| opened.clone());
-                    opened
-                }
-            };
-            let names = opened.fields().into_iter().map(|field| field.name);
-            let forms = opened.forms()?;
-            let fields: Vec<RecordField> = names
-                .zip(forms)
-                .map(|(name, form)| RecordField { name, form })
-                .collect();
-            let bytes = fields.iter().map(|field| field.form.bytes()).sum();
-            (fields, bytes)
+        let fields = begun.record_fields().ok_or_else(|| PrepareError::Damaged {
+            path: work.preparation(),
+            expected: "fields of known dtypes".to_owned(),
+            found: "others".to_owned(),
+        })?;
+        let record_bytes = match &packer {
+            Some(packer) => packer.form().record_bytes(),
+            None => fields.iter().map(|field| field.form.bytes()).sum(),
         };
         if record_bytes == 0 {
             return Err(PrepareError::Setting {
@@ -128,7 +126,7 @@ impl Preparation {
             packer,
             fields,
             record_bytes,
-            pipeline,
+            pipeline: Mutex::new(opened),
         })
     }
 
@@ -158,14 +156,22 @@ impl Preparation {
         Ok(Some(manifest))
     }
 
-    /// Makes the directories and writes down what is prepared.
-    pub(crate) fn write(&self) -> Result<(), PrepareError> {
+    /// Makes the directories, keeps other processes out until the file is dropped, and writes down what is prepared.
+    pub(crate) fn lock(&self) -> Result<File, PrepareError> {
         self.work.create()?;
-        if self.work.preparation().exists() {
-            return Ok(());
+        let lock = self.work.lock()?;
+        // Somebody else may have begun before the lock was ours.
+        match Begun::read(&self.work)? {
+            Some(begun) if begun != self.begun => Err(PrepareError::OtherRecipe {
+                path: self.work.out().to_owned(),
+            }),
+            Some(_) => Ok(lock),
+            None => {
+                let text = serde_json::to_vec(&self.begun).unwrap_or_default();
+                work::write_whole(&self.work.preparation(), &text)?;
+                Ok(lock)
+            }
         }
-        let text = serde_json::to_vec(&self.begun).unwrap_or_default();
-        work::write_whole(&self.work.preparation(), &text)
     }
 
     pub(crate) fn work(&self) -> &WorkDir {
@@ -239,23 +245,67 @@ impl Preparation {
 
     /// All samples of the source.
     pub(crate) fn pipeline(&self) -> Result<Pipeline, PrepareError> {
-        if let Some(opened) = self.pipeline.get() {
+        let mut opened = self.pipeline.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &*opened {
             return Ok(opened.clone());
         }
-        let opened = inputs::open_all(&self.begun.recipe)?;
-        Ok(self.pipeline.get_or_init(|| opened).clone())
+        let found = inputs::open_all(&self.begun.recipe)?;
+        Ok(opened.insert(found).clone())
+    }
+
+    /// Lets go of the samples, and of what their source keeps.
+    pub(crate) fn close_pipeline(&self) {
+        *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Tells the run of a task from runs of other tasks, recipes and inputs.
+    pub(crate) fn made_for(&self, task: u64) -> String {
+        format!("{} {task}", self.begun.digest())
+    }
+
+    /// The run of a task, if it is there and whole.
+    pub(crate) fn finished_run(&self, task: u64) -> Option<RunFile> {
+        self.run(task).ok()
+    }
+
+    pub(crate) fn run(&self, task: u64) -> Result<RunFile, PrepareError> {
+        let made_for = self.made_for(task);
+        RunFile::open(&self.work.run(task), &made_for, self.record_bytes as u64)
     }
 
     /// All runs, in the order of their tasks; that of the tails is the last.
     pub(crate) fn runs(&self) -> Result<Vec<RunFile>, PrepareError> {
-        (0..=self.map_tasks())
-            .map(|task| RunFile::open(&self.work.run(task), self.record_bytes as u64))
-            .collect()
+        let mut reasons = 0;
+        let mut runs = Vec::new();
+        for task in 0..=self.map_tasks() {
+            let mut run = self.run(task)?;
+            // What nobody will read takes no memory.
+            reasons += run.footer.skipped.reasons.len();
+            if reasons > MAX_REASONS {
+                run.footer.skipped.reasons = Vec::new();
+            }
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// An error where the files of a split, or the tokenizers, are not what they were.
+    pub(crate) fn check_split_unchanged(&self, split: &Split) -> Result<(), PrepareError> {
+        inputs::check_files(&self.begun.tokenizers)?;
+        match split {
+            Split::Bytes { path, .. } => {
+                let mut inputs = self.begun.inputs.iter();
+                let before = inputs.find(|input| input.path == *path);
+                inputs::check_files(before.map_or(&[], std::slice::from_ref))
+            }
+            Split::Samples { .. } => inputs::check_files(&self.begun.inputs),
+        }
     }
 
     /// The same in another directory, to try something.
     pub(crate) fn elsewhere(&self, out: &Path) -> Result<Preparation, PrepareError> {
-        let trial = Preparation::of(WorkDir::of(out), self.begun.clone())?;
+        let opened = self.pipeline.lock().unwrap_or_else(PoisonError::into_inner);
+        let trial = Preparation::of(WorkDir::of(out), self.begun.clone(), opened.clone())?;
         trial.work.create()?;
         Ok(trial)
     }
@@ -265,10 +315,21 @@ impl Preparation {
         self.field_bytes.iter().map(|bytes| *bytes as u64).sum()
     }
 
-    /// How many shards the samples of all runs make.
-    pub(crate) fn shards(&self, samples: u64) -> u64 {
+    /// How many shards so many samples make.
+    pub(crate) fn shards_of(&self, samples: u64) -> u64 {
         let bytes = samples.saturating_mul(self.sample_bytes());
-        bytes.div_ceil(self.recipe().shard.get()).max(1)
+        bytes.div_ceil(self.recipe().shard.get().max(1)).max(1)
+    }
+
+    /// How many shards the samples of all runs make; an error where there are none.
+    pub(crate) fn shards(&self, runs: &[RunFile]) -> Result<u64, PrepareError> {
+        let each = runs.iter().map(|run| run.footer.records());
+        match each.fold(0, u64::saturating_add) {
+            0 => Err(PrepareError::NoSamples {
+                inputs: self.shown_inputs(),
+            }),
+            samples => Ok(self.shards_of(samples)),
+        }
     }
 
     /// Writes the manifest of all shards and removes the runs.
@@ -294,17 +355,9 @@ impl Preparation {
                 Some(_) => ShardFormat::Tokens,
                 None => ShardFormat::Arrow,
             },
-            fields: self
-                .fields
-                .iter()
-                .map(|field| ManifestField {
-                    name: field.name.clone(),
-                    dtype: field.form.dtype().to_string(),
-                    shape: field.form.shape().to_vec(),
-                })
-                .collect(),
-            documents: footers.iter().map(|footer| footer.documents).sum(),
-            tokens: footers.iter().map(|footer| footer.tokens).sum(),
+            fields: self.begun.fields.clone(),
+            documents: sum(footers.iter().map(|footer| footer.documents)),
+            tokens: sum(footers.iter().map(|footer| footer.tokens)),
             dropped_tokens: left / token_bytes,
             skipped,
             shards,
@@ -314,38 +367,84 @@ impl Preparation {
             tokenizers: self.begun.tokenizers.clone(),
         });
         manifest.write(&self.work.manifest())?;
+        self.work.remove_attempts();
         self.work.remove_work();
         Ok(manifest)
     }
 }
 
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// A pipeline of no lines, which tells the fields.
-fn first_lines(begun: &Begun) -> Result<Pipeline, PrepareError> {
-    let Some(input) = begun.inputs.first() else {
-        return inputs::open_all(&begun.recipe);
+fn first_lines(recipe: &Recipe, inputs: &[Input]) -> Result<Pipeline, PrepareError> {
+    let Some(input) = inputs.first() else {
+        return inputs::open_all(recipe);
     };
-    let json = begun.recipe.source.json.clone();
+    let json = recipe.source.json.clone();
     let lines = Lines::open_range(&input.path, 0..0, json, Bytes(0), &Opening::default())?;
     let opened = Pipeline::new(Arc::new(lines));
-    Ok(begun.recipe.expression().applied(opened)?)
+    Ok(recipe.expression().applied(opened)?)
 }
 
 impl Begun {
-    fn new(recipe: Recipe) -> Result<Begun, PrepareError> {
+    /// Lists the inputs. The samples are open where that was needed to count them.
+    fn new(recipe: Recipe) -> Result<(Begun, Option<Pipeline>), PrepareError> {
         let inputs = inputs::list(&recipe.source)?;
         let opened = if inputs::is_cut_by_bytes(&recipe) {
             None
         } else {
             Some(inputs::open_all(&recipe)?)
         };
-        let rule = inputs::rule(&recipe, opened.as_ref())?;
-        Ok(Begun {
+        let fields = if let Some(packer) = recipe.packing()?.map(Packer::open).transpose()? {
+            vec![ManifestField {
+                name: "tokens".to_owned(),
+                dtype: packer.stored.to_string(),
+                shape: vec![packer.form().block],
+            }]
+        } else {
+            let pipeline = match &opened {
+                Some(opened) => opened.clone(),
+                None => first_lines(&recipe, &inputs)?,
+            };
+            let names = pipeline.fields().into_iter().map(|field| field.name);
+            let forms = pipeline.forms()?;
+            names
+                .zip(&forms)
+                .map(|(name, form)| ManifestField {
+                    name,
+                    dtype: form.dtype().to_string(),
+                    shape: form.shape().to_vec(),
+                })
+                .collect()
+        };
+        let begun = Begun {
+            version: VERSION,
+            rule: inputs::rule(&recipe, opened.as_ref())?,
             tokenizers: inputs::list_tokenizers(&recipe)?,
             recipe_digest: recipe.digest(),
+            fields,
             recipe,
             inputs,
-            rule,
-        })
+        };
+        Ok((begun, opened))
+    }
+
+    fn record_fields(&self) -> Option<Vec<RecordField>> {
+        let each = self.fields.iter().map(|field| {
+            let dtype = DType::from_name(&field.dtype)?;
+            Some(RecordField {
+                name: field.name.clone(),
+                form: TensorSpec::new(dtype, field.shape.clone())?,
+            })
+        });
+        each.collect()
+    }
+
+    /// Tells preparations apart.
+    fn digest(&self) -> String {
+        digest_of(&serde_json::to_vec(self).unwrap_or_default())
     }
 
     /// An error where a file is not what it was.
@@ -359,12 +458,22 @@ impl Begun {
         let Some(text) = work::read_whole(&path, MAX_LEN)? else {
             return Ok(None);
         };
-        serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|error| PrepareError::Damaged {
-                path,
-                expected: "a preparation of this version of brimful".to_owned(),
-                found: error.to_string(),
-            })
+        let damaged = |found: String| PrepareError::Damaged {
+            path: path.clone(),
+            expected: "a preparation of this version of brimful".to_owned(),
+            found,
+        };
+        let begun: Begun =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if begun.version != VERSION {
+            return Err(damaged(format!("version {}", begun.version)));
+        }
+        if begun.recipe.check().is_err() || begun.recipe.digest() != begun.recipe_digest {
+            return Err(damaged("another recipe".to_owned()));
+        }
+        if begun.rule.tasks(&begun.inputs) > MAX_TASKS {
+            return Err(damaged("too many tasks".to_owned()));
+        }
+        Ok(Some(begun))
     }
 }

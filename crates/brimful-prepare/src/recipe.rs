@@ -154,6 +154,20 @@ impl Recipe {
         for op in &self.ops {
             op.kind()?;
         }
+        // Recipes are written down as text.
+        let mut source = self.source.clone();
+        let tokenizers = self.ops.iter().filter_map(|op| op.tokenize.as_ref());
+        let mut paths = source.paths_mut().into_iter().map(|path| &*path);
+        if let Some(path) = tokenizers
+            .chain(&mut paths)
+            .find(|path| path.to_str().is_none())
+        {
+            return Err(PrepareError::Setting {
+                name: "source",
+                expected: "paths in UTF-8".to_owned(),
+                found: path.display().to_string(),
+            });
+        }
         let sizes = [("shard", self.shard), ("split", self.split)];
         for (name, size) in sizes {
             if size < Bytes::from_mib(1) {

@@ -33,6 +33,8 @@ const KEY: u64 = size_of::<u64>() as u64;
 /// The footer of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunFooter {
+    /// The recipe, the inputs and the task that it was made for.
+    made_for: String,
     pub(crate) record_bytes: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) tail: Tail,
@@ -86,6 +88,7 @@ impl RunWriter {
     /// For records that may take `memory` bytes while they wait.
     pub(crate) fn create(
         path: &Path,
+        made_for: String,
         record_bytes: usize,
         memory: u64,
     ) -> Result<RunWriter, PrepareError> {
@@ -101,6 +104,7 @@ impl RunWriter {
             keys: Vec::new(),
             most,
             footer: RunFooter {
+                made_for,
                 record_bytes: record_bytes as u64,
                 ..RunFooter::default()
             },
@@ -153,6 +157,14 @@ impl RunWriter {
             return Err(error);
         }
         self.keys.push(key);
+        Ok(())
+    }
+
+    /// Writes what waits if that is more than half of what can, so that more fits behind it.
+    pub(crate) fn make_room(&mut self) -> Result<(), PrepareError> {
+        if self.keys.len() > self.most / 2 {
+            self.flush()?;
+        }
         Ok(())
     }
 
@@ -223,7 +235,11 @@ pub(crate) struct RunFile {
 }
 
 impl RunFile {
-    pub(crate) fn open(path: &Path, record_bytes: u64) -> Result<RunFile, PrepareError> {
+    pub(crate) fn open(
+        path: &Path,
+        made_for: &str,
+        record_bytes: u64,
+    ) -> Result<RunFile, PrepareError> {
         let damaged = |found: &str| PrepareError::Damaged {
             path: path.to_owned(),
             expected: "a whole run".to_owned(),
@@ -253,6 +269,9 @@ impl RunFile {
         file.read_exact_at(&mut text, start).map_err(unreadable)?;
         let footer: RunFooter =
             serde_json::from_slice(&text).map_err(|_| damaged("another footer"))?;
+        if footer.made_for != made_for {
+            return Err(damaged("a run of another recipe or of other inputs"));
+        }
         // What was written in turn ends where the next thing begins.
         let mut at = 0_u64;
         for segment in &footer.segments {
@@ -268,6 +287,9 @@ impl RunFile {
                 .ok_or_else(|| damaged("a segment without an end"))?;
         }
         let tail_end = footer.tail.offset.checked_add(footer.tail.bytes);
+        if footer.tail.bytes >= record_bytes || footer.tail.starts.len() as u64 > record_bytes {
+            return Err(damaged("a tail of more than a block"));
+        }
         if footer.record_bytes != record_bytes
             || footer.tail.offset != at
             || tail_end != Some(start)

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::PrepareError;
 use crate::manifest::ShardEntry;
 use crate::map::TaskLimits;
@@ -28,12 +30,12 @@ pub(crate) fn shard_task(
     of: u64,
     limits: TaskLimits<'_>,
 ) -> Result<ShardEntry, PrepareError> {
-    let entry_path = preparation.work().shard_entry(shard);
-    if let Some(entry) = finished(preparation, &entry_path)? {
+    if let Some(entry) = finished(preparation, shard, of)? {
         return Ok(entry);
     }
     let record = preparation.record_bytes() as u64;
-    let fixed = 4 * WRITE_BUFFER as u64;
+    // Files, and a batch of records that is copied by fields.
+    let fixed = (4 * WRITE_BUFFER as u64).max(WRITE_BUFFER as u64 + 3 * record);
     let fair = limits.budget.all().get() / limits.threads.max(1);
     let each = record.saturating_add(PER_RECORD);
     let most = preparation.recipe().shard.get().saturating_mul(2);
@@ -69,38 +71,56 @@ pub(crate) fn shard_task(
         writer.as_mut(),
         limits,
     )?;
+    let finished = FinishedShard {
+        made_for: preparation.made_for(shard),
+        of,
+        entry: writer.finish()?,
+    };
     drop(granted);
-    let entry = writer.finish()?;
-    let text = serde_json::to_vec(&entry).unwrap_or_default();
-    work::write_whole(&entry_path, &text)?;
-    Ok(entry)
+    let text = serde_json::to_vec(&finished).unwrap_or_default();
+    work::write_whole(&preparation.work().shard_entry(shard), &text)?;
+    Ok(finished.entry)
 }
 
 /// A shard that must be finished.
 pub(crate) fn finished_shard(
     preparation: &Preparation,
     shard: u64,
+    of: u64,
 ) -> Result<ShardEntry, PrepareError> {
-    let path = preparation.work().shard_entry(shard);
-    let entry = finished(preparation, &path)?;
+    let entry = finished(preparation, shard, of)?;
     entry.ok_or_else(|| PrepareError::Damaged {
-        path,
+        path: preparation.work().shard_entry(shard),
         expected: "a finished shard".to_owned(),
         found: "none".to_owned(),
     })
 }
 
+/// A shard, and what it was made for.
+#[derive(Debug, Serialize, Deserialize)]
+struct FinishedShard {
+    made_for: String,
+    of: u64,
+    entry: ShardEntry,
+}
+
 /// What is known of a shard that was finished before.
 fn finished(
     preparation: &Preparation,
-    entry_path: &std::path::Path,
+    shard: u64,
+    of: u64,
 ) -> Result<Option<ShardEntry>, PrepareError> {
-    let Some(text) = work::read_whole(entry_path, MAX_ENTRY)? else {
+    let path = preparation.work().shard_entry(shard);
+    let Some(text) = work::read_whole(&path, MAX_ENTRY)? else {
         return Ok(None);
     };
-    let Ok(entry) = serde_json::from_slice::<ShardEntry>(&text) else {
+    let Ok(finished) = serde_json::from_slice::<FinishedShard>(&text) else {
         return Ok(None);
     };
+    if finished.made_for != preparation.made_for(shard) || finished.of != of {
+        return Ok(None);
+    }
+    let entry = finished.entry;
     let file = preparation.work().out().join(&entry.file);
     let is_whole = std::fs::metadata(file).is_ok_and(|found| found.len() == entry.bytes);
     Ok(is_whole.then_some(entry))
@@ -161,6 +181,7 @@ fn gather(
                 memory: limits.budget.all(),
             });
         };
+        drop(found);
         for half in halves {
             gather(preparation, runs, half, most, writer, limits)?;
         }

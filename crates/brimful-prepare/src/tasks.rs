@@ -11,7 +11,6 @@ use crate::budget::TaskBudget;
 use crate::error::PrepareError;
 use crate::map::{self, TaskLimits};
 use crate::preparation::Preparation;
-use crate::run_file::RunFile;
 use crate::shard;
 
 /// What a preparation will take, as far as its first samples tell.
@@ -40,8 +39,7 @@ impl Preparation {
         if !self.work().run(self.map_tasks()).exists() {
             return Ok(None);
         }
-        let samples = self.runs()?.iter().map(|run| run.footer.records()).sum();
-        Ok(Some(self.shards(samples)))
+        self.shards(&self.runs()?).map(Some)
     }
 
     /// Runs one map task. The one behind the last makes blocks of what all others have left over.
@@ -61,14 +59,20 @@ impl Preparation {
     /// Runs one shard task, when all runs are there.
     pub fn run_shard_task(&self, shard: u64, memory: Bytes) -> Result<(), PrepareError> {
         let runs = self.runs()?;
-        let samples = runs.iter().map(|run| run.footer.records()).sum();
+        let of = self.shards(&runs)?;
+        if shard >= of {
+            return Err(PrepareError::Setting {
+                name: "task",
+                expected: format!("below {of}"),
+                found: shard.to_string(),
+            });
+        }
         let is_stopped = AtomicBool::new(false);
         let limits = TaskLimits {
             budget: &TaskBudget::new(memory),
             threads: 1,
             is_stopped: &is_stopped,
         };
-        let of = self.shards(samples);
         shard::shard_task(self, &runs, shard, of, limits).map(drop)
     }
 
@@ -90,9 +94,7 @@ impl Preparation {
         }
         let seconds = began.elapsed().as_secs_f64();
         let records = if self.map_tasks() > 0 {
-            RunFile::open(&trial.work().run(0), self.record_bytes() as u64)?
-                .footer
-                .records()
+            trial.run(0)?.footer.records()
         } else {
             0
         };
@@ -101,7 +103,7 @@ impl Preparation {
         let samples = brimful::units::rounded(records as f64 * scale);
         Ok(Estimate {
             map_tasks: self.map_tasks(),
-            shards: self.shards(samples),
+            shards: self.shards_of(samples),
             input_bytes,
             run_bytes: samples.saturating_mul(self.record_bytes() as u64 + 8),
             shard_bytes: samples.saturating_mul(self.sample_bytes()),

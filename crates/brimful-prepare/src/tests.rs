@@ -221,7 +221,7 @@ fn what_is_finished_is_kept_and_what_is_torn_is_made_again() {
     let whole = prepared(&recipe, &folder.path().join("whole")).unwrap();
     let out = folder.path().join("out");
     let preparation = Preparation::begin(&recipe, &out).unwrap();
-    preparation.write().unwrap();
+    drop(preparation.lock().unwrap());
     let memory = Bytes::from_mib(256);
     preparation.run_map_task(1, memory).unwrap();
     preparation.run_map_task(0, memory).unwrap();
@@ -263,12 +263,8 @@ fn other_recipes_changed_inputs_and_full_directories_are_refused() {
         Err(PrepareError::OtherRecipe { .. })
     ));
     let begun = folder.path().join("begun");
-    Preparation::begin(&recipe, &begun)
-        .unwrap()
-        .write()
-        .unwrap();
     let busy = Preparation::begin(&recipe, &begun).unwrap();
-    let lock = busy.work().lock().unwrap();
+    let lock = busy.lock().unwrap();
     assert!(matches!(
         prepared(&recipe, &begun),
         Err(PrepareError::Busy { .. })

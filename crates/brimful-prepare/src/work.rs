@@ -18,6 +18,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -111,19 +112,34 @@ impl WorkDir {
 
     /// Removes attempts that were never finished. Only for who holds the lock.
     pub(crate) fn remove_attempts(&self) {
-        for folder in [
+        let folders = [
             self.out.clone(),
             self.work(),
             self.work().join("runs"),
             self.work().join("shards"),
-        ] {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        ];
+        for folder in folders {
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             for entry in entries {
-                if entry.file_name().to_string_lossy().contains(ATTEMPT) {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                let is_of_ours = folder != self.out || name.starts_with("shard-");
+                if is_of_ours && name.contains(ATTEMPT) {
                     // What stays takes space and nothing else.
                     let _ = fs::remove_file(entry.path());
                 }
             }
+        }
+    }
+
+    /// Removes what a process that was killed after the manifest has left.
+    pub(crate) fn remove_leftovers(&self) {
+        if self.work().is_dir()
+            && let Ok(lock) = self.lock()
+        {
+            self.remove_attempts();
+            self.remove_work();
+            drop(lock);
         }
     }
 
@@ -147,8 +163,14 @@ impl AttemptFile {
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy().replace('/', "");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Containers may share a host's name and have equal process ids.
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = time.map_or(0, |time| time.as_nanos());
         let mut name = OsString::from(path.as_os_str());
-        name.push(format!("{ATTEMPT}{host}-{}-{number}", std::process::id()));
+        name.push(format!(
+            "{ATTEMPT}{host}-{}-{number}-{time:x}",
+            std::process::id()
+        ));
         let attempt = AttemptFile {
             path: path.to_owned(),
             attempt: PathBuf::from(name),

@@ -155,16 +155,44 @@ const OPS: [(&str, &[&str]); 13] = [
     ("select", &[]),
     ("numbered", &[]),
 ];
+/// Options of `tokenize` without a length, and with one.
+const OF_PACKING: &[&str] = &["end_id", "dtype"];
+const OF_SAMPLES: &[&str] = &["pad_id", "max_bytes", "mask"];
 /// Of datasets that were cut in Python.
 const PART: (&str, &[&str]) = ("part", &["seed"]);
 
 impl OpExpression {
     /// Its name; an error where there is none or more than one.
     pub fn kind(&self) -> Result<&'static str, ExpressionError> {
+        let plain = OpExpression {
+            // Paths need not be text.
+            tokenize: self.tokenize.as_ref().map(|_| PathBuf::new()),
+            ..self.clone()
+        };
+        let written = keys_of(&plain);
         if self.part.is_some() {
-            return kind_of("an op", &[PART], &keys_of(self));
+            return kind_of("an op", &[PART], &written);
         }
-        kind_of("an op", &OPS, &keys_of(self))
+        let kind = kind_of("an op", &OPS, &written)?;
+        let others = match self.length {
+            Some(_) => OF_PACKING,
+            None => OF_SAMPLES,
+        };
+        let stray = written.iter().find(|key| others.contains(&key.as_str()));
+        match stray {
+            Some(stray) if kind == "tokenize" => Err(ExpressionError::Malformed {
+                what: "`tokenize`".to_owned(),
+                expected: "options either of texts of one `length` or of packed documents"
+                    .to_owned(),
+                found: format!("`{stray}`"),
+            }),
+            _ if self.decode == Some(false) => Err(ExpressionError::Malformed {
+                what: "`decode`".to_owned(),
+                expected: "the value true".to_owned(),
+                found: "false".to_owned(),
+            }),
+            _ => Ok(kind),
+        }
     }
 
     /// Whether it needs all samples of the source, not some of them.

@@ -41,6 +41,9 @@ impl From<Vec<PathBuf>> for PathList {
     }
 }
 
+/// Files of tokens that are kept open.
+const MAX_OPEN: usize = 256;
+
 /// Decoded row groups of Parquet files that are kept, unless somebody says otherwise.
 const PARQUET_CACHE: Bytes = Bytes::from_mib(256);
 
@@ -112,7 +115,12 @@ const SOURCES: [(&str, &[&str]); 9] = [
 impl SourceExpression {
     /// The name of the format; an error where there is none or more than one.
     pub fn kind(&self) -> Result<&'static str, ExpressionError> {
-        kind_of("a source", &SOURCES, &keys_of(self))
+        let mut plain = self.clone();
+        // Paths need not be text.
+        for path in plain.paths_mut() {
+            *path = PathBuf::new();
+        }
+        kind_of("a source", &SOURCES, &keys_of(&plain))
     }
 
     /// Every path that it names.
@@ -214,14 +222,13 @@ impl SourceExpression {
         let files = paths(self.tokens.as_ref());
         let sizes = files.iter().flat_map(std::fs::metadata);
         let all = sizes.fold(0_u64, |all, found| all.saturating_add(found.len()));
-        // All of them are read in turn, so none is mapped where not all fit.
-        let headroom = headroom.map(|headroom| {
-            if headroom.get() < all {
-                Bytes::ZERO
-            } else {
-                headroom
-            }
-        });
+        // All of them are read in turn, so none is mapped where not all fit. But a file that is not mapped stays open,
+        // and a process may not have many.
+        let headroom = match headroom {
+            Some(_) if files.len() > MAX_OPEN => None,
+            Some(headroom) if headroom.get() < all => Some(Bytes::ZERO),
+            other => other,
+        };
         let mut sources: Vec<Arc<dyn Source>> = Vec::new();
         for path in files {
             let shown = shown(path);

@@ -12,8 +12,8 @@ use std::time::Duration;
 use brimful::units::Bytes;
 use brimful_load::expression::OpExpression;
 use brimful_prepare::{
-    LocalSettings, Manifest, OnSampleError, PhaseName, Placed, Preparation, PrepareError, Prepared,
-    Preparing, Recipe,
+    LocalSettings, Manifest, OnSampleError, PhaseName, Placed, PlacedState, Preparation,
+    PrepareError, Prepared, Preparing, Recipe,
 };
 use pyo3::prelude::*;
 
@@ -108,24 +108,37 @@ impl NativeRecipe {
 #[derive(Debug)]
 pub(crate) struct NativePlaced {
     placed: Mutex<Option<Placed>>,
+    finished: Option<String>,
     out: PathBuf,
 }
 
 #[pymethods]
 impl NativePlaced {
+    /// Begins with a recipe, or goes on with what was begun.
     #[new]
-    fn new(py: Python<'_>, recipe: &NativeRecipe, out: PathBuf) -> PyResult<NativePlaced> {
-        let placed = call(py, || Ok(Placed::begin(&recipe.recipe, &out)?))?;
+    #[pyo3(signature = (out, recipe=None))]
+    fn new(py: Python<'_>, out: PathBuf, recipe: Option<&NativeRecipe>) -> PyResult<NativePlaced> {
+        let state = call(py, || {
+            Ok(match recipe {
+                Some(recipe) => Placed::begin(&recipe.recipe, &out)?,
+                None => Placed::open(&out)?,
+            })
+        })?;
+        let (placed, finished) = match state {
+            PlacedState::Locked(placed) => (Some(*placed), None),
+            PlacedState::Finished(manifest) => (None, Some(prepared(*manifest, true).to_json())),
+        };
         Ok(NativePlaced {
-            placed: Mutex::new(Some(placed)),
+            placed: Mutex::new(placed),
+            finished,
             out,
         })
     }
 
-    /// The result if it is finished, as JSON.
-    fn finished(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let manifest = self.with(py, |placed| placed.preparation().finished())?;
-        Ok(manifest.map(|manifest| prepared(manifest, true).to_json()))
+    /// The result if it was finished before, as JSON.
+    #[getter]
+    fn finished(&self) -> Option<String> {
+        self.finished.clone()
     }
 
     /// The number of map tasks; the task of that number is to be run when all others are finished.
@@ -320,12 +333,13 @@ fn hints(error: &PrepareError) -> Vec<String> {
             format!("set the memory budget to at least {needed}")
         }
         PrepareError::NotEmpty { .. } => "name a directory that does not exist yet".to_owned(),
-        PrepareError::OtherRecipe { .. } => {
+        PrepareError::OtherRecipe { .. } | PrepareError::Damaged { .. } => {
             "name another directory, or remove this one to start over".to_owned()
         }
         PrepareError::ChangedInput { .. } => {
             "restore the file, or name another directory to start over".to_owned()
         }
+        PrepareError::Busy { .. } => "wait until it ends, or name another directory".to_owned(),
         PrepareError::Sample(_) => {
             "to leave out samples that fail, set on_error to \"skip\"".to_owned()
         }

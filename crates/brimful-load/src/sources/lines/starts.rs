@@ -150,7 +150,7 @@ impl LineStarts {
             if starts.held_bytes() > room {
                 return Err(Problem::unsupported(
                     format!("a text of more than {} lines in {room} bytes", starts.len()),
-                    "each line takes 4 bytes of memory; give it more headroom, or put more into a line",
+                    "each line takes 4 bytes of memory; give it more memory (or headroom), or put more into a line",
                 ));
             }
         }
