@@ -182,12 +182,13 @@ def _line(progress: tuple[str, int, int, int, int, int], seconds: float) -> str:
     if done_bytes and seconds > 0:
         rate = done_bytes / seconds
         parts.append(f"{_native.size_text(int(rate))}/s")
-        parts.append(f"{_duration((all_bytes - done_bytes) / rate)} left")
+        parts.append(f"{duration((all_bytes - done_bytes) / rate)} left")
     parts.append(f"{_native.size_text(peak)} of memory")
     return ", ".join(parts)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return hours, minutes and seconds."""
     minutes, rest = divmod(round(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"

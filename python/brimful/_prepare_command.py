@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from brimful import _data_arguments as given
 from brimful import _native
 from brimful._errors import BrimfulError, InputError, MachineError
-from brimful._prepare import prepare_recipe, prepared_of, reporter
+from brimful._prepare import duration, prepare_recipe, prepared_of, reporter
 from brimful._prepare_placed import on_ray, on_slurm
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _text(prepared: Prepared) -> str:
     size = _native.size_text
-    lines = [f"{prepared.samples:,} samples in {prepared.shards:,} shards in {prepared.path}"]
+    lines = [f"{_count(prepared.samples, 'sample')} in {_count(prepared.shards, 'shard')}: {prepared.path}"]
     if prepared.documents:
         lines.append(
             f"{prepared.documents:,} documents, {prepared.tokens:,} tokens"
@@ -92,14 +92,17 @@ def _text(prepared: Prepared) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _estimate_text(estimate: dict[str, Any]) -> str:
     size = _native.size_text
-    minutes = estimate["cpu_seconds"] / 60
     return (
-        f"{estimate['map_tasks']:,} tasks read {size(estimate['input_bytes'])}"
+        f"{_count(estimate['map_tasks'], 'task')} to read {size(estimate['input_bytes'])}"
         f" and write {size(estimate['run_bytes'])} of temporary runs\n"
-        f"{estimate['shards']:,} tasks write {size(estimate['shard_bytes'])} of shards\n"
-        f"about {minutes:,.1f} minutes of one CPU for the first tasks, from a trial of one of them\n"
+        f"{_count(estimate['shards'], 'task')} to write {size(estimate['shard_bytes'])} of shards\n"
+        f"about {duration(estimate['cpu_seconds'])} of one CPU for the former, from a trial of one task\n"
         f"disk: {size(estimate['run_bytes'] + estimate['shard_bytes'])} needed,"
         f" {size(estimate['free_bytes'])} free\n"
     )

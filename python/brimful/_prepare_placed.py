@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,8 @@ def _run_all(
 
 def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     """Submit arrays of tasks to Slurm, each after the one before it, and return what to do next."""
+    if shutil.which("sbatch") is None:
+        raise MachineError("`--on slurm` requires the command sbatch, which was not found on PATH")
     out = os.path.abspath(out)  # noqa: PTH100
     placed = _native.PlacedPreparation(out, recipe)
     try:
@@ -132,8 +135,6 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
         line += [f"--wrap={words}"]
         try:
             done = subprocess.run(line, capture_output=True, text=True, check=True)  # noqa: S603
-        except FileNotFoundError:
-            raise MachineError("`--on slurm` requires the command sbatch, which was not found") from None
         except subprocess.CalledProcessError as error:
             raise MachineError(f"sbatch failed: {error.stderr.strip()}") from None
         return done.stdout.strip().split(";")[0]
