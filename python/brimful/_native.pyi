@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "PlacedPreparation", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -142,41 +142,6 @@ class Packing:
     def wait(self, /) -> tuple[int, int, str] | None:
         """
         Documents, tokens and their dtype; None after a short wait if packing is not finished.
-        """
-
-@final
-class PlacedPreparation:
-    """
-    A preparation whose tasks other processes run.
-    """
-    def __new__(cls, /, out: str | PathLike[str], recipe: Recipe | None = None) -> PlacedPreparation:
-        """
-        Begins with a recipe, or goes on with what was begun.
-        """
-    def close(self, /) -> None:
-        """
-        Unlocks the directory.
-        """
-    def finish(self, /) -> str:
-        """
-        Writes the manifest, after all shard tasks; the result as JSON.
-        """
-    @property
-    def finished(self, /) -> str | None:
-        """
-        The result if it was finished before, as JSON.
-        """
-    def map_tasks(self, /) -> int:
-        """
-        The number of map tasks; the task of that number is to be run when all others are finished.
-        """
-    def missing_map_tasks(self, /) -> list[int]:
-        """
-        Map tasks that are not finished.
-        """
-    def shards(self, /) -> int:
-        """
-        The number of shard tasks, after all map tasks.
         """
 
 @final
@@ -353,6 +318,41 @@ class SharedListIterator:
     def __iter__(self, /) -> SharedListIterator: ...
     def __length_hint__(self, /) -> int: ...
     def __next__(self, /) -> Any: ...
+
+@final
+class TaskCoordinator:
+    """
+    A preparation whose tasks other processes run.
+    """
+    def __new__(cls, /, out: str | PathLike[str], recipe: Recipe | None = None) -> TaskCoordinator:
+        """
+        Begins with a recipe, or continues what was begun.
+        """
+    def close(self, /) -> None:
+        """
+        Unlocks the directory.
+        """
+    def finish(self, /) -> str:
+        """
+        Writes the manifest, after all shard tasks; the result as JSON.
+        """
+    @property
+    def finished(self, /) -> str | None:
+        """
+        The result if it was finished before, as JSON.
+        """
+    def map_tasks(self, /) -> int:
+        """
+        The number of map tasks; the task of that number is to be run when all others are finished.
+        """
+    def missing_map_tasks(self, /) -> list[int]:
+        """
+        Map tasks that are not finished.
+        """
+    def shards(self, /) -> int:
+        """
+        The number of shard tasks, after all map tasks.
+        """
 
 def card_names() -> list[str]:
     """

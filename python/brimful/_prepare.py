@@ -80,7 +80,7 @@ def prepare(  # noqa: PLR0913
     `brimful.data.prepared(out)` opens: tokens as raw files, everything else as Arrow files. The result
     depends on the data and the arguments up to `on_error`, but not on `memory` or `threads`.
 
-    An interrupted call loses only the tasks that were running: repeat it with the same arguments to go on.
+    An interrupted call loses only the tasks that were running: repeat it with the same arguments to continue.
 
     Args:
         dataset: A dataset of `brimful.data` whose samples have a fixed shape, or text with `tokenizer`.

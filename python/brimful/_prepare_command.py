@@ -13,7 +13,7 @@ from brimful import _data_arguments as given
 from brimful import _native
 from brimful._errors import BrimfulError, InputError, MachineError
 from brimful._prepare import duration, prepare_recipe, prepared_of, reporter
-from brimful._prepare_placed import on_ray, on_slurm
+from brimful._prepare_cluster import on_ray, on_slurm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; finished tasks are kept: run the same command again to go on\n")
+        sys.stderr.write("\ninterrupted; finished tasks are kept: run the same command again to continue\n")
         return _INTERRUPTED
     except BrimfulError as error:
         sys.stderr.write(f"error: {error.message}\n")

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.phase == "finish":
-            placed = _native.PlacedPreparation(options.out)
-            sys.stdout.write((placed.finished or placed.finish()) + "\n")
+            coordinator = _native.TaskCoordinator(options.out)
+            sys.stdout.write((coordinator.finished or coordinator.finish()) + "\n")
         elif options.phase == "tails":
             tasks, _ = _native.prepare_tasks(options.out)
             _native.run_prepare_task(options.out, "map", tasks, options.memory)

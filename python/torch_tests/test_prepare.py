@@ -206,7 +206,7 @@ def test_a_dataset_that_cannot_be_prepared_as_it_is_is_refused(folder: Path, tmp
 def test_array_tasks_make_the_same(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
     out = tmp_path / "out"
     recipe = brimful._native.Recipe.read(folder / "recipe.toml")
-    brimful._native.PlacedPreparation(out, recipe).close()
+    brimful._native.TaskCoordinator(out, recipe).close()
 
     def task(*words: str) -> str:
         line = [sys.executable, "-m", "brimful._prepare_task", str(out), "--memory", str(128 << 20), *words]
@@ -223,7 +223,7 @@ def test_array_tasks_make_the_same(folder: Path, whole: dict[str, object], tmp_p
     other.write_text(RECIPE.replace("seed = 1", "seed = 3"))
     before = sorted(path.name for path in out.iterdir())
     with pytest.raises(brimful.InputError, match="another recipe"):
-        brimful._native.PlacedPreparation(out, brimful._native.Recipe.read(other))
+        brimful._native.TaskCoordinator(out, brimful._native.Recipe.read(other))
     assert sorted(path.name for path in out.iterdir()) == before
 
 

@@ -195,7 +195,7 @@ pub enum Command {
                       A recipe names the source, what is done with its fields (tokenize and pack into blocks, decode, \
                       resize, voxelize, ...), the seed and the size of the shards. Samples are shuffled globally; \
                       `brimful.data.prepared` loads the result. An interrupted run loses only the tasks that were \
-                      running: run the same command again to go on. The result does not depend on the memory budget \
+                      running: run the same command again to continue. The result does not depend on the memory budget \
                       or the number of threads.",
         after_long_help = "Examples:\n  \
                            brimful prepare recipe.toml --out shards --memory 1GiB\n  \

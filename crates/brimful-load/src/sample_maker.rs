@@ -24,7 +24,7 @@ impl SampleMaker {
         }
     }
 
-    /// Bytes that it holds at the most.
+    /// Maximum number of bytes that it holds.
     pub fn max_bytes(&self) -> u64 {
         let pipeline = &self.pipeline;
         pipeline

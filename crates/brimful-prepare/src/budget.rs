@@ -8,7 +8,7 @@ use crate::error::PrepareError;
 
 /// Bytes that tasks of one process may hold together.
 #[derive(Debug)]
-pub struct TaskBudget {
+pub(crate) struct TaskBudget {
     all: u64,
     free: Mutex<u64>,
     freed: Condvar,
@@ -22,7 +22,7 @@ pub(crate) struct Share<'a> {
 }
 
 impl TaskBudget {
-    pub fn new(memory: Bytes) -> TaskBudget {
+    pub(crate) fn new(memory: Bytes) -> TaskBudget {
         TaskBudget {
             all: memory.get(),
             free: Mutex::new(memory.get()),
@@ -34,7 +34,7 @@ impl TaskBudget {
         Bytes(self.all)
     }
 
-    /// So many bytes, if they are free now.
+    /// Takes the bytes if they are free now.
     pub(crate) fn try_take(&self, bytes: u64) -> Option<Share<'_>> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         *free = free.checked_sub(bytes)?;
@@ -44,7 +44,7 @@ impl TaskBudget {
         })
     }
 
-    /// Waits until so many bytes are free. Who waits holds nothing, so that nobody waits forever.
+    /// Waits until the bytes are free. A waiting task holds nothing, so there is no deadlock.
     pub(crate) fn take(&self, bytes: u64, what: &str) -> Result<Share<'_>, PrepareError> {
         if bytes > self.all {
             return Err(PrepareError::TooLittleMemory {

@@ -54,12 +54,6 @@ pub enum PrepareError {
     ChangedInput { path: PathBuf },
     #[error("another process is preparing {}", path.display())]
     Busy { path: PathBuf },
-    #[error("not enough space in {}: about {needed} are needed, {free} are free", path.display())]
-    NoSpace {
-        path: PathBuf,
-        needed: Bytes,
-        free: Bytes,
-    },
     #[error("failed to read {}", path.display())]
     Unreadable {
         path: PathBuf,

@@ -247,14 +247,15 @@ pub(crate) fn check_files(before: &[Input]) -> Result<(), PrepareError> {
     Ok(())
 }
 
-/// Whether a directory lies inside of one that is an input: its files would become inputs.
+/// Returns an error if a directory is inside an input directory: its files would become inputs.
 pub(crate) fn check_outside(out: &Path, inputs: &[Input]) -> Result<(), PrepareError> {
+    let out = std::path::absolute(out).unwrap_or_else(|_| out.to_owned());
     let above = out.ancestors().find(|path| path.exists());
     let real = above.and_then(|above| {
         let rest = out.strip_prefix(above).ok()?;
         Some(above.canonicalize().ok()?.join(rest))
     });
-    let out = real.unwrap_or_else(|| out.to_owned());
+    let out = real.unwrap_or(out);
     let is_above = |input: &&Input| {
         let folder = input.path.canonicalize();
         input.path.is_dir() && folder.is_ok_and(|folder| out.starts_with(folder))

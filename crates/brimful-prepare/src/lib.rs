@@ -20,6 +20,7 @@
 
 mod blocks;
 mod budget;
+mod coordinator;
 mod digest;
 mod error;
 mod inputs;
@@ -27,7 +28,6 @@ mod local;
 mod manifest;
 mod map;
 mod packing;
-mod placed;
 mod preparation;
 mod recipe;
 mod records;
@@ -42,11 +42,10 @@ mod tasks;
 mod tests;
 mod work;
 
-pub use budget::TaskBudget;
+pub use coordinator::{Coordinator, CoordinatorState};
 pub use error::PrepareError;
 pub use local::{LocalSettings, PhaseName, PrepareProgress, Prepared, Preparing};
 pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat};
-pub use placed::{Placed, PlacedState};
 pub use preparation::Preparation;
 pub use recipe::{OnSampleError, Recipe};
 pub use skipped::SkippedSamples;

@@ -62,7 +62,7 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// Begins in a directory, or goes on with what was begun there. Another recipe and changed inputs are refused.
+    /// Begins in a directory, or continues what was begun there. Another recipe and changed inputs are refused.
     pub fn begin(recipe: &Recipe, out: &Path) -> Result<Preparation, PrepareError> {
         let work = WorkDir::of(out);
         let mut recipe = recipe.clone();
@@ -258,7 +258,7 @@ impl Preparation {
         *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Tells the run of a task from runs of other tasks, recipes and inputs.
+    /// Identifies the run of a task: different for other tasks, recipes and inputs.
     pub(crate) fn made_for(&self, task: u64) -> String {
         format!("{} {task}", self.begun.digest())
     }
@@ -315,13 +315,13 @@ impl Preparation {
         self.field_bytes.iter().map(|bytes| *bytes as u64).sum()
     }
 
-    /// How many shards so many samples make.
+    /// The number of shards for a number of samples.
     pub(crate) fn shards_of(&self, samples: u64) -> u64 {
         let bytes = samples.saturating_mul(self.sample_bytes());
         bytes.div_ceil(self.recipe().shard.get().max(1)).max(1)
     }
 
-    /// How many shards the samples of all runs make; an error where there are none.
+    /// The number of shards for the samples of all runs; an error if there are no samples.
     pub(crate) fn shards(&self, runs: &[RunFile]) -> Result<u64, PrepareError> {
         let each = runs.iter().map(|run| run.footer.records());
         match each.fold(0, u64::saturating_add) {
@@ -377,7 +377,7 @@ fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// A pipeline of no lines, which tells the fields.
+/// A pipeline without lines, which has the fields.
 fn first_lines(recipe: &Recipe, inputs: &[Input]) -> Result<Pipeline, PrepareError> {
     let Some(input) = inputs.first() else {
         return inputs::open_all(recipe);
@@ -442,7 +442,7 @@ impl Begun {
         each.collect()
     }
 
-    /// Tells preparations apart.
+    /// Identifies the preparation.
     fn digest(&self) -> String {
         digest_of(&serde_json::to_vec(self).unwrap_or_default())
     }

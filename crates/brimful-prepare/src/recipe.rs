@@ -231,7 +231,7 @@ impl Recipe {
         }
     }
 
-    /// Tells recipes apart.
+    /// Identifies the recipe.
     pub fn digest(&self) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
         digest_of(&text)

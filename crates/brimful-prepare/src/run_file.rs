@@ -75,7 +75,8 @@ pub(crate) struct RunWriter {
     record_bytes: usize,
     records: Vec<u8>,
     keys: Vec<u64>,
-    most: usize,
+    /// Maximum number of records that wait.
+    max_waiting: usize,
     footer: RunFooter,
 }
 
@@ -93,8 +94,9 @@ impl RunWriter {
         memory: u64,
     ) -> Result<RunWriter, PrepareError> {
         let (attempt, file) = AttemptFile::create(path)?;
-        let most = memory / RunWriter::bytes_per_record(record_bytes);
-        let most = usize::try_from(most.clamp(1, u64::from(u32::MAX))).unwrap_or(usize::MAX);
+        let max_waiting = memory / RunWriter::bytes_per_record(record_bytes);
+        let max_waiting =
+            usize::try_from(max_waiting.clamp(1, u64::from(u32::MAX))).unwrap_or(usize::MAX);
         Ok(RunWriter {
             file: BufWriter::with_capacity(WRITE_BUFFER, file),
             attempt,
@@ -102,7 +104,7 @@ impl RunWriter {
             record_bytes,
             records: Vec::new(),
             keys: Vec::new(),
-            most,
+            max_waiting,
             footer: RunFooter {
                 made_for,
                 record_bytes: record_bytes as u64,
@@ -117,7 +119,7 @@ impl RunWriter {
 
     /// Bytes of records that can wait.
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        (self.most * self.record_bytes) as u64
+        (self.max_waiting * self.record_bytes) as u64
     }
 
     /// Segments that are written.
@@ -142,13 +144,14 @@ impl RunWriter {
         key: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.keys.len() >= self.most {
+        if self.keys.len() >= self.max_waiting {
             self.flush()?;
         }
         if self.records.capacity() == 0 {
             // All at once: a vector that grows holds its bytes twice.
-            self.records.reserve_exact(self.most * self.record_bytes);
-            self.keys.reserve_exact(self.most);
+            self.records
+                .reserve_exact(self.max_waiting * self.record_bytes);
+            self.keys.reserve_exact(self.max_waiting);
         }
         let start = self.records.len();
         self.records.resize(start + self.record_bytes, 0);
@@ -162,7 +165,7 @@ impl RunWriter {
 
     /// Writes what waits if that is more than half of what can, so that more fits behind it.
     pub(crate) fn make_room(&mut self) -> Result<(), PrepareError> {
-        if self.keys.len() > self.most / 2 {
+        if self.keys.len() > self.max_waiting / 2 {
             self.flush()?;
         }
         Ok(())

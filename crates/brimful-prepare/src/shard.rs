@@ -62,12 +62,12 @@ pub(crate) fn shard_task(
         low: first_key(shard, of).unwrap_or(u64::MAX),
         high: first_key(shard + 1, of),
     };
-    let most_records = ((granted.bytes() - fixed) / each).max(2);
+    let max_records = ((granted.bytes() - fixed) / each).max(2);
     gather(
         preparation,
         runs,
         range,
-        most_records,
+        max_records,
         writer.as_mut(),
         limits,
     )?;

@@ -26,7 +26,7 @@ mod _native {
     use crate::compare::compare;
     #[pymodule_export]
     use crate::data::{
-        BatchArray, NativeDataset, NativeEpoch, NativeLoader, NativePacking, NativePlaced,
+        BatchArray, NativeCoordinator, NativeDataset, NativeEpoch, NativeLoader, NativePacking,
         NativePreparing, NativeRecipe, open_arrow, open_folder, open_hdf5, open_lines, open_npy,
         open_parquet, open_raw, open_tar, open_tokens, prepare_tasks, run_prepare_task,
     };

@@ -82,7 +82,7 @@ impl DocumentEncoder {
         self.len() == 0
     }
 
-    /// Bytes that one thread takes at the most.
+    /// Maximum number of bytes that one thread holds.
     pub fn max_bytes(&self) -> u64 {
         self.source
             .max_sample_bytes()

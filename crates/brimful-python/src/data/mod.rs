@@ -14,7 +14,7 @@ pub(crate) use dataset::{
 pub(crate) use loader::{NativeEpoch, NativeLoader};
 pub(crate) use pack::NativePacking;
 pub(crate) use prepare::{
-    NativePlaced, NativePreparing, NativeRecipe, prepare_tasks, run_prepare_task,
+    NativeCoordinator, NativePreparing, NativeRecipe, prepare_tasks, run_prepare_task,
 };
 
 /// An error with what caused it, in one line.

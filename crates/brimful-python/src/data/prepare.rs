@@ -12,7 +12,7 @@ use std::time::Duration;
 use brimful::units::Bytes;
 use brimful_load::expression::OpExpression;
 use brimful_prepare::{
-    LocalSettings, Manifest, OnSampleError, PhaseName, Placed, PlacedState, Preparation,
+    Coordinator, CoordinatorState, LocalSettings, Manifest, OnSampleError, PhaseName, Preparation,
     PrepareError, Prepared, Preparing, Recipe,
 };
 use pyo3::prelude::*;
@@ -104,32 +104,38 @@ impl NativeRecipe {
 }
 
 /// A preparation whose tasks other processes run.
-#[pyclass(frozen, name = "PlacedPreparation", module = "brimful._native")]
+#[pyclass(frozen, name = "TaskCoordinator", module = "brimful._native")]
 #[derive(Debug)]
-pub(crate) struct NativePlaced {
-    placed: Mutex<Option<Placed>>,
+pub(crate) struct NativeCoordinator {
+    coordinator: Mutex<Option<Coordinator>>,
     finished: Option<String>,
     out: PathBuf,
 }
 
 #[pymethods]
-impl NativePlaced {
-    /// Begins with a recipe, or goes on with what was begun.
+impl NativeCoordinator {
+    /// Begins with a recipe, or continues what was begun.
     #[new]
     #[pyo3(signature = (out, recipe=None))]
-    fn new(py: Python<'_>, out: PathBuf, recipe: Option<&NativeRecipe>) -> PyResult<NativePlaced> {
+    fn new(
+        py: Python<'_>,
+        out: PathBuf,
+        recipe: Option<&NativeRecipe>,
+    ) -> PyResult<NativeCoordinator> {
         let state = call(py, || {
             Ok(match recipe {
-                Some(recipe) => Placed::begin(&recipe.recipe, &out)?,
-                None => Placed::open(&out)?,
+                Some(recipe) => Coordinator::begin(&recipe.recipe, &out)?,
+                None => Coordinator::open(&out)?,
             })
         })?;
-        let (placed, finished) = match state {
-            PlacedState::Locked(placed) => (Some(*placed), None),
-            PlacedState::Finished(manifest) => (None, Some(prepared(*manifest, true).to_json())),
+        let (coordinator, finished) = match state {
+            CoordinatorState::Locked(coordinator) => (Some(*coordinator), None),
+            CoordinatorState::Finished(manifest) => {
+                (None, Some(prepared(*manifest, true).to_json()))
+            }
         };
-        Ok(NativePlaced {
-            placed: Mutex::new(placed),
+        Ok(NativeCoordinator {
+            coordinator: Mutex::new(coordinator),
             finished,
             out,
         })
@@ -143,22 +149,22 @@ impl NativePlaced {
 
     /// The number of map tasks; the task of that number is to be run when all others are finished.
     fn map_tasks(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |placed| Ok(placed.preparation().map_tasks()))
+        self.with(py, |coordinator| Ok(coordinator.preparation().map_tasks()))
     }
 
     /// Map tasks that are not finished.
     fn missing_map_tasks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        self.with(py, |placed| Ok(placed.missing_map_tasks()))
+        self.with(py, |coordinator| Ok(coordinator.missing_map_tasks()))
     }
 
     /// The number of shard tasks, after all map tasks.
     fn shards(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, Placed::shards)
+        self.with(py, Coordinator::shards)
     }
 
     /// Writes the manifest, after all shard tasks; the result as JSON.
     fn finish(&self, py: Python<'_>) -> PyResult<String> {
-        let manifest = self.with(py, Placed::finish)?;
+        let manifest = self.with(py, Coordinator::finish)?;
         Ok(prepared(manifest, false).to_json())
     }
 
@@ -168,18 +174,20 @@ impl NativePlaced {
     }
 }
 
-impl NativePlaced {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Placed>> {
-        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+impl NativeCoordinator {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Coordinator>> {
+        self.coordinator
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&Placed) -> Result<T, PrepareError> + Send,
+        work: impl FnOnce(&Coordinator) -> Result<T, PrepareError> + Send,
     ) -> PyResult<T> {
         call(py, || match self.lock().as_ref() {
-            Some(placed) => Ok(work(placed)?),
+            Some(coordinator) => Ok(work(coordinator)?),
             None => Err(PrepareError::Busy {
                 path: self.out.clone(),
             }
@@ -316,7 +324,6 @@ impl From<PrepareError> for Failure {
             PrepareError::Expression(error) => error.into(),
             PrepareError::Source(error) => error.into(),
             PrepareError::Busy { .. }
-            | PrepareError::NoSpace { .. }
             | PrepareError::Unreadable { .. }
             | PrepareError::Unwritable { .. }
             | PrepareError::Damaged { .. } => Failure::Machine { message, hints },
@@ -344,7 +351,7 @@ fn hints(error: &PrepareError) -> Vec<String> {
             "to leave out samples that fail, set on_error to \"skip\"".to_owned()
         }
         PrepareError::Unwritable { .. } => {
-            "finished tasks are kept; run the same command again to go on".to_owned()
+            "finished tasks are kept; run the same command again to continue".to_owned()
         }
         _ => return Vec::new(),
     };

@@ -12,38 +12,38 @@ use crate::shard;
 /// A preparation that is begun and locked. Tasks are run with [`Preparation::run_map_task`] and
 /// [`Preparation::run_shard_task`] by processes that reach the same files.
 #[derive(Debug)]
-pub struct Placed {
+pub struct Coordinator {
     preparation: Preparation,
     _lock: File,
 }
 
 /// What is found where a preparation begins.
 #[derive(Debug)]
-pub enum PlacedState {
+pub enum CoordinatorState {
     Finished(Box<Manifest>),
-    Locked(Box<Placed>),
+    Locked(Box<Coordinator>),
 }
 
-impl Placed {
-    /// Begins, or goes on; nothing is written where a dataset is finished or refused.
-    pub fn begin(recipe: &Recipe, out: &Path) -> Result<PlacedState, PrepareError> {
-        Placed::locked(Preparation::begin(recipe, out)?)
+impl Coordinator {
+    /// Begins or continues; writes nothing if the dataset is finished or refused.
+    pub fn begin(recipe: &Recipe, out: &Path) -> Result<CoordinatorState, PrepareError> {
+        Coordinator::locked(Preparation::begin(recipe, out)?)
     }
 
-    /// Goes on with what was begun in a directory.
-    pub fn open(out: &Path) -> Result<PlacedState, PrepareError> {
-        Placed::locked(Preparation::open(out)?)
+    /// Continues what was begun in a directory.
+    pub fn open(out: &Path) -> Result<CoordinatorState, PrepareError> {
+        Coordinator::locked(Preparation::open(out)?)
     }
 
-    fn locked(preparation: Preparation) -> Result<PlacedState, PrepareError> {
+    fn locked(preparation: Preparation) -> Result<CoordinatorState, PrepareError> {
         if let Some(manifest) = preparation.finished()? {
-            return Ok(PlacedState::Finished(Box::new(manifest)));
+            return Ok(CoordinatorState::Finished(Box::new(manifest)));
         }
         let lock = preparation.lock()?;
         if let Some(manifest) = preparation.finished()? {
-            return Ok(PlacedState::Finished(Box::new(manifest)));
+            return Ok(CoordinatorState::Finished(Box::new(manifest)));
         }
-        Ok(PlacedState::Locked(Box::new(Placed {
+        Ok(CoordinatorState::Locked(Box::new(Coordinator {
             preparation,
             _lock: lock,
         })))

@@ -38,10 +38,10 @@ def on_ray(
             "`--on ray` requires the package ray", ["install it with `pip install 'brimful[ray]'`"]
         ) from None
     out = os.path.abspath(out)  # noqa: PTH100
-    placed = _native.PlacedPreparation(out, recipe)
+    coordinator = _native.TaskCoordinator(out, recipe)
     try:
-        if placed.finished is not None:
-            return placed.finished
+        if coordinator.finished is not None:
+            return coordinator.finished
         if not ray.is_initialized():
             try:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -60,14 +60,14 @@ def on_ray(
             submit = functools.partial(_submit, task, out, phase, memory)
             peak = max(peak, _run_all(ray, submit, tasks, report, f"{phase} tasks on Ray, of {total:,}"))
 
-        tails = placed.map_tasks()
-        run("map", placed.missing_map_tasks(), tails)
+        tails = coordinator.map_tasks()
+        run("map", coordinator.missing_map_tasks(), tails)
         run("map", [tails], 1)
-        shards = placed.shards()
+        shards = coordinator.shards()
         run("shard", range(shards), shards)
-        return json.dumps({**json.loads(placed.finish()), "peak_bytes": peak})
+        return json.dumps({**json.loads(coordinator.finish()), "peak_bytes": peak})
     finally:
-        placed.close()
+        coordinator.close()
 
 
 def _submit(task: Any, out: str, phase: str, memory: int, number: int) -> object:  # noqa: ANN401
@@ -105,7 +105,7 @@ def _run_all(
             except ray.exceptions.RayError as error:
                 raise MachineError(
                     f"a task failed on Ray: {error}",
-                    ["finished tasks are kept; run the same command again to go on"],
+                    ["finished tasks are kept; run the same command again to continue"],
                 ) from None
             done += 1
         report(f"{what}: {done:,} finished, {len(running):,} submitted")
@@ -116,13 +116,13 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     if shutil.which("sbatch") is None:
         raise MachineError("`--on slurm` requires the command sbatch, which was not found on PATH")
     out = os.path.abspath(out)  # noqa: PTH100
-    placed = _native.PlacedPreparation(out, recipe)
+    coordinator = _native.TaskCoordinator(out, recipe)
     try:
-        if placed.finished is not None:
+        if coordinator.finished is not None:
             return f"{out} is prepared"
-        tasks = placed.map_tasks()
+        tasks = coordinator.map_tasks()
     finally:
-        placed.close()
+        coordinator.close()
     python = shlex.quote(sys.executable)
     command = f"{python} -m brimful._prepare_task {shlex.quote(out)} --memory {memory}"
     size = f"--mem={memory // (1 << 20) + 512}M"
