@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "compare", "explain", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "compare", "explain", "file_sizes", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "read_manifest", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -373,6 +373,11 @@ def explain(*, what: str | None, state_dir: str | PathLike[str] | None) -> tuple
     notebook.
     """
 
+def file_sizes(out: str | PathLike[str], names: SupportsGetItem[int, str]) -> list[int | None]:
+    """
+    Bytes of the named files of a prepared dataset; None for those that are missing.
+    """
+
 def machine_names() -> list[str]:
     """
     The names that `probe(as_machine=…)` takes.
@@ -415,6 +420,11 @@ def probe(*, as_machine: str | None, gpu: str | None, memory: str | None, execut
 
     Returns it in three forms: the JSON document, the page for a terminal, the HTML for a notebook. Plain text, so that
     what Python makes of it can be copied, pickled and sent to workers.
+    """
+
+def read_manifest(out: str | PathLike[str]) -> str | None:
+    """
+    The text of the manifest of a prepared dataset; None if there is none.
     """
 
 def replay(*, file: str | PathLike[str], gpu: SupportsGetItem[int, str], capacity: SupportsGetItem[int, str], alloc_conf: SupportsGetItem[int, str], device: SupportsIndex | None, torch: str | None) -> tuple[str, str]:

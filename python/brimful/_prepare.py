@@ -84,7 +84,8 @@ def prepare(  # noqa: PLR0913
 
     Args:
         dataset: A dataset of `brimful.data` whose samples have a fixed shape, or text with `tokenizer`.
-        out: The directory to write; new, empty, or from an interrupted call.
+        out: The directory to write, or a prefix such as `s3://bucket/shards`; new, empty, or from an
+            interrupted call.
         field: The text field, if the dataset has several fields.
         tokenizer: Path of a `tokenizer.json`: tokenize the texts and pack them into blocks.
         block: Tokens per sample; required with `tokenizer`.

@@ -24,6 +24,11 @@ _MAX_RETRIES = 20
 _MAX_SUBMITTED = 1000
 
 
+def _everywhere(out: str) -> str:
+    """Return a path or URL that means the same in other processes."""
+    return out if "://" in out else os.path.abspath(out)  # noqa: PTH100
+
+
 def on_ray(
     recipe: _native.Recipe, out: str, *, memory: int, address: str | None, report: Callable[[str], object]
 ) -> str:
@@ -37,7 +42,7 @@ def on_ray(
         raise InputError(
             "`--on ray` requires the package ray", ["install it with `pip install 'brimful[ray]'`"]
         ) from None
-    out = os.path.abspath(out)  # noqa: PTH100
+    out = _everywhere(out)
     coordinator = _native.TaskCoordinator(out, recipe)
     try:
         if coordinator.finished is not None:
@@ -115,7 +120,7 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     """Submit arrays of tasks to Slurm, each after the one before it, and return what to do next."""
     if shutil.which("sbatch") is None:
         raise MachineError("`--on slurm` requires the command sbatch, which was not found on PATH")
-    out = os.path.abspath(out)  # noqa: PTH100
+    out = _everywhere(out)
     coordinator = _native.TaskCoordinator(out, recipe)
     try:
         if coordinator.finished is not None:

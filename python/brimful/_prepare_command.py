@@ -98,19 +98,21 @@ def _count(number: int, noun: str) -> str:
 
 def _estimate_text(estimate: dict[str, Any]) -> str:
     size = _native.size_text
+    needed = size(estimate["run_bytes"] + estimate["shard_bytes"])
+    free = estimate["free_bytes"]
+    space = f"object store: {needed} needed" if free is None else f"disk: {needed} needed, {size(free)} free"
     return (
         f"{_count(estimate['map_tasks'], 'task')} to read {size(estimate['input_bytes'])}"
         f" and write {size(estimate['run_bytes'])} of temporary runs\n"
         f"{_count(estimate['shards'], 'task')} to write {size(estimate['shard_bytes'])} of shards\n"
         f"about {duration(estimate['cpu_seconds'])} of one CPU for the former, from a trial of one task\n"
-        f"disk: {size(estimate['run_bytes'] + estimate['shard_bytes'])} needed,"
-        f" {size(estimate['free_bytes'])} free\n"
+        f"{space}\n"
     )
 
 
 def _check_space(estimate: dict[str, Any], out: str) -> int:
     needed = estimate["run_bytes"] + estimate["shard_bytes"]
-    if needed <= estimate["free_bytes"]:
+    if estimate["free_bytes"] is None or needed <= estimate["free_bytes"]:
         return 0
     sizes = (_native.size_text(needed), _native.size_text(estimate["free_bytes"]))
     raise MachineError(

@@ -135,7 +135,7 @@ def prepared(
     Its samples are shuffled already; a `Loader` without `shuffle` reads the files from beginning to end.
 
     Args:
-        path: The directory of the dataset.
+        path: The directory of the dataset, or its prefix in an object store such as `s3://bucket/shards`.
         as_int64: Return tokens as `int64`, which torch requires for indexing.
         documents: Add the fields "document" and "position" to tokens; see `tokens`. Each block begins a new
             document.
@@ -144,7 +144,7 @@ def prepared(
     folder = os.fspath(path)
     manifest = _manifest(folder)
     try:
-        shards = [_shard(folder, shard) for shard in manifest["shards"]]
+        shards = _shards(folder, manifest["shards"])
         field = manifest["fields"][0]
         kind, length, dtype = manifest["format"], field["shape"][:1], field["dtype"]
     except (KeyError, IndexError, TypeError):
@@ -156,35 +156,37 @@ def prepared(
     return tokens(shards, length[0], dtype=dtype, as_int64=as_int64, documents=documents, headroom=headroom)
 
 
-def _shard(folder: str, shard: dict[str, Any]) -> str:
-    """Return the path of a shard that is there and whole."""
-    name = shard["file"]
-    path = os.path.join(folder, name)  # noqa: PTH118
-    if os.path.basename(name) != name:  # noqa: PTH119
-        raise InputError(f"the manifest of {folder} names a file elsewhere: {name}")
-    found = os.path.getsize(path) if os.path.exists(path) else None  # noqa: PTH110, PTH202
-    if found != shard["bytes"]:
-        raise InputError(
-            f"{path} is damaged: expected {shard['bytes']} bytes, found {found}",
-            ["prepare the dataset again, in another directory"],
-        )
-    return path
+def _shards(folder: str, shards: list[dict[str, Any]]) -> list[str]:
+    """Return the paths of all shards, which must be there and whole."""
+    names = [shard["file"] for shard in shards]
+    elsewhere = next((name for name in names if os.path.basename(name) != name), None)  # noqa: PTH119
+    if elsewhere is not None:
+        raise InputError(f"the manifest of {folder} names a file elsewhere: {elsewhere}")
+    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
+    for path, shard, found in zip(paths, shards, _native.file_sizes(folder, names), strict=True):
+        if found != shard["bytes"]:
+            raise InputError(
+                f"{path} is damaged: expected {shard['bytes']} bytes, found {found}",
+                ["prepare the dataset again, in another directory"],
+            )
+    return paths
 
 
 def _manifest(folder: str) -> dict[str, Any]:
-    path = os.path.join(folder, "manifest.json")  # noqa: PTH118
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            manifest = _json.load(file)
-    except FileNotFoundError:
+    text = _native.read_manifest(folder)
+    if text is None:
         raise InputError(
             f"no prepared dataset in {folder}: manifest.json is missing",
             ["if `brimful prepare` was interrupted, run the same command again to finish it"],
-        ) from None
+        )
+    try:
+        manifest = _json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
+        raise InputError(f"manifest.json in {folder} is damaged: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
-        raise InputError(f"{path} was written by another version of brimful", ["upgrade brimful"])
+        raise InputError(
+            f"manifest.json in {folder} was written by another version of brimful", ["upgrade brimful"]
+        )
     return manifest
 
 

@@ -172,13 +172,7 @@ impl Reader {
     /// for at its store, whatever the access.
     pub fn open(path: &Path, access: Access) -> io::Result<Reader> {
         if remote::is_remote(path) {
-            let object = Object::open(path)?;
-            return Ok(Reader {
-                path: object.path().to_owned(),
-                len: object.len(),
-                backing: Backing::Remote(object),
-                stamp: None,
-            });
+            return Ok(Reader::of_object(Object::open(path)?));
         }
         let file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -200,6 +194,20 @@ impl Reader {
             backing,
             stamp: Some(Stamp::of(&metadata)),
         })
+    }
+
+    /// An object of which the beginning is not needed: only its size is asked for.
+    pub fn open_unread(url: &Path) -> io::Result<Reader> {
+        Ok(Reader::of_object(Object::open_unread(url)?))
+    }
+
+    fn of_object(object: Object) -> Reader {
+        Reader {
+            path: object.path().to_owned(),
+            len: object.len(),
+            backing: Backing::Remote(object),
+            stamp: None,
+        }
     }
 
     /// The same for one of many small files, the first of which [`Choice::open`] has opened: no read to try it out.
@@ -248,7 +256,7 @@ impl Reader {
 
     /// Words that no other version of the file has. None where a store tells no version, and where the file was changed
     /// less than `settled` ago: it could be changed again at what its clock takes for the same time.
-    pub(crate) fn version(&self, settled: Duration) -> Option<String> {
+    pub fn version(&self, settled: Duration) -> Option<String> {
         if let Backing::Remote(object) = &self.backing {
             return object.version();
         }

@@ -14,7 +14,7 @@ use crate::shard;
 #[derive(Debug)]
 pub struct Coordinator {
     preparation: Preparation,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 /// What is found where a preparation begins.

@@ -5,9 +5,11 @@ use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use brimful_load::expression::{OpExpression, PathList, SourceExpression};
-use brimful_load::{Opening, Pipeline, remote};
+use brimful_load::remote::Bucket;
+use brimful_load::{Opening, Pipeline, Reader, remote};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -112,7 +114,8 @@ pub(crate) fn expand_patterns(source: &mut SourceExpression) -> Result<(), Prepa
 
 fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
     let text = path.to_string_lossy();
-    if remote::is_remote(path) || !text.contains(['*', '?', '[']) || path.exists() {
+    let is_remote = remote::is_remote(path);
+    if !text.contains(['*', '?', '[']) || !is_remote && path.exists() {
         return Ok(vec![path.to_owned()]);
     }
     let no_match = |found: String| PrepareError::Setting {
@@ -120,6 +123,14 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
         expected: format!("files that match {text}"),
         found,
     };
+    if is_remote {
+        let files = objects_of(path, &text)?;
+        return if files.is_empty() {
+            Err(no_match("none".to_owned()))
+        } else {
+            Ok(files)
+        };
+    }
     let paths = glob::glob(&text).map_err(|error| no_match(error.to_string()))?;
     let mut files = Vec::new();
     // Sorted by name, which is what glob gives.
@@ -138,10 +149,44 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
     Ok(files)
 }
 
+/// The objects that a pattern stands for.
+fn objects_of(path: &Path, text: &str) -> Result<Vec<PathBuf>, PrepareError> {
+    let wrong = |expected: &str, found: String| PrepareError::Setting {
+        name: "source",
+        expected: expected.to_owned(),
+        found,
+    };
+    let pattern = glob::Pattern::new(text);
+    let pattern = pattern.map_err(|error| wrong("a pattern", format!("{text}: {error}")))?;
+    // All names from the last folder on that has no pattern.
+    let first = text.find(['*', '?', '[']).unwrap_or(text.len());
+    let folder = text[..first]
+        .rsplit_once('/')
+        .map_or("", |(folder, _)| folder);
+    let unreadable = |cause| PrepareError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    };
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        ..glob::MatchOptions::default()
+    };
+    let found = Bucket::of(path)
+        .and_then(|bucket| bucket.list(Path::new(folder)))
+        .map_err(unreadable)?;
+    let names = found.into_iter().map(|(name, _)| name);
+    Ok(names
+        .filter(|name| pattern.matches_with(&name.to_string_lossy(), options))
+        .collect())
+}
+
 /// The files of a source as they are now.
 pub(crate) fn list(source: &SourceExpression) -> Result<Vec<Input>, PrepareError> {
     let mut source = source.clone();
     let paths = source.paths_mut();
+    // Requests to one store share its connections.
+    let remote = paths.iter().find(|path| remote::is_remote(path));
+    let _connected = remote.map(|path| Bucket::of(path));
     paths.into_iter().map(|path| input(path)).collect()
 }
 
@@ -157,10 +202,12 @@ fn input(path: &Path) -> Result<Input, PrepareError> {
         cause,
     };
     if remote::is_remote(path) {
-        return Err(PrepareError::Setting {
-            name: "source",
-            expected: "files on a file system".to_owned(),
-            found: format!("{} in an object store", remote::shown(path).display()),
+        let object = Reader::open_unread(path).map_err(unreadable)?;
+        return Ok(Input {
+            path: path.to_owned(),
+            bytes: object.len(),
+            // Some web servers tell none.
+            version: object.version(Duration::ZERO).unwrap_or_default(),
         });
     }
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -249,6 +296,9 @@ pub(crate) fn check_files(before: &[Input]) -> Result<(), PrepareError> {
 
 /// Returns an error if a directory is inside an input directory: its files would become inputs.
 pub(crate) fn check_outside(out: &Path, inputs: &[Input]) -> Result<(), PrepareError> {
+    if remote::is_remote(out) {
+        return Ok(());
+    }
     let out = std::path::absolute(out).unwrap_or_else(|_| out.to_owned());
     let above = out.ancestors().find(|path| path.exists());
     let real = above.and_then(|above| {

@@ -45,7 +45,7 @@ mod work;
 pub use coordinator::{Coordinator, CoordinatorState};
 pub use error::PrepareError;
 pub use local::{LocalSettings, PhaseName, PrepareProgress, Prepared, Preparing};
-pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat};
+pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat, file_sizes, read_manifest};
 pub use preparation::Preparation;
 pub use recipe::{OnSampleError, Recipe};
 pub use skipped::SkippedSamples;

@@ -207,6 +207,30 @@ fn prepare(
         return Ok(is_there(manifest));
     }
     preparation.work().remove_attempts();
+    let prepared = run_tasks(&preparation, settings, shared);
+    drop(lock);
+    if prepared.is_err()
+        && preparation.work().is_remote()
+        && let Ok(Some(manifest)) = preparation.finished()
+    {
+        // Where there is no lock, somebody else may have finished it and removed the runs.
+        return Ok(is_there(manifest));
+    }
+    let manifest = prepared?;
+    shared.look_at_memory();
+    Ok(Prepared {
+        manifest,
+        peak_bytes: shared.peak_bytes.load(Ordering::Relaxed),
+        was_finished: false,
+    })
+}
+
+/// Runs all tasks that are not finished, and writes the manifest.
+fn run_tasks(
+    preparation: &Preparation,
+    settings: LocalSettings,
+    shared: &Shared,
+) -> Result<Manifest, PrepareError> {
     let budget = TaskBudget::new(settings.memory);
     let limits = TaskLimits {
         budget: &budget,
@@ -223,7 +247,7 @@ fn prepare(
         };
     });
     each(tasks, limits, shared, |task| {
-        map::map_task(&preparation, task, limits)?;
+        map::map_task(preparation, task, limits)?;
         let done = preparation.split_bytes(task);
         shared.progress(|progress| {
             progress.tasks_done += 1;
@@ -231,7 +255,7 @@ fn prepare(
         });
         Ok(())
     })?;
-    map::tails_task(&preparation)?;
+    map::tails_task(preparation)?;
     preparation.close_pipeline();
     let runs = preparation.runs()?;
     let samples: u64 = runs.iter().map(|run| run.footer.records()).sum();
@@ -246,7 +270,7 @@ fn prepare(
     });
     let entries = Mutex::new(vec![None; usize::try_from(shards).unwrap_or(usize::MAX)]);
     each(shards, limits, shared, |number| {
-        let entry = shard::shard_task(&preparation, &runs, number, shards, limits)?;
+        let entry = shard::shard_task(preparation, &runs, number, shards, limits)?;
         shared.progress(|progress| {
             progress.tasks_done += 1;
             progress.bytes_done += entry.bytes;
@@ -256,14 +280,7 @@ fn prepare(
         Ok(())
     })?;
     let entries = entries.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let manifest = preparation.finish(&runs, entries.into_iter().flatten().collect())?;
-    drop(lock);
-    shared.look_at_memory();
-    Ok(Prepared {
-        manifest,
-        peak_bytes: shared.peak_bytes.load(Ordering::Relaxed),
-        was_finished: false,
-    })
+    preparation.finish(&runs, entries.into_iter().flatten().collect())
 }
 
 /// Runs tasks by number in threads; the first error ends all of them.

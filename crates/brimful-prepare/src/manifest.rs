@@ -9,7 +9,7 @@ use crate::error::PrepareError;
 use crate::inputs::Input;
 use crate::recipe::Recipe;
 use crate::skipped::SkippedSamples;
-use crate::work;
+use crate::work::WorkDir;
 
 const VERSION: u32 = 1;
 const MAX_LEN: u64 = 1 << 30;
@@ -22,6 +22,19 @@ pub enum ShardFormat {
     Tokens,
     /// With `brimful.data.arrow`.
     Arrow,
+}
+
+/// The text of the manifest in a directory or below a prefix; nothing where there is none.
+pub fn read_manifest(out: &Path) -> Result<Option<String>, PrepareError> {
+    let work = WorkDir::of(out)?;
+    let found = work.read_whole(&work.manifest(), MAX_LEN)?;
+    Ok(found.map(|text| String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Bytes of the named files of a dataset; nothing for those that are missing.
+pub fn file_sizes(out: &Path, names: &[String]) -> Result<Vec<Option<u64>>, PrepareError> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    WorkDir::of(out)?.sizes(&names)
 }
 
 /// A field of every sample.
@@ -104,14 +117,14 @@ impl Manifest {
         }
     }
 
-    /// Reads the manifest at a path; nothing where there is none.
-    pub(crate) fn read(path: &Path) -> Result<Option<Manifest>, PrepareError> {
+    /// Reads the manifest of a directory; nothing where there is none.
+    pub(crate) fn read(work: &WorkDir) -> Result<Option<Manifest>, PrepareError> {
         let damaged = |found: String| PrepareError::Damaged {
-            path: path.to_owned(),
+            path: work.manifest(),
             expected: "the manifest of a prepared dataset".to_owned(),
             found,
         };
-        let Some(text) = work::read_whole(path, MAX_LEN)? else {
+        let Some(text) = work.read_whole(&work.manifest(), MAX_LEN)? else {
             return Ok(None);
         };
         let found: Manifest =
@@ -122,9 +135,9 @@ impl Manifest {
         Ok(Some(found))
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), PrepareError> {
+    pub(crate) fn write(&self, work: &WorkDir) -> Result<(), PrepareError> {
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
-        work::write_whole(path, &text)
+        work.write_whole(&work.manifest(), &text)
     }
 
     pub(crate) fn inputs(&self) -> &[Input] {

@@ -57,13 +57,11 @@ pub(crate) fn map_task(
     if let Some(run) = preparation.finished_run(task) {
         return Ok(run.footer);
     }
-    let path = preparation.work().run(task);
     let split = preparation.split(task)?;
     preparation.check_split_unchanged(split)?;
     let (opened, documents, share) = open(preparation, split, limits)?;
     let waiting = share.waiting;
-    let made_for = preparation.made_for(task);
-    let mut run = RunWriter::create(&path, made_for, preparation.record_bytes(), waiting)?;
+    let mut run = preparation.new_run(task, waiting)?;
     let seed = preparation.recipe().seed;
     let on_error = preparation.recipe().on_error;
     let (tail, starts) = match opened {
@@ -141,6 +139,7 @@ fn fixed_bytes(preparation: &Preparation, opened: &Opened) -> u64 {
         .max_bytes()
         .saturating_add(builder)
         .saturating_add(WRITE_BUFFER as u64)
+        .saturating_add(preparation.work().upload_bytes())
 }
 
 /// What a map task may hold.
@@ -219,13 +218,10 @@ fn open_split(
 /// The task behind the last split: the tails of all splits, in their order, as blocks of their own.
 pub(crate) fn tails_task(preparation: &Preparation) -> Result<RunFooter, PrepareError> {
     let task = preparation.map_tasks();
-    let record_bytes = preparation.record_bytes();
     if let Some(run) = preparation.finished_run(task) {
         return Ok(run.footer);
     }
-    let path = preparation.work().run(task);
-    let made_for = preparation.made_for(task);
-    let mut run = RunWriter::create(&path, made_for, record_bytes, FEWEST_WAITING)?;
+    let mut run = preparation.new_run(task, FEWEST_WAITING)?;
     let Some(packer) = preparation.packer() else {
         return run.finish(&[], Vec::new());
     };

@@ -15,9 +15,9 @@ use crate::inputs::{self, Input, Split, SplitRule};
 use crate::manifest::{Manifest, ManifestField, Parts, ShardEntry, ShardFormat};
 use crate::packing::Packer;
 use crate::recipe::Recipe;
-use crate::run_file::{RunFile, RunFooter};
+use crate::run_file::{RunFile, RunFooter, RunWriter};
 use crate::skipped::SkippedSamples;
-use crate::work::{self, WorkDir};
+use crate::work::{AttemptFile, WorkDir};
 
 /// Longest description of a preparation that is read.
 const MAX_LEN: u64 = 1 << 30;
@@ -64,7 +64,7 @@ pub struct Preparation {
 impl Preparation {
     /// Begins in a directory, or continues what was begun there. Another recipe and changed inputs are refused.
     pub fn begin(recipe: &Recipe, out: &Path) -> Result<Preparation, PrepareError> {
-        let work = WorkDir::of(out);
+        let work = WorkDir::of(out)?;
         let mut recipe = recipe.clone();
         recipe.check()?;
         inputs::expand_patterns(&mut recipe.source)?;
@@ -86,7 +86,7 @@ impl Preparation {
 
     /// Opens what was begun in a directory, to run a task of it.
     pub fn open(out: &Path) -> Result<Preparation, PrepareError> {
-        let work = WorkDir::of(out);
+        let work = WorkDir::of(out)?;
         match Begun::read(&work)? {
             Some(begun) => Preparation::of(work, begun, None),
             None => Err(PrepareError::Unreadable {
@@ -132,7 +132,7 @@ impl Preparation {
 
     /// The dataset, if it is whole.
     pub fn finished(&self) -> Result<Option<Manifest>, PrepareError> {
-        let Some(manifest) = Manifest::read(&self.work.manifest())? else {
+        let Some(manifest) = Manifest::read(&self.work)? else {
             return Ok(None);
         };
         if manifest.recipe_digest != self.begun.recipe_digest {
@@ -142,14 +142,13 @@ impl Preparation {
         }
         inputs::check_same(self.inputs(), manifest.inputs())?;
         inputs::check_same(&self.begun.tokenizers, manifest.tokenizers())?;
-        for shard in &manifest.shards {
-            let path = self.work.out().join(&shard.file);
-            let found = std::fs::metadata(&path).map_or(0, |found| found.len());
-            if found != shard.bytes {
+        let names: Vec<&str> = manifest.shards.iter().map(|shard| &*shard.file).collect();
+        for (shard, found) in manifest.shards.iter().zip(self.work.sizes(&names)?) {
+            if found != Some(shard.bytes) {
                 return Err(PrepareError::Damaged {
-                    path,
+                    path: self.work.out().join(&shard.file),
                     expected: format!("{} bytes, as the manifest says", shard.bytes),
-                    found: found.to_string(),
+                    found: found.map_or("none".to_owned(), |found| found.to_string()),
                 });
             }
         }
@@ -157,7 +156,7 @@ impl Preparation {
     }
 
     /// Makes the directories, keeps other processes out until the file is dropped, and writes down what is prepared.
-    pub(crate) fn lock(&self) -> Result<File, PrepareError> {
+    pub(crate) fn lock(&self) -> Result<Option<File>, PrepareError> {
         self.work.create()?;
         let lock = self.work.lock()?;
         // Somebody else may have begun before the lock was ours.
@@ -168,7 +167,7 @@ impl Preparation {
             Some(_) => Ok(lock),
             None => {
                 let text = serde_json::to_vec(&self.begun).unwrap_or_default();
-                work::write_whole(&self.work.preparation(), &text)?;
+                self.work.write_whole(&self.work.preparation(), &text)?;
                 Ok(lock)
             }
         }
@@ -263,6 +262,18 @@ impl Preparation {
         format!("{} {task}", self.begun.digest())
     }
 
+    /// The run of a task, to be written. Its records may take `memory` bytes while they wait.
+    pub(crate) fn new_run(&self, task: u64, memory: u64) -> Result<RunWriter, PrepareError> {
+        let (attempt, file) = AttemptFile::create(&self.work, &self.work.run(task))?;
+        let made_for = self.made_for(task);
+        Ok(RunWriter::new(
+            (attempt, file),
+            made_for,
+            self.record_bytes,
+            memory,
+        ))
+    }
+
     /// The run of a task, if it is there and whole.
     pub(crate) fn finished_run(&self, task: u64) -> Option<RunFile> {
         self.run(task).ok()
@@ -305,7 +316,7 @@ impl Preparation {
     /// The same in another directory, to try something.
     pub(crate) fn elsewhere(&self, out: &Path) -> Result<Preparation, PrepareError> {
         let opened = self.pipeline.lock().unwrap_or_else(PoisonError::into_inner);
-        let trial = Preparation::of(WorkDir::of(out), self.begun.clone(), opened.clone())?;
+        let trial = Preparation::of(WorkDir::of(out)?, self.begun.clone(), opened.clone())?;
         trial.work.create()?;
         Ok(trial)
     }
@@ -366,7 +377,7 @@ impl Preparation {
             inputs: self.begun.inputs.clone(),
             tokenizers: self.begun.tokenizers.clone(),
         });
-        manifest.write(&self.work.manifest())?;
+        manifest.write(&self.work)?;
         self.work.remove_attempts();
         self.work.remove_work();
         Ok(manifest)
@@ -455,7 +466,7 @@ impl Begun {
 
     fn read(work: &WorkDir) -> Result<Option<Begun>, PrepareError> {
         let path = work.preparation();
-        let Some(text) = work::read_whole(&path, MAX_LEN)? else {
+        let Some(text) = work.read_whole(&path, MAX_LEN)? else {
             return Ok(None);
         };
         let damaged = |found: String| PrepareError::Damaged {

@@ -168,6 +168,17 @@ impl Recipe {
                 found: path.display().to_string(),
             });
         }
+        // Recipes and manifests are read by others.
+        let has_secrets = |path: &&mut PathBuf| remote::shown(path) != path.as_path();
+        if let Some(path) = source.paths_mut().into_iter().find(has_secrets) {
+            return Err(PrepareError::Setting {
+                name: "source",
+                expected:
+                    "URLs without a user, a password or a query: the manifest would show them"
+                        .to_owned(),
+                found: remote::shown(path).display().to_string(),
+            });
+        }
         let sizes = [("shard", self.shard), ("split", self.split)];
         for (name, size) in sizes {
             if size < Bytes::from_mib(1) {

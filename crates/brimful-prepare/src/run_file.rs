@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use brimful_load::{Piece, Reader, remote};
 use serde::{Deserialize, Serialize};
 
 use crate::error::PrepareError;
@@ -87,17 +88,16 @@ impl RunWriter {
     }
 
     /// For records that may take `memory` bytes while they wait.
-    pub(crate) fn create(
-        path: &Path,
+    pub(crate) fn new(
+        (attempt, file): (AttemptFile, File),
         made_for: String,
         record_bytes: usize,
         memory: u64,
-    ) -> Result<RunWriter, PrepareError> {
-        let (attempt, file) = AttemptFile::create(path)?;
+    ) -> RunWriter {
         let max_waiting = memory / RunWriter::bytes_per_record(record_bytes);
         let max_waiting =
             usize::try_from(max_waiting.clamp(1, u64::from(u32::MAX))).unwrap_or(usize::MAX);
-        Ok(RunWriter {
+        RunWriter {
             file: BufWriter::with_capacity(WRITE_BUFFER, file),
             attempt,
             offset: 0,
@@ -110,7 +110,7 @@ impl RunWriter {
                 record_bytes: record_bytes as u64,
                 ..RunFooter::default()
             },
-        })
+        }
     }
 
     pub(crate) fn footer(&mut self) -> &mut RunFooter {
@@ -235,6 +235,31 @@ impl RunWriter {
 pub(crate) struct RunFile {
     path: PathBuf,
     pub(crate) footer: RunFooter,
+    /// In an object store; files are opened when they are read, and are too many to be kept open.
+    object: Option<Reader>,
+}
+
+/// The bytes of a run.
+#[derive(Debug)]
+enum RunBytes<'a> {
+    File(File),
+    Object(&'a Reader),
+}
+
+impl RunBytes<'_> {
+    fn len(&self) -> io::Result<u64> {
+        match self {
+            RunBytes::File(file) => Ok(file.metadata()?.len()),
+            RunBytes::Object(object) => Ok(object.len()),
+        }
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            RunBytes::File(file) => file.read_exact_at(bytes, offset),
+            RunBytes::Object(object) => object.read_to(offset, bytes, &mut Piece::default()),
+        }
+    }
 }
 
 impl RunFile {
@@ -252,13 +277,21 @@ impl RunFile {
             path: path.to_owned(),
             cause,
         };
-        let file = brimful_private::open_named(path).map_err(unreadable)?;
-        let len = file.metadata().map_err(unreadable)?.len();
+        let object = if remote::is_remote(path) {
+            Some(Reader::open_unread(path).map_err(unreadable)?)
+        } else {
+            None
+        };
+        let file = match &object {
+            Some(object) => RunBytes::Object(object),
+            None => RunBytes::File(brimful_private::open_named(path).map_err(unreadable)?),
+        };
+        let len = file.len().map_err(unreadable)?;
         let mut trailer = [0; 16];
         let end = len
             .checked_sub(TRAILER)
             .ok_or_else(|| damaged("too few bytes"))?;
-        file.read_exact_at(&mut trailer, end).map_err(unreadable)?;
+        file.read(&mut trailer, end).map_err(unreadable)?;
         let (words, _) = trailer.as_chunks::<8>();
         if words[1] != MAGIC {
             return Err(damaged("another end"));
@@ -269,7 +302,7 @@ impl RunFile {
             .filter(|_| bytes <= MAX_FOOTER)
             .ok_or_else(|| damaged("a footer of another length"))?;
         let mut text = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut text, start).map_err(unreadable)?;
+        file.read(&mut text, start).map_err(unreadable)?;
         let footer: RunFooter =
             serde_json::from_slice(&text).map_err(|_| damaged("another footer"))?;
         if footer.made_for != made_for {
@@ -302,15 +335,18 @@ impl RunFile {
         Ok(RunFile {
             path: path.to_owned(),
             footer,
+            object,
         })
     }
 
     pub(crate) fn file(&self) -> Result<RunReader<'_>, PrepareError> {
-        let file = brimful_private::open_named(&self.path);
-        Ok(RunReader {
-            file: file.map_err(|cause| self.unreadable(cause))?,
-            run: self,
-        })
+        let file = if let Some(object) = &self.object {
+            RunBytes::Object(object)
+        } else {
+            let file = brimful_private::open_named(&self.path);
+            RunBytes::File(file.map_err(|cause| self.unreadable(cause))?)
+        };
+        Ok(RunReader { file, run: self })
     }
 
     fn unreadable(&self, cause: io::Error) -> PrepareError {
@@ -331,7 +367,7 @@ impl RunFile {
 /// An open run.
 #[derive(Debug)]
 pub(crate) struct RunReader<'a> {
-    file: File,
+    file: RunBytes<'a>,
     run: &'a RunFile,
 }
 
@@ -394,7 +430,7 @@ impl RunReader<'_> {
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), PrepareError> {
-        let read = self.file.read_exact_at(bytes, offset);
+        let read = self.file.read(bytes, offset);
         read.map_err(|cause| self.run.unreadable(cause))
     }
 }

@@ -13,7 +13,6 @@ use crate::run_file::{RunFile, WRITE_BUFFER};
 use crate::shard_arrow::ArrowShard;
 use crate::shard_tokens::TokenShard;
 use crate::shard_writer::ShardWriter;
-use crate::work;
 
 /// Longest entry of a manifest that is read.
 const MAX_ENTRY: u64 = 1 << 16;
@@ -35,7 +34,8 @@ pub(crate) fn shard_task(
     }
     let record = preparation.record_bytes() as u64;
     // Files, and a batch of records that is copied by fields.
-    let fixed = (4 * WRITE_BUFFER as u64).max(WRITE_BUFFER as u64 + 3 * record);
+    let fixed = (4 * WRITE_BUFFER as u64).max(WRITE_BUFFER as u64 + 3 * record)
+        + preparation.work().upload_bytes();
     let fair = limits.budget.all().get() / limits.threads.max(1);
     let each = record.saturating_add(PER_RECORD);
     let most = preparation.recipe().shard.get().saturating_mul(2);
@@ -78,7 +78,8 @@ pub(crate) fn shard_task(
     };
     drop(granted);
     let text = serde_json::to_vec(&finished).unwrap_or_default();
-    work::write_whole(&preparation.work().shard_entry(shard), &text)?;
+    let work = preparation.work();
+    work.write_whole(&work.shard_entry(shard), &text)?;
     Ok(finished.entry)
 }
 
@@ -111,7 +112,7 @@ fn finished(
     of: u64,
 ) -> Result<Option<ShardEntry>, PrepareError> {
     let path = preparation.work().shard_entry(shard);
-    let Some(text) = work::read_whole(&path, MAX_ENTRY)? else {
+    let Some(text) = preparation.work().read_whole(&path, MAX_ENTRY)? else {
         return Ok(None);
     };
     let Ok(finished) = serde_json::from_slice::<FinishedShard>(&text) else {
@@ -122,7 +123,7 @@ fn finished(
     }
     let entry = finished.entry;
     let file = preparation.work().out().join(&entry.file);
-    let is_whole = std::fs::metadata(file).is_ok_and(|found| found.len() == entry.bytes);
+    let is_whole = preparation.work().len_of(&file)? == Some(entry.bytes);
     Ok(is_whole.then_some(entry))
 }
 

@@ -45,7 +45,7 @@ impl ArrowShard {
         fields: &[RecordField],
     ) -> Result<ArrowShard, PrepareError> {
         let name = format!("shard-{shard:05}.arrow");
-        let (attempt, file) = AttemptFile::create(&work.out().join(&name))?;
+        let (attempt, file) = AttemptFile::create(work, &work.out().join(&name))?;
         let columns = fields.iter().map(column).collect::<Result<Vec<_>, _>>()?;
         let schema = Arc::new(Schema::new(columns));
         let file = BufWriter::with_capacity(WRITE_BUFFER, DigestWriter::new(file));

@@ -33,8 +33,8 @@ impl TokenShard {
     ) -> Result<TokenShard, PrepareError> {
         let name = format!("shard-{shard:05}.tokens");
         let path = work.out().join(&name);
-        let (tokens_attempt, tokens) = AttemptFile::create(&path)?;
-        let (documents_attempt, documents) = AttemptFile::create(&documents_path(&path))?;
+        let (tokens_attempt, tokens) = AttemptFile::create(work, &path)?;
+        let (documents_attempt, documents) = AttemptFile::create(work, &documents_path(&path))?;
         let mut documents = BufWriter::with_capacity(WRITE_BUFFER, documents);
         // The numbers of the header are known at the end.
         documents

@@ -12,6 +12,7 @@ use crate::error::PrepareError;
 use crate::map::{self, TaskLimits};
 use crate::preparation::Preparation;
 use crate::shard;
+use crate::work;
 
 /// What a preparation will take, as far as its first samples tell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +23,8 @@ pub struct Estimate {
     /// Of runs, which are removed at the end.
     pub run_bytes: u64,
     pub shard_bytes: u64,
-    pub free_bytes: u64,
+    /// Nothing for an object store.
+    pub free_bytes: Option<u64>,
     /// Of one CPU.
     pub cpu_seconds: f64,
 }
@@ -36,7 +38,11 @@ impl Estimate {
 impl Preparation {
     /// How many shard tasks there are; nothing before all runs are there.
     pub fn shard_tasks(&self) -> Result<Option<u64>, PrepareError> {
-        if !self.work().run(self.map_tasks()).exists() {
+        if self
+            .work()
+            .len_of(&self.work().run(self.map_tasks()))?
+            .is_none()
+        {
             return Ok(None);
         }
         self.shards(&self.runs()?).map(Some)
@@ -78,12 +84,7 @@ impl Preparation {
 
     /// What all of it will take, from the first split. Nothing is kept.
     pub fn estimate(&self, memory: Bytes) -> Result<Estimate, PrepareError> {
-        let folder = std::env::temp_dir();
-        let scratch = brimful_private::temporary_directory(&[&folder], "brimful-prepare-")
-            .map_err(|cause| PrepareError::Unwritable {
-                path: folder.clone(),
-                cause,
-            })?;
+        let scratch = work::scratch()?;
         let trial = self.elsewhere(scratch.path())?;
         let input_bytes: u64 = (0..self.map_tasks())
             .map(|task| self.split_bytes(task))
@@ -107,7 +108,7 @@ impl Preparation {
             input_bytes,
             run_bytes: samples.saturating_mul(self.record_bytes() as u64 + 8),
             shard_bytes: samples.saturating_mul(self.sample_bytes()),
-            free_bytes: free_bytes(self.work().out()),
+            free_bytes: (!self.work().is_remote()).then(|| free_bytes(self.work().out())),
             cpu_seconds: seconds * scale,
         })
     }

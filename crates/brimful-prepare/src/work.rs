@@ -12,14 +12,21 @@
 //!
 //! A file is written under a name of its own attempt and renamed when it is whole and durable. Two attempts of one task
 //! are harmless: what they write is the same.
+//!
+//! `OUT` can be a prefix in an object store. Files are then written to the directory for temporary files and put into the
+//! store when they are whole. There is no lock: of two processes, one is finished first, and removes the runs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use brimful_load::remote::{self, Bucket};
+use brimful_private::TempDir;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
@@ -30,16 +37,45 @@ const WORK: &str = ".brimful-prepare";
 /// What attempts are called until they are whole.
 const ATTEMPT: &str = ".attempt-";
 
-/// The directory that a dataset is prepared in.
+/// The directory that a dataset is prepared in, or the prefix in an object store.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkDir {
     out: PathBuf,
+    /// Of an object store.
+    bucket: Option<Arc<Bucket>>,
 }
 
 impl WorkDir {
-    pub(crate) fn of(out: &Path) -> WorkDir {
-        WorkDir {
-            out: out.to_owned(),
+    pub(crate) fn of(out: &Path) -> Result<WorkDir, PrepareError> {
+        if !remote::is_remote(out) {
+            return Ok(WorkDir {
+                out: out.to_owned(),
+                bucket: None,
+            });
+        }
+        let text = out.to_string_lossy();
+        let out = PathBuf::from(text.trim_end_matches('/'));
+        let bucket = Bucket::of(&out).map_err(|cause| PrepareError::Setting {
+            name: "out",
+            expected: "a directory, or a prefix such as s3://BUCKET/PREFIX".to_owned(),
+            found: cause.to_string(),
+        })?;
+        Ok(WorkDir {
+            out,
+            bucket: Some(Arc::new(bucket)),
+        })
+    }
+
+    pub(crate) fn is_remote(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// Bytes of memory that writing a file takes, besides its buffer.
+    pub(crate) fn upload_bytes(&self) -> u64 {
+        if self.is_remote() {
+            remote::UPLOAD_BYTES
+        } else {
+            0
         }
     }
 
@@ -74,6 +110,9 @@ impl WorkDir {
             let path = path.to_owned();
             move |cause| PrepareError::Unwritable { path, cause }
         };
+        if let Some(bucket) = &self.bucket {
+            return self.check_prefix(bucket);
+        }
         let work = self.work();
         if !work.is_dir() && !self.manifest().is_file() {
             let entries = fs::read_dir(&self.out).into_iter().flatten();
@@ -89,8 +128,90 @@ impl WorkDir {
         Ok(())
     }
 
-    /// Keeps other processes out until it is dropped.
-    pub(crate) fn lock(&self) -> Result<File, PrepareError> {
+    /// A prefix that has objects of somebody else is refused.
+    fn check_prefix(&self, bucket: &Bucket) -> Result<(), PrepareError> {
+        let found = WorkDir::list(bucket, &self.out)?;
+        let (work, manifest) = (self.work(), self.manifest());
+        let is_of_ours = |path: &Path| path.starts_with(&work) || path == manifest;
+        if found.is_empty() || found.iter().any(|(path, _)| is_of_ours(path)) {
+            return Ok(());
+        }
+        Err(PrepareError::NotEmpty {
+            path: self.out.clone(),
+        })
+    }
+
+    fn list(bucket: &Bucket, folder: &Path) -> Result<Vec<(PathBuf, u64)>, PrepareError> {
+        bucket
+            .list(folder)
+            .map_err(|cause| unreadable(folder, cause))
+    }
+
+    /// Bytes of a file in it; nothing where there is none.
+    pub(crate) fn len_of(&self, path: &Path) -> Result<Option<u64>, PrepareError> {
+        let found = match &self.bucket {
+            Some(bucket) => bucket.len_of(path),
+            None => match fs::metadata(path) {
+                Ok(found) => Ok(Some(found.len())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
+        };
+        found.map_err(|cause| unreadable(path, cause))
+    }
+
+    /// Names and bytes of the files that it has, without those of the work.
+    pub(crate) fn sizes(&self, names: &[&str]) -> Result<Vec<Option<u64>>, PrepareError> {
+        let Some(bucket) = &self.bucket else {
+            let paths = names.iter().map(|name| self.out.join(name));
+            return paths.map(|path| self.len_of(&path)).collect();
+        };
+        // One request for a thousand objects.
+        let found: BTreeMap<PathBuf, u64> = WorkDir::list(bucket, &self.out)?.into_iter().collect();
+        let sizes = names.iter().map(|name| found.get(&self.out.join(name)));
+        Ok(sizes.map(Option::<&u64>::copied).collect())
+    }
+
+    /// Writes a small file as a whole.
+    pub(crate) fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
+        if let Some(bucket) = &self.bucket {
+            let written = bucket.write(path, bytes);
+            return written.map_err(|cause| PrepareError::Unwritable {
+                path: path.to_owned(),
+                cause,
+            });
+        }
+        let (mut attempt, mut file) = AttemptFile::create(self, path)?;
+        io::Write::write_all(&mut file, bytes).map_err(|cause| attempt.unwritable(cause))?;
+        attempt.commit(&file)
+    }
+
+    /// Reads a small file; nothing where there is none.
+    pub(crate) fn read_whole(
+        &self,
+        path: &Path,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>, PrepareError> {
+        if let Some(bucket) = &self.bucket {
+            let found = bucket.read(path, max_bytes);
+            return found.map_err(|cause| unreadable(path, cause));
+        }
+        let file = match brimful_private::open_named(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(path, error)),
+        };
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, max_bytes), &mut bytes)
+            .map_err(|cause| unreadable(path, cause))?;
+        Ok(Some(bytes))
+    }
+
+    /// Keeps other processes out until it is dropped. An object store has no locks.
+    pub(crate) fn lock(&self) -> Result<Option<File>, PrepareError> {
+        if self.is_remote() {
+            return Ok(None);
+        }
         let path = self.work().join("lock");
         let file =
             brimful_private::take_over_named(&path).map_err(|cause| PrepareError::Unwritable {
@@ -99,7 +220,7 @@ impl WorkDir {
             })?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // The second are file systems without locks.
-            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(file),
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(Some(file)),
             Err(Errno::WOULDBLOCK) => Err(PrepareError::Busy {
                 path: self.out.clone(),
             }),
@@ -112,6 +233,9 @@ impl WorkDir {
 
     /// Removes attempts that were never finished. Only for who holds the lock.
     pub(crate) fn remove_attempts(&self) {
+        if self.is_remote() {
+            return;
+        }
         let folders = [
             self.out.clone(),
             self.work(),
@@ -134,7 +258,9 @@ impl WorkDir {
 
     /// Removes what a process that was killed after the manifest has left.
     pub(crate) fn remove_leftovers(&self) {
-        if self.work().is_dir()
+        if self.is_remote() {
+            self.remove_work();
+        } else if self.work().is_dir()
             && let Ok(lock) = self.lock()
         {
             self.remove_attempts();
@@ -145,7 +271,21 @@ impl WorkDir {
 
     /// Removes what is not needed once there is a manifest.
     pub(crate) fn remove_work(&self) {
-        let _ = fs::remove_dir_all(self.work());
+        let Some(bucket) = &self.bucket else {
+            let _ = fs::remove_dir_all(self.work());
+            return;
+        };
+        for (path, _) in bucket.list(&self.work()).unwrap_or_default() {
+            // What stays takes space and nothing else.
+            let _ = bucket.remove(&path);
+        }
+    }
+}
+
+fn unreadable(path: &Path, cause: io::Error) -> PrepareError {
+    PrepareError::Unreadable {
+        path: path.to_owned(),
+        cause,
     }
 }
 
@@ -155,27 +295,25 @@ pub(crate) struct AttemptFile {
     path: PathBuf,
     attempt: PathBuf,
     is_committed: bool,
+    /// Where it is put when it is whole. Until then it has no name, so that nothing is left of one that never is.
+    bucket: Option<Arc<Bucket>>,
 }
 
 impl AttemptFile {
-    pub(crate) fn create(path: &Path) -> Result<(AttemptFile, File), PrepareError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let host = rustix::system::uname();
-        let host = host.nodename().to_string_lossy().replace('/', "");
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Containers may share a host's name and have equal process ids.
-        let time = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time = time.map_or(0, |time| time.as_nanos());
-        let mut name = OsString::from(path.as_os_str());
-        name.push(format!(
-            "{ATTEMPT}{host}-{}-{number}-{time:x}",
-            std::process::id()
-        ));
-        let attempt = AttemptFile {
+    pub(crate) fn create(work: &WorkDir, path: &Path) -> Result<(AttemptFile, File), PrepareError> {
+        let mut attempt = AttemptFile {
             path: path.to_owned(),
-            attempt: PathBuf::from(name),
+            attempt: attempt_name(path),
             is_committed: false,
+            bucket: work.bucket.clone(),
         };
+        let scratch = match &attempt.bucket {
+            Some(_) => Some(scratch()?),
+            None => None,
+        };
+        if let Some(scratch) = &scratch {
+            attempt.attempt = scratch.path().join("file");
+        }
         let file = brimful_private::take_over_named(&attempt.attempt);
         let file = file.map_err(|cause| attempt.unwritable(cause))?;
         file.set_len(0).map_err(|cause| attempt.unwritable(cause))?;
@@ -183,14 +321,25 @@ impl AttemptFile {
     }
 
     pub(crate) fn unwritable(&self, cause: io::Error) -> PrepareError {
+        let path = match &self.bucket {
+            Some(_) => &self.attempt,
+            None => &self.path,
+        };
         PrepareError::Unwritable {
-            path: self.path.clone(),
+            path: path.clone(),
             cause,
         }
     }
 
     /// Makes it durable and gives it its name.
     pub(crate) fn commit(&mut self, file: &File) -> Result<(), PrepareError> {
+        if let Some(bucket) = &self.bucket {
+            let written = bucket.write_file(&self.path, file);
+            return written.map_err(|cause| PrepareError::Unwritable {
+                path: self.path.clone(),
+                cause,
+            });
+        }
         let named = file
             .sync_all()
             .and_then(|()| fs::rename(&self.attempt, &self.path));
@@ -208,32 +357,37 @@ impl AttemptFile {
 
 impl Drop for AttemptFile {
     fn drop(&mut self) {
-        if !self.is_committed {
+        if !self.is_committed && self.bucket.is_none() {
             // Nothing more can be done about a file that does not go.
             let _ = fs::remove_file(&self.attempt);
         }
     }
 }
 
-/// Writes a small file as a whole.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), PrepareError> {
-    let (mut attempt, mut file) = AttemptFile::create(path)?;
-    io::Write::write_all(&mut file, bytes).map_err(|cause| attempt.unwritable(cause))?;
-    attempt.commit(&file)
+/// A directory for temporary files, removed when it is dropped.
+pub(crate) fn scratch() -> Result<TempDir, PrepareError> {
+    let folder = std::env::temp_dir();
+    brimful_private::temporary_directory(&[&folder], "brimful-prepare-").map_err(|cause| {
+        PrepareError::Unwritable {
+            path: folder.clone(),
+            cause,
+        }
+    })
 }
 
-/// Reads a small file; nothing where there is none.
-pub(crate) fn read_whole(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, PrepareError> {
-    let unreadable = |cause| PrepareError::Unreadable {
-        path: path.to_owned(),
-        cause,
-    };
-    let file = match brimful_private::open_named(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut io::Read::take(file, max_bytes), &mut bytes).map_err(unreadable)?;
-    Ok(Some(bytes))
+/// A name beside the final one that no other attempt has.
+fn attempt_name(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy().replace('/', "");
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Containers may share a host's name and have equal process ids.
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    let time = time.map_or(0, |time| time.as_nanos());
+    let mut name = OsString::from(path.as_os_str());
+    name.push(format!(
+        "{ATTEMPT}{host}-{}-{number}-{time:x}",
+        std::process::id()
+    ));
+    PathBuf::from(name)
 }

@@ -12,6 +12,7 @@
 //! Read first: `Object`, then `windows.rs`.
 
 mod address;
+mod bucket;
 mod connector;
 mod error;
 mod runtime;
@@ -41,6 +42,7 @@ use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore};
 use twox_hash::XxHash3_64;
 
+pub use self::bucket::{Bucket, UPLOAD_BYTES};
 pub use crate::location::{is_remote, shown};
 
 use self::address::Address;
@@ -89,11 +91,29 @@ pub(crate) struct Object {
 impl Object {
     /// Asks for the beginning of an object, and so for its size.
     pub(crate) fn open(path: &Path) -> io::Result<Object> {
+        let mut object = Object::unopened(path)?;
+        let beginning = object.runtime.wait(object.beginning())??;
+        object.len = beginning.len;
+        object.version = beginning.version;
+        WINDOWS.put(object.number, 0, beginning.bytes);
+        Ok(object)
+    }
+
+    /// Asks for the size of an object and for none of its bytes.
+    pub(crate) fn open_unread(path: &Path) -> io::Result<Object> {
+        let mut object = Object::unopened(path)?;
+        let options = GetOptions::default().with_head(true);
+        let found = object.runtime.wait(object.get(options))??;
+        (object.len, object.version) = checked_len(&found)?;
+        Ok(object)
+    }
+
+    fn unopened(path: &Path) -> io::Result<Object> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let address = Address::of(path)?;
         let runtime = Runtime::of_this_process()?;
         let store = store::of(&address, &runtime)?;
-        let mut object = Object {
+        Ok(Object {
             shown: shown(path).into_owned(),
             key: address.key,
             store,
@@ -102,12 +122,7 @@ impl Object {
             version: None,
             hidden: hidden(path),
             number: OPENED.fetch_add(1, Ordering::Relaxed),
-        };
-        let beginning = object.runtime.wait(object.beginning())??;
-        object.len = beginning.len;
-        object.version = beginning.version;
-        WINDOWS.put(object.number, 0, beginning.bytes);
-        Ok(object)
+        })
     }
 
     /// The path without credentials.
@@ -194,16 +209,7 @@ impl Object {
             }
             Err(error) => return Err(error),
         };
-        let len = found.meta.size;
-        if len > MAX_LEN {
-            return Err(wrong(
-                format_args!("an object of at most {MAX_LEN} bytes"),
-                format_args!("{len}"),
-            ));
-        }
-        // One that is only similar to the version that it names cannot be asked for.
-        let version = found.meta.e_tag.clone();
-        let version = version.filter(|version| !version.starts_with("W/"));
+        let (len, version) = checked_len(&found)?;
         if found.range != (0..len.min(FIRST)) {
             return Err(wrong(
                 format_args!("the first bytes of {len}"),
@@ -225,6 +231,20 @@ impl Object {
         let found = without_panics(self.store.get_opts(&self.key, options)).await?;
         found.map_err(|error| read_error(&error))
     }
+}
+
+/// The size of an object, and its version.
+fn checked_len(found: &GetResult) -> io::Result<(u64, Option<String>)> {
+    let len = found.meta.size;
+    if len > MAX_LEN {
+        return Err(wrong(
+            format_args!("an object of at most {MAX_LEN} bytes"),
+            format_args!("{len}"),
+        ));
+    }
+    // One that is only similar to the version that it names cannot be asked for.
+    let version = found.meta.e_tag.clone();
+    Ok((len, version.filter(|version| !version.starts_with("W/"))))
 }
 
 /// Waits for what `object_store` makes of an answer. It adds up what a header says, and panics where that overflows.

@@ -204,6 +204,22 @@ fn prepared(manifest: Manifest, was_finished: bool) -> Prepared {
     }
 }
 
+/// The text of the manifest of a prepared dataset; None if there is none.
+#[pyfunction]
+pub(crate) fn read_manifest(py: Python<'_>, out: PathBuf) -> PyResult<Option<String>> {
+    call(py, || Ok(brimful_prepare::read_manifest(&out)?))
+}
+
+/// Bytes of the named files of a prepared dataset; None for those that are missing.
+#[pyfunction]
+pub(crate) fn file_sizes(
+    py: Python<'_>,
+    out: PathBuf,
+    names: Vec<String>,
+) -> PyResult<Vec<Option<u64>>> {
+    call(py, || Ok(brimful_prepare::file_sizes(&out, &names)?))
+}
+
 /// The numbers of map tasks and of shard tasks; none of the latter before all runs are there.
 #[pyfunction]
 pub(crate) fn prepare_tasks(py: Python<'_>, out: PathBuf) -> PyResult<(u64, Option<u64>)> {
