@@ -38,6 +38,7 @@ class Prepared:
         shards: Number of shards.
         skipped: Samples that failed and were left out.
         skipped_reasons: Why, for the first 100 of them.
+        left_out: Samples that `keep` does not name.
         documents: Documents that were packed.
         tokens: Tokens of these documents.
         dropped_tokens: Tokens at the end that fill no block.
@@ -50,6 +51,7 @@ class Prepared:
     shards: int
     skipped: int
     skipped_reasons: tuple[str, ...]
+    left_out: int
     documents: int
     tokens: int
     dropped_tokens: int
@@ -70,6 +72,7 @@ def prepare(  # noqa: PLR0913
     shard: int | str = "64MiB",
     split: int | str = "32MiB",
     on_error: str = "raise",
+    keep: Path | None = None,
     memory: int | str = "1GiB",
     threads: int | None = None,
     progress: Report | bool | None = None,
@@ -78,7 +81,7 @@ def prepare(  # noqa: PLR0913
 
     The ops of the dataset are applied, and its samples are ordered by a keyed hash and written to files that
     `brimful.data.prepared(out)` opens: tokens as raw files, everything else as Arrow files. The result
-    depends on the data and the arguments up to `on_error`, but not on `memory` or `threads`.
+    depends on the data and the arguments up to `keep`, but not on `memory` or `threads`.
 
     An interrupted call loses only the tasks that were running: repeat it with the same arguments to continue.
 
@@ -96,6 +99,8 @@ def prepare(  # noqa: PLR0913
         shard: Approximate size of a shard.
         split: Size of the part of the data that one task processes.
         on_error: "raise" stops at a sample that fails; "skip" leaves it out and counts it.
+        keep: Path of a Parquet file with one column that names the samples to keep: `index` with numbers of
+            samples, or the name of a field of JSON lines with its values.
         memory: Memory budget without the tokenizer and Python itself.
         threads: Number of threads; by default one per usable CPU, or fewer if the memory budget is too small.
         progress: Function called with a line of text at most twice per second. By default, progress is shown
@@ -124,6 +129,7 @@ def prepare(  # noqa: PLR0913
         shard=given.byte_count("shard", shard),
         split=given.byte_count("split", split),
         on_error=on_error,
+        keep=None if keep is None else os.fspath(keep),
     )
     return prepare_recipe(
         recipe,
@@ -169,6 +175,7 @@ def prepared_of(found: dict[str, Any], out: str) -> Prepared:
         shards=len(manifest["shards"]),
         skipped=manifest["skipped"]["count"],
         skipped_reasons=tuple(manifest["skipped"]["reasons"]),
+        left_out=manifest["left_out"],
         documents=manifest["documents"],
         tokens=manifest["tokens"],
         dropped_tokens=manifest["dropped_tokens"],

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True)
     parser.add_argument("--memory", required=True)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--keep")
     parser.add_argument("--on")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    recipe = _native.Recipe.read(options.recipe)
+    recipe = _native.Recipe.read(options.recipe, options.keep)
     memory = given.byte_count("memory", options.memory)
     if options.dry_run:
         estimate = json.loads(recipe.estimate(options.out, memory))
@@ -85,6 +86,8 @@ def _text(prepared: Prepared) -> str:
             f"{prepared.documents:,} documents, {prepared.tokens:,} tokens"
             f" ({prepared.dropped_tokens:,} at the end fill no block)"
         )
+    if prepared.left_out:
+        lines.append(f"{_count(prepared.left_out, 'sample')} left out by keep")
     if prepared.skipped:
         lines.append(f"{prepared.skipped:,} samples skipped, for example: {prepared.skipped_reasons[0]}")
     lines.append(f"digest {prepared.digest}, memory peak {size(prepared.peak_bytes)}")

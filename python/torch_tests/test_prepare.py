@@ -261,3 +261,74 @@ def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> Non
         return found
 
     assert sums(data, on_error="raise") == sums(images, on_error="skip")
+
+
+def texts_of(out: Path) -> list[int]:
+    """Return all tokens of a dataset, sorted."""
+    batches = bd.Loader(bd.prepared(out, as_int64=True), batch_size=64, memory="64MiB")
+    return sorted(np.concatenate([np.asarray(batch["tokens"]).ravel() for batch in batches]).tolist())
+
+
+@pytest.mark.parametrize("by", ["id", "name", "index"])
+def test_only_what_is_kept_is_prepared(folder: Path, tmp_path: Path, by: str) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    lines = [json.loads(line) for line in (folder / "text-0.jsonl").read_text().splitlines()[:600]]
+    with (tmp_path / "all.jsonl").open("w") as file:
+        for number, line in enumerate(lines):
+            line |= {"id": number * 7, "name": f"document \u00e9 {number}"}
+            file.write(json.dumps(line) + "\n")
+    chosen = random.Random(2).sample(range(600), 200)  # noqa: S311
+    with (tmp_path / "some.jsonl").open("w") as file:
+        for number in sorted(chosen):
+            file.write(json.dumps(lines[number]) + "\n")
+    ids = {
+        "index": chosen,
+        "id": [number * 7 for number in chosen],
+        "name": [lines[n]["name"] for n in chosen],
+    }
+    parquet.write_table(arrow.table({by: [*ids[by], ids[by][0]]}), tmp_path / "keep.parquet")
+    recipe = RECIPE.replace("tok.json", str(folder / "tok.json")).replace("block = 65", "block = 1")
+    for name in ("all", "some"):
+        (tmp_path / f"{name}.toml").write_text(recipe.replace("text-*", name))
+
+    def prepared(name: str, *more: str) -> dict[str, object]:
+        line = [PROGRAM, "prepare", tmp_path / f"{name}.toml", "--out", tmp_path / name, "--json", *more]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    kept = prepared("all", "--keep", str(tmp_path / "keep.parquet"))
+    assert (kept["documents"], kept["left_out"]) == (200, 400)
+    assert prepared("some")["left_out"] == 0
+    assert texts_of(tmp_path / "all") == texts_of(tmp_path / "some")
+    # Other ids are another dataset.
+    parquet.write_table(arrow.table({by: ids[by][:10]}), tmp_path / "keep.parquet")
+    line = [PROGRAM, "prepare", tmp_path / "all.toml", "--out", tmp_path / "all"]
+    done = subprocess.run(
+        [*line, "--keep", tmp_path / "keep.parquet"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "keep.parquet" in done.stderr
+
+
+def test_keep_must_name_samples(folder: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.table({"id": [1], "score": [0.5]}), tmp_path / "two.parquet")
+    parquet.write_table(arrow.table({"index": [0.5]}), tmp_path / "float.parquet")
+    parquet.write_table(arrow.table({"no such field": ["a"]}), tmp_path / "other.parquet")
+    for name, expected in [
+        ("two", "one column"),
+        ("float", "integers or strings"),
+        ("other", "no such field"),
+        ("missing", "missing.parquet"),
+    ]:
+        done = subprocess.run(
+            command(folder, tmp_path / name, "--keep", str(tmp_path / f"{name}.parquet")),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode != 0
+        assert expected in done.stderr, done.stderr

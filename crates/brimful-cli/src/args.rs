@@ -10,7 +10,7 @@ use brimful::units::Bytes;
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use compare::CompareArguments;
-pub use prepare::PrepareArguments;
+pub use prepare::{PrepareArguments, PrepareTaskArguments};
 
 /// Predicts, monitors and explains the memory use of PyTorch training runs.
 #[derive(Debug, Parser)]
@@ -208,6 +208,9 @@ pub enum Command {
                            shard = \"64MiB\""
     )]
     Prepare(PrepareArguments),
+    /// Run tasks of `brimful prepare` in this process, for a scheduler
+    #[command(hide = true)]
+    PrepareTask(PrepareTaskArguments),
     /// Create a job file (brimful.toml) for a training command
     #[command(
         long_about = "Create a job file (brimful.toml) for a training command.\n\n\

@@ -86,6 +86,9 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Runs(arguments) => commands::runs(arguments, output),
         Command::Top(arguments) => commands::top(arguments, output),
         Command::Prepare(arguments) => commands::prepare(arguments).map(|()| ExitStatus::Success),
+        Command::PrepareTask(arguments) => {
+            commands::prepare_task(arguments).map(|()| ExitStatus::Success)
+        }
         Command::Init(arguments) => commands::init(arguments, output),
         Command::Completions(arguments) => {
             commands::completions(arguments, output).map(|()| ExitStatus::Success)

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use crate::error::PrepareError;
+use crate::keep::KeepFile;
 use crate::recipe::Recipe;
 
 /// A file, as it was when the preparation began.
@@ -190,10 +191,10 @@ pub(crate) fn list(source: &SourceExpression) -> Result<Vec<Input>, PrepareError
     paths.into_iter().map(|path| input(path)).collect()
 }
 
-/// The tokenizers of a recipe as they are now: other tokenizers give other tokens.
-pub(crate) fn list_tokenizers(recipe: &Recipe) -> Result<Vec<Input>, PrepareError> {
+/// The tokenizers of a recipe, and what names the samples that are kept: others give another dataset.
+pub(crate) fn list_others(recipe: &Recipe) -> Result<Vec<Input>, PrepareError> {
     let paths = recipe.ops.iter().filter_map(|op| op.tokenize.as_deref());
-    paths.map(input).collect()
+    paths.chain(recipe.keep.as_deref()).map(input).collect()
 }
 
 fn input(path: &Path) -> Result<Input, PrepareError> {
@@ -349,9 +350,11 @@ pub(crate) fn rule(
     })
 }
 
-/// Whether the lines of the source can be cut by bytes.
-pub(crate) fn is_cut_by_bytes(recipe: &Recipe) -> bool {
-    recipe.source.lines.is_some() && !recipe.ops.iter().any(OpExpression::is_of_all_samples)
+/// Whether the lines of the source can be cut by bytes: not where samples have numbers.
+pub(crate) fn is_cut_by_bytes(recipe: &Recipe, keep: Option<&KeepFile>) -> bool {
+    recipe.source.lines.is_some()
+        && !recipe.ops.iter().any(OpExpression::is_of_all_samples)
+        && !keep.is_some_and(KeepFile::has_numbers)
 }
 
 /// All samples of a recipe, before they are packed.

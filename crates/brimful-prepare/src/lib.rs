@@ -24,6 +24,7 @@ mod coordinator;
 mod digest;
 mod error;
 mod inputs;
+mod keep;
 mod local;
 mod manifest;
 mod map;

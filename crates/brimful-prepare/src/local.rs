@@ -11,7 +11,6 @@ use std::time::Duration;
 use brimful::units::Bytes;
 use serde::Serialize;
 
-use crate::budget::TaskBudget;
 use crate::error::PrepareError;
 use crate::manifest::Manifest;
 use crate::map::{self, TaskLimits};
@@ -231,7 +230,7 @@ fn run_tasks(
     settings: LocalSettings,
     shared: &Shared,
 ) -> Result<Manifest, PrepareError> {
-    let budget = TaskBudget::new(settings.memory);
+    let budget = preparation.budget(settings.memory)?;
     let limits = TaskLimits {
         budget: &budget,
         threads: settings.n_threads(),

@@ -69,12 +69,17 @@ pub struct Manifest {
     pub tokens: u64,
     /// At the end, where they fill no block.
     pub dropped_tokens: u64,
+    /// Samples that are not among those to be kept.
+    #[serde(default)]
+    pub left_out: u64,
     pub skipped: SkippedSamples,
     pub shards: Vec<ShardEntry>,
     pub recipe_digest: String,
     pub recipe: Recipe,
     inputs: Vec<Input>,
-    tokenizers: Vec<Input>,
+    /// Tokenizers, and what names the samples that are kept.
+    #[serde(rename = "tokenizers")]
+    others: Vec<Input>,
 }
 
 /// What a manifest is made from.
@@ -85,12 +90,13 @@ pub(crate) struct Parts {
     pub(crate) documents: u64,
     pub(crate) tokens: u64,
     pub(crate) dropped_tokens: u64,
+    pub(crate) left_out: u64,
     pub(crate) skipped: SkippedSamples,
     pub(crate) shards: Vec<ShardEntry>,
     pub(crate) recipe: Recipe,
     pub(crate) recipe_digest: String,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) tokenizers: Vec<Input>,
+    pub(crate) others: Vec<Input>,
 }
 
 impl Manifest {
@@ -108,12 +114,13 @@ impl Manifest {
             documents: parts.documents,
             tokens: parts.tokens,
             dropped_tokens: parts.dropped_tokens,
+            left_out: parts.left_out,
             skipped: parts.skipped,
             shards: parts.shards,
             recipe_digest: parts.recipe_digest,
             recipe: parts.recipe,
             inputs: parts.inputs,
-            tokenizers: parts.tokenizers,
+            others: parts.others,
         }
     }
 
@@ -144,7 +151,7 @@ impl Manifest {
         &self.inputs
     }
 
-    pub(crate) fn tokenizers(&self) -> &[Input] {
-        &self.tokenizers
+    pub(crate) fn others(&self) -> &[Input] {
+        &self.others
     }
 }

@@ -13,6 +13,7 @@ use crate::blocks::BlockBuilder;
 use crate::budget::{Share, TaskBudget};
 use crate::error::PrepareError;
 use crate::inputs::Split;
+use crate::keep::Keep;
 use crate::packing;
 use crate::preparation::Preparation;
 use crate::recipe::OnSampleError;
@@ -59,18 +60,22 @@ pub(crate) fn map_task(
     }
     let split = preparation.split(task)?;
     preparation.check_split_unchanged(split)?;
-    let (opened, documents, share) = open(preparation, split, limits)?;
+    let (opened, share) = open(preparation, split, limits)?;
+    let OpenSplit {
+        samples, mut keep, ..
+    } = opened;
     let waiting = share.waiting;
     let mut run = preparation.new_run(task, waiting)?;
     let seed = preparation.recipe().seed;
     let on_error = preparation.recipe().on_error;
-    let (tail, starts) = match opened {
+    let (tail, starts) = match opened.opened {
         Opened::Documents(encoder) => {
             let form = preparation.packer().map(packing::Packer::form);
             let mut builder = BlockBuilder::new(form.unwrap_or_default(), seed, task);
             packing::pack(
                 &encoder,
-                documents,
+                samples,
+                &mut keep,
                 on_error,
                 &mut builder,
                 &mut run,
@@ -80,9 +85,12 @@ pub(crate) fn map_task(
         }
         Opened::Samples(mut maker) => {
             let sizes = preparation.field_bytes();
-            for index in documents {
+            for index in samples {
                 if limits.is_stopped.load(Ordering::Relaxed) {
                     return Err(PrepareError::Stopped);
+                }
+                if !keep.takes(index, on_error, run.footer())? {
+                    continue;
                 }
                 let key = key_of(seed, task, index);
                 let made = run.add(key, |record| {
@@ -149,14 +157,23 @@ struct MapShare<'a> {
     _share: Share<'a>,
 }
 
+/// A split, open.
+struct OpenSplit {
+    opened: Opened,
+    samples: std::ops::Range<u64>,
+    keep: Keep,
+    /// Bytes of the starts of its lines.
+    index_bytes: u64,
+}
+
 /// Opens a split and takes the bytes that it needs.
 fn open<'a>(
     preparation: &Preparation,
     split: &Split,
     limits: TaskLimits<'a>,
-) -> Result<(Opened, std::ops::Range<u64>, MapShare<'a>), PrepareError> {
-    let (opened, samples, index_bytes) = open_split(preparation, split, limits)?;
-    let fixed = fixed_bytes(preparation, &opened).saturating_add(index_bytes);
+) -> Result<(OpenSplit, MapShare<'a>), PrepareError> {
+    let found = open_split(preparation, split, limits)?;
+    let fixed = fixed_bytes(preparation, &found.opened).saturating_add(found.index_bytes);
     let record = RunWriter::bytes_per_record(preparation.record_bytes());
     let fewest = FEWEST_WAITING.max(record);
     // More than the split can have are not needed.
@@ -175,44 +192,50 @@ fn open<'a>(
             waiting,
             _share: share,
         };
-        return Ok((opened, samples, share));
+        return Ok((found, share));
     }
     // Who waits holds nothing.
     let what = format!("one sample of {split}");
-    drop(opened);
+    drop(found);
     let share = limits.budget.take(needed, &what)?;
-    let (opened, samples, _) = open_split(preparation, split, limits)?;
+    let found = open_split(preparation, split, limits)?;
     let share = MapShare {
         waiting,
         _share: share,
     };
-    Ok((opened, samples, share))
+    Ok((found, share))
 }
 
 fn open_split(
     preparation: &Preparation,
     split: &Split,
     limits: TaskLimits<'_>,
-) -> Result<(Opened, std::ops::Range<u64>, u64), PrepareError> {
-    let (pipeline, samples, index_bytes) = match split {
+) -> Result<OpenSplit, PrepareError> {
+    let kept = preparation.kept()?;
+    let (pipeline, samples, lines) = match split {
         Split::Bytes { path, start, end } => {
             let room = Bytes(limits.budget.all().get() / (2 * limits.threads.max(1)));
             let json = preparation.recipe().source.json.clone();
             let opening = Opening::default();
             let lines = Lines::open_range(path, *start..*end, json, room, &opening)?;
-            let index_bytes = lines.index_bytes();
-            let opened = Pipeline::new(Arc::new(lines));
+            let lines = Arc::new(lines);
+            let opened = Pipeline::new(Arc::<Lines>::clone(&lines));
             let pipeline = preparation.recipe().expression().applied(opened)?;
             let samples = 0..pipeline.source().len();
-            (pipeline, samples, index_bytes)
+            (pipeline, samples, Some(lines))
         }
-        Split::Samples { start, end } => (preparation.pipeline()?, *start..*end, 0),
+        Split::Samples { start, end } => (preparation.pipeline()?, *start..*end, None),
     };
     let opened = match preparation.packer() {
         Some(packer) => Opened::Documents(packer.encoder(&pipeline)?),
         None => Opened::Samples(Box::new(SampleMaker::new(pipeline))),
     };
-    Ok((opened, samples, index_bytes))
+    Ok(OpenSplit {
+        opened,
+        samples,
+        index_bytes: lines.as_ref().map_or(0, |lines| lines.index_bytes()),
+        keep: Keep::new(kept, lines),
+    })
 }
 
 /// The task behind the last split: the tails of all splits, in their order, as blocks of their own.

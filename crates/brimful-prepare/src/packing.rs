@@ -11,6 +11,7 @@ use brimful_load::{DType, Pipeline};
 
 use crate::blocks::{BlockBuilder, BlockForm};
 use crate::error::PrepareError;
+use crate::keep::Keep;
 use crate::recipe::{OnSampleError, PackingOp};
 use crate::run_file::RunWriter;
 
@@ -87,6 +88,7 @@ impl Packer {
 pub(crate) fn pack(
     encoder: &DocumentEncoder,
     documents: Range<u64>,
+    keep: &mut Keep,
     on_error: OnSampleError,
     builder: &mut BlockBuilder,
     run: &mut RunWriter,
@@ -96,6 +98,9 @@ pub(crate) fn pack(
     for index in documents {
         if is_stopped.load(Ordering::Relaxed) {
             return Err(PrepareError::Stopped);
+        }
+        if !keep.takes(index, on_error, run.footer())? {
+            continue;
         }
         let mark = if on_error == OnSampleError::Skip {
             // What is in the file cannot be taken back.

@@ -9,9 +9,11 @@ use brimful_load::sources::Lines;
 use brimful_load::{DType, Opening, Pipeline, TensorSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::budget::TaskBudget;
 use crate::digest::digest_of;
 use crate::error::PrepareError;
 use crate::inputs::{self, Input, Split, SplitRule};
+use crate::keep::{KeepFile, KeepSet};
 use crate::manifest::{Manifest, ManifestField, Parts, ShardEntry, ShardFormat};
 use crate::packing::Packer;
 use crate::recipe::Recipe;
@@ -43,7 +45,9 @@ struct Begun {
     fields: Vec<ManifestField>,
     recipe: Recipe,
     inputs: Vec<Input>,
-    tokenizers: Vec<Input>,
+    /// Tokenizers, and what names the samples that are kept.
+    #[serde(rename = "tokenizers")]
+    others: Vec<Input>,
     rule: SplitRule,
 }
 
@@ -59,6 +63,9 @@ pub struct Preparation {
     record_bytes: usize,
     /// All samples, where tasks are cut by their numbers.
     pipeline: Mutex<Option<Pipeline>>,
+    keep: Option<KeepFile>,
+    /// Read with the first map task.
+    kept: Mutex<Option<Arc<KeepSet>>>,
 }
 
 impl Preparation {
@@ -118,6 +125,8 @@ impl Preparation {
                 found: "none".to_owned(),
             });
         }
+        let keep = begun.recipe.keep.as_deref();
+        let keep = keep.map(KeepFile::open).transpose()?;
         Ok(Preparation {
             splits: begun.rule.splits(&begun.inputs),
             field_bytes: fields.iter().map(|field| field.form.bytes()).collect(),
@@ -127,6 +136,8 @@ impl Preparation {
             fields,
             record_bytes,
             pipeline: Mutex::new(opened),
+            keep,
+            kept: Mutex::new(None),
         })
     }
 
@@ -141,7 +152,7 @@ impl Preparation {
             });
         }
         inputs::check_same(self.inputs(), manifest.inputs())?;
-        inputs::check_same(&self.begun.tokenizers, manifest.tokenizers())?;
+        inputs::check_same(&self.begun.others, manifest.others())?;
         let names: Vec<&str> = manifest.shards.iter().map(|shard| &*shard.file).collect();
         for (shard, found) in manifest.shards.iter().zip(self.work.sizes(&names)?) {
             if found != Some(shard.bytes) {
@@ -252,9 +263,35 @@ impl Preparation {
         Ok(opened.insert(found).clone())
     }
 
+    /// Which samples are kept; nothing for all.
+    pub(crate) fn kept(&self) -> Result<Option<Arc<KeepSet>>, PrepareError> {
+        let Some(file) = &self.keep else {
+            return Ok(None);
+        };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = &*kept {
+            return Ok(Some(Arc::clone(kept)));
+        }
+        Ok(Some(Arc::clone(kept.insert(Arc::new(file.read()?)))))
+    }
+
+    /// The budget of tasks, without what they share.
+    pub(crate) fn budget(&self, memory: Bytes) -> Result<TaskBudget, PrepareError> {
+        let shared = self.keep.as_ref().map_or(0, KeepFile::held_bytes);
+        if shared > memory.get() / 2 {
+            return Err(PrepareError::TooLittleMemory {
+                what: "the list of samples that are kept".to_owned(),
+                needed: Bytes(shared.saturating_mul(2)),
+                memory,
+            });
+        }
+        Ok(TaskBudget::new(Bytes(memory.get() - shared)))
+    }
+
     /// Lets go of the samples, and of what their source keeps.
     pub(crate) fn close_pipeline(&self) {
         *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Identifies the run of a task: different for other tasks, recipes and inputs.
@@ -302,7 +339,7 @@ impl Preparation {
 
     /// An error where the files of a split, or the tokenizers, are not what they were.
     pub(crate) fn check_split_unchanged(&self, split: &Split) -> Result<(), PrepareError> {
-        inputs::check_files(&self.begun.tokenizers)?;
+        inputs::check_files(&self.begun.others)?;
         match split {
             Split::Bytes { path, .. } => {
                 let mut inputs = self.begun.inputs.iter();
@@ -368,6 +405,7 @@ impl Preparation {
             },
             fields: self.begun.fields.clone(),
             documents: sum(footers.iter().map(|footer| footer.documents)),
+            left_out: sum(footers.iter().map(|footer| footer.left_out)),
             tokens: sum(footers.iter().map(|footer| footer.tokens)),
             dropped_tokens: left / token_bytes,
             skipped,
@@ -375,7 +413,7 @@ impl Preparation {
             recipe: self.begun.recipe.clone(),
             recipe_digest: self.begun.recipe_digest.clone(),
             inputs: self.begun.inputs.clone(),
-            tokenizers: self.begun.tokenizers.clone(),
+            others: self.begun.others.clone(),
         });
         manifest.write(&self.work)?;
         self.work.remove_attempts();
@@ -403,7 +441,16 @@ impl Begun {
     /// Lists the inputs. The samples are open where that was needed to count them.
     fn new(recipe: Recipe) -> Result<(Begun, Option<Pipeline>), PrepareError> {
         let inputs = inputs::list(&recipe.source)?;
-        let opened = if inputs::is_cut_by_bytes(&recipe) {
+        let keep = recipe.keep.as_deref().map(KeepFile::open).transpose()?;
+        if keep.as_ref().is_some_and(|keep| !keep.has_numbers()) && recipe.source.json.is_none() {
+            return Err(PrepareError::Setting {
+                name: "keep",
+                expected: "a column `index` with the numbers of samples; ids are compared with fields of JSON lines"
+                    .to_owned(),
+                found: "another column".to_owned(),
+            });
+        }
+        let opened = if inputs::is_cut_by_bytes(&recipe, keep.as_ref()) {
             None
         } else {
             Some(inputs::open_all(&recipe)?)
@@ -433,7 +480,7 @@ impl Begun {
         let begun = Begun {
             version: VERSION,
             rule: inputs::rule(&recipe, opened.as_ref())?,
-            tokenizers: inputs::list_tokenizers(&recipe)?,
+            others: inputs::list_others(&recipe)?,
             recipe_digest: recipe.digest(),
             fields,
             recipe,
@@ -461,7 +508,7 @@ impl Begun {
     /// An error where a file is not what it was.
     fn check_unchanged(&self) -> Result<(), PrepareError> {
         inputs::check_same(&inputs::list(&self.recipe.source)?, &self.inputs)?;
-        inputs::check_same(&inputs::list_tokenizers(&self.recipe)?, &self.tokenizers)
+        inputs::check_same(&inputs::list_others(&self.recipe)?, &self.others)
     }
 
     fn read(work: &WorkDir) -> Result<Option<Begun>, PrepareError> {

@@ -38,6 +38,9 @@ pub struct Recipe {
     pub split: Bytes,
     #[serde(default)]
     pub on_error: OnSampleError,
+    /// A Parquet file that names the samples that are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<PathBuf>,
 }
 
 /// What happens to a sample that cannot be read or transformed.
@@ -108,6 +111,7 @@ impl Recipe {
             shard: SHARD,
             split: SPLIT,
             on_error: OnSampleError::Raise,
+            keep: None,
         }
     }
 
@@ -135,7 +139,8 @@ impl Recipe {
     /// Makes the paths absolute that are relative to `folder`: tasks may run elsewhere.
     pub fn make_absolute(&mut self, folder: &Path) -> Result<(), PrepareError> {
         let of_ops = self.ops.iter_mut().filter_map(|op| op.tokenize.as_mut());
-        for path in self.source.paths_mut().into_iter().chain(of_ops) {
+        let paths = self.source.paths_mut().into_iter().chain(of_ops);
+        for path in paths.chain(&mut self.keep) {
             if remote::is_remote(path) {
                 continue;
             }
@@ -159,6 +164,7 @@ impl Recipe {
         let tokenizers = self.ops.iter().filter_map(|op| op.tokenize.as_ref());
         let mut paths = source.paths_mut().into_iter().map(|path| &*path);
         if let Some(path) = tokenizers
+            .chain(&self.keep)
             .chain(&mut paths)
             .find(|path| path.to_str().is_none())
         {
@@ -169,8 +175,9 @@ impl Recipe {
             });
         }
         // Recipes and manifests are read by others.
-        let has_secrets = |path: &&mut PathBuf| remote::shown(path) != path.as_path();
-        if let Some(path) = source.paths_mut().into_iter().find(has_secrets) {
+        let has_secrets = |path: &&PathBuf| remote::shown(path) != path.as_path();
+        let mut paths = source.paths_mut().into_iter().map(|path| &*path);
+        if let Some(path) = self.keep.iter().chain(&mut paths).find(has_secrets) {
             return Err(PrepareError::Setting {
                 name: "source",
                 expected:

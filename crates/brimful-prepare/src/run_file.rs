@@ -41,6 +41,9 @@ pub(crate) struct RunFooter {
     pub(crate) tail: Tail,
     pub(crate) documents: u64,
     pub(crate) tokens: u64,
+    /// Samples that are not among those to be kept.
+    #[serde(default)]
+    pub(crate) left_out: u64,
     pub(crate) skipped: SkippedSamples,
 }
 

@@ -55,7 +55,7 @@ impl Preparation {
         }
         let is_stopped = AtomicBool::new(false);
         let limits = TaskLimits {
-            budget: &TaskBudget::new(memory),
+            budget: &self.budget(memory)?,
             threads: 1,
             is_stopped: &is_stopped,
         };

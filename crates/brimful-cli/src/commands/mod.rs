@@ -22,7 +22,7 @@ pub(crate) use explain::explain;
 pub(crate) use init::init;
 pub(crate) use plan::plan;
 pub(crate) use predict::predict;
-pub(crate) use prepare::prepare;
+pub(crate) use prepare::{prepare, prepare_task};
 pub(crate) use probe::probe;
 pub(crate) use process_watch::{ARGUMENT as PROCESS_WATCH_ARGUMENT, process_watch};
 pub(crate) use replay::replay;

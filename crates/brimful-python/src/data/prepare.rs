@@ -33,13 +33,22 @@ pub(crate) struct NativeRecipe {
 #[pymethods]
 impl NativeRecipe {
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf) -> PyResult<NativeRecipe> {
-        let recipe = call(py, || Ok(Recipe::read(&path)?))?;
+    #[pyo3(signature = (path, keep=None))]
+    fn read(py: Python<'_>, path: PathBuf, keep: Option<PathBuf>) -> PyResult<NativeRecipe> {
+        let recipe = call(py, || {
+            let mut recipe = Recipe::read(&path)?;
+            if keep.is_some() {
+                recipe.keep = keep;
+                recipe.make_absolute(Path::new(""))?;
+                recipe.check()?;
+            }
+            Ok(recipe)
+        })?;
         Ok(NativeRecipe { recipe })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (dataset, *, field, tokenizer, dtype, end_id, special_tokens, block, seed, shard, split, on_error))]
+    #[pyo3(signature = (dataset, *, field, tokenizer, dtype, end_id, special_tokens, block, seed, shard, split, on_error, keep))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn of(
         py: Python<'_>,
@@ -54,6 +63,7 @@ impl NativeRecipe {
         shard: u64,
         split: u64,
         on_error: &str,
+        keep: Option<PathBuf>,
     ) -> PyResult<NativeRecipe> {
         let mut expression = dataset.expression().clone();
         if let Some(tokenizer) = tokenizer {
@@ -70,6 +80,7 @@ impl NativeRecipe {
             let mut recipe = Recipe {
                 block,
                 seed,
+                keep,
                 shard: Bytes(shard),
                 split: Bytes(split),
                 on_error: match on_error {

@@ -132,6 +132,19 @@ impl Lines {
         self.files.iter().map(|file| file.starts.held_bytes()).sum()
     }
 
+    /// The string or the integer that a line has in the field `name` of its JSON object. `value` is memory to work with.
+    pub fn id(&self, index: u64, name: &str, value: &mut Value) -> Result<String, ReadError> {
+        check_index(index, self.len)?;
+        let Some((file, start, end)) = self.find(index) else {
+            return Ok(String::new());
+        };
+        let len = usize::try_from(end - start).map_err(std::io::Error::other)?;
+        file.reader.read(start, len, &mut value.piece)?;
+        let id = json::id_of(value.bytes(), name);
+        file.reader.check(end)?;
+        id
+    }
+
     /// The file of a line, and where in it the line lies.
     fn find(&self, index: u64) -> Option<(&TextFile, u64, u64)> {
         let after = self.files.partition_point(|file| file.first <= index);
