@@ -8,6 +8,7 @@ import os
 import resource
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,9 @@ def on_ray(
         if coordinator.finished is not None:
             return coordinator.finished
         if not ray.is_initialized():
+            # One failed task ends the command; the others would print their tracebacks after its message.
+            os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+            _check_reachable(address or os.environ.get("RAY_ADDRESS", ""))
             try:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -55,6 +59,7 @@ def on_ray(
                     f"cannot connect to a Ray cluster: {error}",
                     ["check RAY_ADDRESS and the cluster's authentication, or leave out `--on ray`"],
                 ) from None
+        _warn_if_too_large(ray, memory)
         # Memory is requested, so that Ray does not place more tasks on a node than fit.
         task = ray.remote(num_cpus=1, memory=memory, max_retries=_MAX_RETRIES)(_run_task)
 
@@ -73,6 +78,32 @@ def on_ray(
         return json.dumps({**json.loads(coordinator.finish()), "peak_bytes": peak})
     finally:
         coordinator.close()
+
+
+def _check_reachable(address: str) -> None:
+    """Fail at once if nothing listens at an address: Ray would try for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise MachineError(
+            f"cannot connect to a Ray cluster at {address}: {error}",
+            ["check RAY_ADDRESS and that the cluster is running, or leave out `--on ray`"],
+        ) from None
+
+
+def _warn_if_too_large(ray: Any, memory: int) -> None:  # noqa: ANN401
+    """Warn if no node can run a task: Ray would wait without a message. An autoscaler may still start one."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    largest = max((node.get("memory", 0) for node in nodes if node.get("CPU", 0) >= 1), default=0)
+    if largest < memory:
+        size = _native.size_text
+        sys.stderr.write(
+            f"warning: waiting for a node with one CPU and {size(memory)} of memory for Ray tasks"
+            f" (the largest now: {size(int(largest))})\nhint: `--memory` is the budget of each task\n"
+        )
 
 
 def _submit(task: Any, out: str, phase: str, memory: int, number: int) -> object:  # noqa: ANN401
@@ -121,6 +152,14 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     if shutil.which("sbatch") is None:
         raise MachineError("`--on slurm` requires the command sbatch, which was not found on PATH")
     out = _everywhere(out)
+    # The comment finds the jobs of a directory again.
+    comment = f"brimful prepare {out}"
+    active = _active_jobs(comment)
+    if active:
+        raise InputError(
+            f"jobs {', '.join(active)} of an earlier command are still preparing {out}",
+            [f"wait until they have ended, or cancel them with `scancel {' '.join(active)}`"],
+        )
     coordinator = _native.TaskCoordinator(out, recipe)
     try:
         if coordinator.finished is not None:
@@ -128,25 +167,53 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
         tasks = coordinator.map_tasks()
     finally:
         coordinator.close()
-    python = shlex.quote(sys.executable)
-    command = f"{python} -m brimful._prepare_task {shlex.quote(out)} --memory {memory}"
-    size = f"--mem={memory // (1 << 20) + 512}M"
+    # Without the current directory, whose modules could have the names of ours.
+    start = "import sys; sys.path[:] = [path for path in sys.path if path]; "
+    start += "from brimful._prepare_task import main; sys.exit(main())"
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(start)} {shlex.quote(out)} --memory {memory}"
+    shared = [f"--mem={memory // (1 << 20) + 512}M", "--cpus-per-task=1", f"--comment={comment}"]
+    # Without this, jobs after a failed one stay in the queue forever.
+    shared += ["--kill-on-invalid-dep=yes"]
     # One element of the array takes every n-th task: arrays are limited to about 1,000 elements.
     elements = max(1, min(tasks, 1000))
-    array = f"--array=0-{elements - 1}"
+    array = [f"--array=0-{elements - 1}"]
+    logs = "the files slurm-*.out"
+    if "://" not in out:
+        # Not a file for each element in the current directory. `finish` removes them.
+        logs = os.path.join(out, ".brimful-prepare", "logs")  # noqa: PTH118
+        os.makedirs(logs, exist_ok=True)  # noqa: PTH103
+        array.append(f"--output={logs.replace('%', '%%')}/%x-%A_%a.out")
+    submitted: list[str] = []
 
-    def submit(name: str, words: str, *options: str) -> str:
-        line = ["sbatch", "--parsable", f"--job-name=brimful-{name}", "--cpus-per-task=1", size, *options]
-        line += [f"--wrap={words}"]
+    def submit(name: str, words: str, *options: str) -> None:
+        line = ["sbatch", "--parsable", f"--job-name=brimful-{name}", *shared, *options, f"--wrap={words}"]
+        if submitted:
+            line.insert(2, f"--dependency=afterok:{submitted[-1]}")
         try:
             done = subprocess.run(line, capture_output=True, text=True, check=True)  # noqa: S603
         except subprocess.CalledProcessError as error:
+            if submitted:
+                subprocess.run(["scancel", *submitted], check=False)  # noqa: S603,S607
             raise MachineError(f"sbatch failed: {error.stderr.strip()}") from None
-        return done.stdout.strip().split(";")[0]
+        submitted.append(done.stdout.strip().split(";")[0])
 
     of = f"--element $SLURM_ARRAY_TASK_ID --of {elements}"
-    mapped = submit("map", f"{command} map {of}", array)
-    tails = submit("tails", f"{command} tails", f"--dependency=afterok:{mapped}")
-    shards = submit("shard", f"{command} shard {of}", array, f"--dependency=afterok:{tails}")
-    finish = submit("finish", f"{command} finish", f"--dependency=afterok:{shards}")
-    return f"submitted as jobs {mapped}, {tails}, {shards} and {finish}; the last one writes manifest.json"
+    submit("map", f"{command} map {of}", *array)
+    submit("tails", f"{command} tails")
+    submit("shard", f"{command} shard {of}", *array)
+    submit("finish", f"{command} finish")
+    return (
+        f"submitted as jobs {', '.join(submitted)}; the last one writes manifest.json\n"
+        f"follow them with `squeue --jobs {','.join(submitted)}`\n"
+        f"if they end without manifest.json, read {logs} and run the same command again"
+    )
+
+
+def _active_jobs(comment: str) -> list[str]:
+    """Return the jobs of this user that have a comment and have not ended."""
+    if shutil.which("squeue") is None:
+        return []
+    line = ["squeue", "--me", "--noheader", "--format=%F %k"]
+    listed = subprocess.run(line, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    jobs = (line.partition(" ") for line in listed.splitlines())
+    return sorted({job for job, _, words in jobs if words == comment}, key=int)
