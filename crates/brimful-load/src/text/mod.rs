@@ -1,6 +1,7 @@
 //! Text to tokens.
 
 mod bounded;
+mod byte_level;
 #[cfg(test)]
 mod tests;
 mod tokenizer;

@@ -254,3 +254,112 @@ proptest! {
         }
     }
 }
+
+/// Tokenizers with the patterns of Llama 3 and Qwen 2, and the vocabulary of the byte-level one.
+fn with_pattern(pattern: &str, normalizer: &Value) -> Tokenizer {
+    let bytes = std::fs::read(fixture("tokenizers/byte_level.json")).unwrap();
+    let mut json: Value = serde_json::from_slice(&bytes).unwrap();
+    json["normalizer"] = normalizer.clone();
+    json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+    ]});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, json.to_string()).unwrap();
+    Tokenizer::open(&path).unwrap()
+}
+
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+fn byte_level_tokenizers() -> [Tokenizer; 3] {
+    let found = [
+        open("byte_level"),
+        with_pattern(LLAMA_3, &Value::Null),
+        with_pattern(QWEN_2, &json!({"type": "NFC"})),
+    ];
+    assert!(found.iter().all(Tokenizer::has_short_way));
+    found
+}
+
+#[test]
+fn the_short_way_is_for_patterns_that_it_can_read() {
+    for name in ["word_piece", "whole_text", "pieces"] {
+        assert!(!open(name).has_short_way(), "{name}");
+    }
+    for other in [
+        r"\p{L}+|\s+",
+        r"\p{L}++|\s+(?!\S)|\s+",
+        r"\p{N}{1,3}+|\s+(?!\S)|\s+",
+        r"\p{L}*|\s+(?!\S)|\s+",
+        r"(?<=a)\p{L}+|\s+(?!\S)|\s+",
+        r"(a)\1|\s+(?!\S)|\s+",
+    ] {
+        assert!(
+            !with_pattern(other, &Value::Null).has_short_way(),
+            "{other}"
+        );
+    }
+    let lowercase = json!({"type": "Lowercase"});
+    assert!(!with_pattern(LLAMA_3, &lowercase).has_short_way());
+}
+
+/// Letters, digits, spaces and marks of many kinds, and what the patterns look at, close to each other.
+fn texts() -> impl Strategy<Value = String> {
+    let ascii = proptest::string::string_regex("[a-zA-Z0-9 '\n\r\t.,!<|>-]{0,60}").unwrap();
+    let mixed = proptest::collection::vec(
+        prop_oneof![
+            Just("'s"),
+            Just("'LL"),
+            Just(" "),
+            Just("  "),
+            Just("\n"),
+            Just("\r\n"),
+            Just("\u{a0}"),
+            Just("\u{2003}"),
+            Just("\u{85}"),
+            Just("\u{200b}"),
+            Just("e\u{301}"),
+            Just("é"),
+            Just("ſ"),
+            Just("K"),
+            Just("中"),
+            Just("ก็"),
+            Just("٣"),
+            Just("Ⅷ"),
+            Just("½"),
+            Just("🙂"),
+            Just("ab"),
+            Just("12345"),
+            Just("..."),
+            Just("<|end|>"),
+            Just("\0"),
+        ],
+        0..40,
+    )
+    .prop_map(|parts| parts.concat());
+    prop_oneof![ascii, mixed, any::<String>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn the_short_way_gives_the_tokens_of_the_library(text in texts()) {
+        thread_local! {
+            static TOKENIZERS: [Tokenizer; 3] = byte_level_tokenizers();
+        }
+        TOKENIZERS.with(|tokenizers| {
+            let mut words = WordCache::default();
+            for tokenizer in tokenizers {
+                let mut by_library = Vec::new();
+                tokenizer.append_by_library(&text, &mut words, &mut by_library).unwrap();
+                for _ in 0..2 {
+                    prop_assert_eq!(&encoded(tokenizer, &text, &mut words), &by_library);
+                }
+            }
+            Ok(())
+        })?;
+    }
+}

@@ -16,6 +16,7 @@ use crate::catch_panics::catch_panics;
 use crate::error::SourceError;
 use crate::problem::Problem;
 use crate::text::bounded::{Bounded, too_long_content};
+use crate::text::byte_level::{self, ByteLevelWords};
 use crate::text::word_cache::WordCache;
 
 /// Largest file that is read. The largest in use in November 2026 has 33 MB; what is made of it takes many times as much.
@@ -38,6 +39,14 @@ const LOOK_BYTES: usize = 8;
 /// Tokens at the end of a look that the cut may have changed.
 const MARGIN: usize = 64;
 
+/// What the short way to words is compared with the library on, for every tokenizer that it is used with.
+const SAMPLES: [&str; 4] = [
+    "It's  the DON'T, we'll\n\n\tfind 1234567 items; x=y+2  (ok?)...  \r\n   end   ",
+    "naïve café Ünïcödé e\u{301} 中文字符 日本語 한국어 देवनागरी العربية ١٢٣ ½ Ⅷ ² 🙂👍🏽",
+    " \u{a0}\u{2003}x\u{3000} \u{85} \u{200b}y \u{feff}z\u{0} \u{1f} a\u{2028}b ' 's 'S 'LL",
+    "   ",
+];
+
 /// Any number of threads encode with it at once, without locks and without threads of its own.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
@@ -48,6 +57,8 @@ pub struct Tokenizer {
     behind: Vec<u32>,
     pad_id: Option<u32>,
     largest_id: u32,
+    /// The short way to words; nothing where there is only the library's.
+    byte_level: Option<ByteLevelWords>,
 }
 
 /// A text that cannot be encoded.
@@ -122,13 +133,37 @@ impl Tokenizer {
         let around = before.iter().chain(&behind).copied().max().unwrap_or(0);
         Ok(Tokenizer {
             path: path.to_owned(),
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            // Two: words of the short way are kept as they stand in the text.
+            number: NEXT.fetch_add(2, Ordering::Relaxed),
             before,
             behind,
             pad_id,
             largest_id: largest_id.max(around),
+            byte_level: ByteLevelWords::of(&inner),
             inner,
-        })
+        }
+        .checked())
+    }
+
+    /// Gives up the short way where it finds other tokens than the library in a text that has something of everything.
+    fn checked(mut self) -> Tokenizer {
+        let mut words = WordCache::default();
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        let is_same = self.byte_level.is_none()
+            || SAMPLES.iter().all(|text| {
+                short.clear();
+                long.clear();
+                self.encode(text, usize::MAX, &mut words, &mut short)
+                    .is_ok()
+                    == self
+                        .encode_by_library(text, usize::MAX, &mut words, &mut long)
+                        .is_ok()
+                    && short == long
+            });
+        if !is_same {
+            self.byte_level = None;
+        }
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -171,6 +206,52 @@ impl Tokenizer {
     }
 
     fn encode(
+        &self,
+        text: &str,
+        most: usize,
+        words: &mut WordCache,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), NotEncoded> {
+        let Some(byte_level) = self.byte_level.as_ref().filter(|way| way.can_read(text)) else {
+            return self.encode_by_library(text, most, words, ids);
+        };
+        let end = ids.len().saturating_add(most);
+        let model = self.inner.get_model();
+        let number = self.number + 1;
+        let mut search = words.take_search(number, || byte_level.new_search());
+        let mut characters = String::new();
+        let found = byte_level.each(text, &mut search, |word| {
+            if ids.len() >= end {
+                return Ok(false);
+            }
+            words.append(number, word, ids, |word, ids| {
+                byte_level::write_characters(word, &mut characters);
+                let tokens = model.tokenize(&characters)?;
+                ids.extend(tokens.iter().map(|token| token.id));
+                Ok::<_, tokenizers::Error>(())
+            })?;
+            Ok(true)
+        });
+        words.keep_search(number, search);
+        found.map_err(|error| NotEncoded::Refused(message_of(&error)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_short_way(&self) -> bool {
+        self.byte_level.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn append_by_library(
+        &self,
+        text: &str,
+        words: &mut WordCache,
+        ids: &mut Vec<u32>,
+    ) -> Result<(), NotEncoded> {
+        self.encode_by_library(text, usize::MAX, words, ids)
+    }
+
+    fn encode_by_library(
         &self,
         text: &str,
         most: usize,
@@ -248,7 +329,12 @@ impl Tokenizer {
 impl fmt::Debug for Tokenizer {
     /// Without its vocabulary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokenizer({})", self.path.display())
+        write!(
+            f,
+            "Tokenizer({}, {})",
+            self.path.display(),
+            self.byte_level.is_some()
+        )
     }
 }
 

@@ -1,6 +1,9 @@
 //! What became of words that were met before.
 
+use regex_automata::meta::Cache;
+
 use crate::random::mixed;
+use crate::text::byte_level::SEARCH_BYTES;
 
 /// Longest word that is kept, in bytes as the model sees it.
 const MAX_WORD_BYTES: usize = 34;
@@ -18,6 +21,8 @@ const SLOTS: usize = 1 << 15;
 #[derive(Debug, Default)]
 pub struct WordCache {
     slots: Vec<Slot>,
+    /// What the search for words has found out, and for which tokenizer.
+    search: Option<(u32, Cache)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +38,25 @@ struct Slot {
 const _: () = assert!(size_of::<Slot>() == 64, "one line of a processor's cache");
 
 impl WordCache {
-    /// Bytes that it takes once it is used.
-    pub const BYTES: usize = SLOTS * size_of::<Slot>();
+    /// Bytes that it takes once it is used, with the search for words.
+    pub const BYTES: usize = SLOTS * size_of::<Slot>() + SEARCH_BYTES;
 
     pub(crate) fn held_bytes(&self) -> usize {
+        let search = self.search.as_ref();
         self.slots.capacity() * size_of::<Slot>()
+            + search.map_or(0, |(_, search)| search.memory_usage())
+    }
+
+    /// The search of a tokenizer, or a new one.
+    pub(super) fn take_search(&mut self, tokenizer: u32, new: impl FnOnce() -> Cache) -> Cache {
+        match self.search.take() {
+            Some((known, search)) if known == tokenizer => search,
+            _ => new(),
+        }
+    }
+
+    pub(super) fn keep_search(&mut self, tokenizer: u32, search: Cache) {
+        self.search = Some((tokenizer, search));
     }
 
     /// Puts the tokens of a word behind `ids`; `encode` is asked where they are not known.
