@@ -263,6 +263,30 @@ def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> Non
     assert sums(data, on_error="raise") == sums(images, on_error="skip")
 
 
+def test_a_full_disk_loses_nothing(folder: Path, whole: dict[str, object], tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"file systems cannot be mounted here: {mounted.stderr}")
+    try:
+        failed = subprocess.run(command(folder, disk / "out"), capture_output=True, text=True, check=False)
+        assert failed.returncode == 97
+        assert "No space left on device" in failed.stderr
+        assert "run the same command again" in failed.stderr
+        assert not (disk / "out" / "manifest.json").exists()
+        assert not list((disk / "out").rglob("*.attempt-*"))
+        subprocess.run(["/bin/mount", "-o", "remount,size=64m", disk], check=True)
+        assert run(folder, disk / "out")["digest"] == whole["digest"]
+    finally:
+        subprocess.run(["/bin/umount", disk], check=True)
+
+
 def texts_of(out: Path) -> list[int]:
     """Return all tokens of a dataset, sorted."""
     batches = bd.Loader(bd.prepared(out, as_int64=True), batch_size=64, memory="64MiB")

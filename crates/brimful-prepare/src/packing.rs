@@ -1,8 +1,8 @@
 //! Documents of a split to blocks of tokens.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brimful::units::Bytes;
 use brimful_load::pack::{DocumentEncoder, DocumentScratch, TokenSink, Unfinished};
@@ -19,7 +19,8 @@ use crate::run_file::RunWriter;
 #[derive(Debug)]
 pub(crate) struct Packer {
     op: PackingOp,
-    tokenizer: Arc<Tokenizer>,
+    /// Opened by the first task that encodes: shard tasks do not.
+    tokenizer: Mutex<Option<Arc<Tokenizer>>>,
     pub(crate) stored: DType,
 }
 
@@ -59,9 +60,30 @@ impl Packer {
         };
         Ok(Packer {
             op,
-            tokenizer: Arc::new(tokenizer),
+            tokenizer: Mutex::new(Some(Arc::new(tokenizer))),
             stored,
         })
+    }
+
+    /// One whose tokens were found to fit into `stored`.
+    pub(crate) fn of(op: PackingOp, stored: DType) -> Packer {
+        Packer {
+            op,
+            tokenizer: Mutex::new(None),
+            stored,
+        }
+    }
+
+    fn tokenizer(&self) -> Result<Arc<Tokenizer>, PrepareError> {
+        let mut opened = self
+            .tokenizer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(tokenizer) = &*opened {
+            return Ok(Arc::clone(tokenizer));
+        }
+        let tokenizer = Arc::new(Tokenizer::open(&self.op.tokenizer)?);
+        Ok(Arc::clone(opened.insert(tokenizer)))
     }
 
     pub(crate) fn form(&self) -> BlockForm {
@@ -76,7 +98,7 @@ impl Packer {
         Ok(DocumentEncoder::new(
             pipeline,
             &field,
-            Arc::clone(&self.tokenizer),
+            self.tokenizer()?,
             self.stored,
             self.op.op.end_id,
             self.op.op.special_tokens.unwrap_or(false),

@@ -1,7 +1,7 @@
 //! What is made of which data: a recipe.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use brimful::units::Bytes;
 use brimful_load::expression::{Expression, OpExpression, SourceExpression};
@@ -92,6 +92,24 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
     deserializer.deserialize_any(Size)
 }
 
+/// The same directory without `x/..`, so that a recipe means the same from wherever it is named. Where a link stands
+/// before the `..`, that is another directory, and the path stays as it is.
+fn without_steps_back(folder: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in folder.components() {
+        if part == Component::ParentDir {
+            clean.pop();
+        } else {
+            clean.push(part);
+        }
+    }
+    let is_same = clean == folder
+        || folder
+            .canonicalize()
+            .is_ok_and(|real| clean.canonicalize().is_ok_and(|other| other == real));
+    if is_same { clean } else { folder.to_owned() }
+}
+
 /// How documents are packed into blocks of tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PackingOp {
@@ -138,6 +156,16 @@ impl Recipe {
 
     /// Makes the paths absolute that are relative to `folder`: tasks may run elsewhere.
     pub fn make_absolute(&mut self, folder: &Path) -> Result<(), PrepareError> {
+        let unreadable = |cause| PrepareError::Unreadable {
+            path: folder.to_owned(),
+            cause,
+        };
+        let folder = if folder.as_os_str().is_empty() {
+            std::env::current_dir().map_err(unreadable)?
+        } else {
+            std::path::absolute(folder).map_err(unreadable)?
+        };
+        let folder = without_steps_back(&folder);
         let of_ops = self.ops.iter_mut().filter_map(|op| op.tokenize.as_mut());
         let paths = self.source.paths_mut().into_iter().chain(of_ops);
         for path in paths.chain(&mut self.keep) {
@@ -145,10 +173,11 @@ impl Recipe {
                 continue;
             }
             let joined = folder.join(&*path);
-            *path = std::path::absolute(&joined).map_err(|cause| PrepareError::Unreadable {
-                path: joined,
-                cause,
-            })?;
+            let (Some(parent), Some(name)) = (joined.parent(), joined.file_name()) else {
+                *path = joined;
+                continue;
+            };
+            *path = without_steps_back(parent).join(name);
         }
         Ok(())
     }

@@ -251,7 +251,7 @@ pub(crate) fn run_prepare_task(
 ) -> PyResult<()> {
     quiet_decoder_panics();
     call(py, || {
-        let preparation = Preparation::open(&out)?;
+        let preparation = Preparation::open_again(&out)?;
         match phase {
             "map" => preparation.run_map_task(task, Bytes(memory))?,
             "shard" => preparation.run_shard_task(task, Bytes(memory))?,
