@@ -180,9 +180,10 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     logs = "the files slurm-*.out"
     if "://" not in out:
         # Not a file for each element in the current directory. `finish` removes them.
-        logs = os.path.join(out, ".brimful-prepare", "logs")  # noqa: PTH118
-        os.makedirs(logs, exist_ok=True)  # noqa: PTH103
-        array.append(f"--output={logs.replace('%', '%%')}/%x-%A_%a.out")
+        folder = os.path.join(out, ".brimful-prepare", "logs")  # noqa: PTH118
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        array.append(f"--output={folder.replace('%', '%%')}/%x-%A_%a.out")
+        logs = f"{folder} and slurm-*.out"
     submitted: list[str] = []
 
     def submit(name: str, words: str, *options: str) -> None:

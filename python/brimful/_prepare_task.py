@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from brimful import _native
-from brimful._errors import BrimfulError
+from brimful._errors import BrimfulError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             tasks, shards = _native.prepare_tasks(options.out)
             of_phase = tasks if options.phase == "map" else shards
-            for task in range(options.element, of_phase or 0, options.of):
+            if of_phase is None:
+                raise InputError("shard tasks require that all map tasks and `tails` have finished")
+            if not 0 <= options.element < options.of:
+                raise InputError(f"expected `--element` below {options.of} (`--of`), found {options.element}")
+            for task in range(options.element, of_phase, options.of):
                 _native.run_prepare_task(options.out, options.phase, task, options.memory)
     except BrimfulError as error:
         sys.stderr.write(f"error: {error}\n")

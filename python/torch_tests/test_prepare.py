@@ -311,7 +311,13 @@ def test_only_what_is_kept_is_prepared(folder: Path, tmp_path: Path, by: str) ->
         "id": [number * 7 for number in chosen],
         "name": [lines[n]["name"] for n in chosen],
     }
-    parquet.write_table(arrow.table({by: [*ids[by], ids[by][0]]}), tmp_path / "keep.parquet")
+    # Most ids are of other datasets, and fill a row group as pyarrow writes it.
+    others = {
+        "index": range(10**6, 10**6 + 9),
+        "id": range(10**7, 10**7 + 1_100_000),
+        "name": [f"00000000-0000-0000-0000-{number:012}" for number in range(200_000)],
+    }
+    parquet.write_table(arrow.table({by: [*ids[by], ids[by][0], *others[by]]}), tmp_path / "keep.parquet")
     recipe = RECIPE.replace("tok.json", str(folder / "tok.json")).replace("block = 65", "block = 1")
     for name in ("all", "some"):
         (tmp_path / f"{name}.toml").write_text(recipe.replace("text-*", name))

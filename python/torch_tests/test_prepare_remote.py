@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from test_prepare import BLOCK, RECIPE, folder  # noqa: F401
 
@@ -224,6 +225,29 @@ def test_a_store_that_misbehaves_changes_nothing(store: Store, recipe: Path, dig
     assert store.keys("misbehaving/.brimful-prepare") == []
 
 
+def test_uploads_in_parts_whose_end_is_lost_are_repeated(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    np.save(tmp_path / "x.npy", np.arange(6 << 20, dtype=np.int32).reshape(-1, 1024))
+    arrays = bd.npy({"x": tmp_path / "x.npy"})
+    expected = brimful.prepare(arrays, tmp_path / "out", shard="24MiB", split="12MiB", progress=False)
+    store.behave(dropped=25)
+    for _ in range(10):
+        try:
+            found = brimful.prepare(
+                arrays, "s3://data/parts", shard="24MiB", split="12MiB", progress=False, threads=1
+            )
+        except brimful.MachineError:
+            continue
+        break
+    store.behave()
+    assert found.digest == expected.digest
+    sizes = store.client.list_objects_v2(Bucket="data", Prefix="parts/shard")["Contents"]
+    assert max(entry["Size"] for entry in sizes) > 16 << 20
+
+
 def test_kills_and_two_commands_at_once_change_nothing(store: Store, recipe: Path, digest: str) -> None:
     draw = random.Random(3)  # noqa: S311
     for _ in range(4):
@@ -246,6 +270,7 @@ def test_what_cannot_be_prepared_is_refused(store: Store, recipe: Path, tmp_path
     assert "contains other files" in refused(recipe, "s3://data/raw")
     assert "s3://BUCKET/PREFIX" in refused(recipe, "https://127.0.0.1/somewhere")
     assert "s3://BUCKET/PREFIX" in refused(recipe, "s3://data")
+    assert "begins with s3://" in refused(recipe, "s3a://data/somewhere")
     other = tmp_path / "other.toml"
     other.write_text(recipe.read_text().replace("text-*", "nothing-*"))
     assert "files that match" in refused(other, "s3://data/other")

@@ -116,7 +116,12 @@ pub(crate) fn expand_patterns(source: &mut SourceExpression) -> Result<(), Prepa
 fn files_of(path: &Path) -> Result<Vec<PathBuf>, PrepareError> {
     let text = path.to_string_lossy();
     let is_remote = remote::is_remote(path);
-    if !text.contains(['*', '?', '[']) || !is_remote && path.exists() {
+    // A name with such characters can be the name of a file. A web server cannot be asked for others.
+    let is_there = || match Bucket::of(path) {
+        Ok(bucket) => bucket.len_of(path).is_ok_and(|len| len.is_some()),
+        Err(_) => is_remote || path.exists(),
+    };
+    if !text.contains(['*', '?', '[']) || is_there() {
         return Ok(vec![path.to_owned()]);
     }
     let no_match = |found: String| PrepareError::Setting {
@@ -175,7 +180,9 @@ fn objects_of(path: &Path, text: &str) -> Result<Vec<PathBuf>, PrepareError> {
     let found = Bucket::of(path)
         .and_then(|bucket| bucket.list(Path::new(folder)))
         .map_err(unreadable)?;
-    let names = found.into_iter().map(|(name, _)| name);
+    // Without bytes there are no samples, and most such objects stand for a folder.
+    let names = found.into_iter().filter(|(_, bytes)| *bytes > 0);
+    let names = names.map(|(name, _)| name);
     Ok(names
         .filter(|name| pattern.matches_with(&name.to_string_lossy(), options))
         .collect())

@@ -19,8 +19,8 @@ use crate::run_file::RunFooter;
 
 /// The name of a column with the numbers of samples.
 const INDEX: &str = "index";
-/// Bytes for decoded row groups while the file is read.
-const CACHE: Bytes = Bytes::from_mib(16);
+/// Bytes for a decoded row group while the file is read: pyarrow writes a million rows into each.
+const CACHE: Bytes = Bytes::from_mib(256);
 /// Bytes of memory for each row.
 const ROW: u64 = size_of::<u64>() as u64;
 
@@ -34,18 +34,18 @@ pub(crate) struct KeepSet {
     rows: Vec<u64>,
 }
 
-/// The Parquet file, open.
+/// The Parquet file, as far as it is known before it is read.
 #[derive(Debug)]
 pub(crate) struct KeepFile {
     path: PathBuf,
-    rows: Parquet,
+    n_rows: u64,
     column: String,
     dtype: Option<DType>,
 }
 
 impl KeepFile {
     pub(crate) fn open(path: &Path) -> Result<KeepFile, PrepareError> {
-        let rows = Parquet::open(&[path.to_owned()], None, CACHE, None)?;
+        let rows = open_rows(path)?;
         let wrong = |found: String| PrepareError::Setting {
             name: "keep",
             expected: "a Parquet file with one column of integers or strings".to_owned(),
@@ -75,7 +75,7 @@ impl KeepFile {
             path: path.to_owned(),
             column: field.name.clone(),
             dtype,
-            rows,
+            n_rows: rows.len(),
         })
     }
 
@@ -86,14 +86,17 @@ impl KeepFile {
 
     /// Bytes of memory that its rows will take.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.rows.len().saturating_mul(ROW)
+        self.n_rows.saturating_mul(ROW)
     }
 
     pub(crate) fn read(&self) -> Result<KeepSet, PrepareError> {
-        let mut rows = Vec::with_capacity(usize::try_from(self.rows.len()).unwrap_or(0));
+        // What is decoded is gone when all is read.
+        let file = open_rows(&self.path)?;
+        let n_rows = file.len().min(self.n_rows);
+        let mut rows = Vec::with_capacity(usize::try_from(n_rows).unwrap_or(0));
         let mut values = vec![Value::default()];
-        for row in 0..self.rows.len() {
-            self.rows.read(row, &mut values).map_err(|cause| {
+        for row in 0..n_rows {
+            file.read(row, &mut values).map_err(|cause| {
                 PrepareError::Source(SourceError::Unreadable {
                     path: self.path.clone(),
                     cause: std::io::Error::other(cause.to_string()),
@@ -113,6 +116,20 @@ impl KeepFile {
             rows,
         })
     }
+}
+
+fn open_rows(path: &Path) -> Result<Parquet, PrepareError> {
+    Parquet::open(&[path.to_owned()], None, CACHE, None).map_err(|error| match error {
+        SourceError::Unsupported { path, what, .. } => {
+            PrepareError::Source(SourceError::Unsupported {
+                path,
+                what,
+                hint: "write the ids with smaller row groups, for example 100,000 rows each"
+                    .to_owned(),
+            })
+        }
+        other => other.into(),
+    })
 }
 
 impl KeepSet {
@@ -166,8 +183,12 @@ impl Keep {
         let Some(set) = &self.set else {
             return Ok(true);
         };
-        let (Some(field), Some(lines)) = (&set.field, &self.lines) else {
+        let Some(field) = &set.field else {
             return Ok(set.has(index));
+        };
+        let Some(lines) = &self.lines else {
+            // Refused when the preparation began.
+            return Ok(false);
         };
         match lines.id(index, field, &mut self.value) {
             Ok(id) => Ok(set.has(hash(id.as_bytes()))),

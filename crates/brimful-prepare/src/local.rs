@@ -213,6 +213,7 @@ fn prepare(
         && let Ok(Some(manifest)) = preparation.finished()
     {
         // Where there is no lock, somebody else may have finished it and removed the runs.
+        preparation.work().remove_leftovers();
         return Ok(is_there(manifest));
     }
     let manifest = prepared?;

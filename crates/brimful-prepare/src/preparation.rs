@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brimful::units::Bytes;
+use brimful_load::expression::OpExpression;
 use brimful_load::sources::Lines;
 use brimful_load::{DType, Opening, Pipeline, TensorSpec};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,9 @@ pub struct Preparation {
     kept: Mutex<Option<Arc<KeepSet>>>,
 }
 
+/// What this process has opened for the last task.
+static LAST: Mutex<Option<Arc<Preparation>>> = Mutex::new(None);
+
 impl Preparation {
     /// Begins in a directory, or continues what was begun there. Another recipe and changed inputs are refused.
     pub fn begin(recipe: &Recipe, out: &Path) -> Result<Preparation, PrepareError> {
@@ -103,9 +107,13 @@ impl Preparation {
         }
     }
 
+    /// Forgets what [`Preparation::open_again`] has opened: after an error it may not be what the files hold.
+    pub fn forget_last() {
+        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The same; the last one that this process has opened if it is still that, with its tokenizer.
     pub fn open_again(out: &Path) -> Result<Arc<Preparation>, PrepareError> {
-        static LAST: Mutex<Option<Arc<Preparation>>> = Mutex::new(None);
         let found = Preparation::open(out)?;
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -458,10 +466,13 @@ impl Begun {
     fn new(recipe: Recipe) -> Result<(Begun, Option<Pipeline>), PrepareError> {
         let inputs = inputs::list(&recipe.source)?;
         let keep = recipe.keep.as_deref().map(KeepFile::open).transpose()?;
-        if keep.as_ref().is_some_and(|keep| !keep.has_numbers()) && recipe.source.json.is_none() {
+        let has_ids = keep.as_ref().is_some_and(|keep| !keep.has_numbers());
+        let is_numbered = recipe.ops.iter().any(OpExpression::is_of_all_samples);
+        if has_ids && (recipe.source.json.is_none() || is_numbered) {
             return Err(PrepareError::Setting {
                 name: "keep",
-                expected: "a column `index` with the numbers of samples; ids are compared with fields of JSON lines"
+                expected: "a column `index` with the numbers of samples: ids are compared with a field of JSON lines, \
+                           before any `split`"
                     .to_owned(),
                 found: "another column".to_owned(),
             });

@@ -15,6 +15,8 @@ use crate::error::PrepareError;
 /// Bytes of the input of one task, or of its output if that is known before.
 const SPLIT: Bytes = Bytes::from_mib(32);
 const SHARD: Bytes = Bytes::from_mib(64);
+/// What object stores take in parts.
+const MAX_SHARD: Bytes = Bytes::from_gib(64);
 /// Longest recipe that is read.
 const MAX_LEN: u64 = 1 << 20;
 /// Most tokens of a block.
@@ -213,6 +215,13 @@ impl Recipe {
                     "URLs without a user, a password or a query: the manifest would show them"
                         .to_owned(),
                 found: remote::shown(path).display().to_string(),
+            });
+        }
+        if self.shard > MAX_SHARD {
+            return Err(PrepareError::Setting {
+                name: "shard",
+                expected: format!("at most {MAX_SHARD}"),
+                found: self.shard.to_string(),
             });
         }
         let sizes = [("shard", self.shard), ("split", self.split)];

@@ -64,6 +64,8 @@ impl Preparation {
 
     /// Runs one shard task, when all runs are there.
     pub fn run_shard_task(&self, shard: u64, memory: Bytes) -> Result<(), PrepareError> {
+        // This process may have run map tasks before.
+        self.close_pipeline();
         let runs = self.runs()?;
         let of = self.shards(&runs)?;
         if shard >= of {

@@ -47,13 +47,21 @@ pub(crate) struct WorkDir {
 
 impl WorkDir {
     pub(crate) fn of(out: &Path) -> Result<WorkDir, PrepareError> {
+        let text = out.to_string_lossy();
+        if !remote::is_remote(out) && text.contains("://") {
+            return Err(PrepareError::Setting {
+                name: "out",
+                expected: "a directory, or a prefix that begins with s3://, gs:// or az://"
+                    .to_owned(),
+                found: text.into_owned(),
+            });
+        }
         if !remote::is_remote(out) {
             return Ok(WorkDir {
                 out: out.to_owned(),
                 bucket: None,
             });
         }
-        let text = out.to_string_lossy();
         let out = PathBuf::from(text.trim_end_matches('/'));
         let bucket = Bucket::of(&out).map_err(|cause| PrepareError::Setting {
             name: "out",
@@ -130,10 +138,12 @@ impl WorkDir {
 
     /// A prefix that has objects of somebody else is refused.
     fn check_prefix(&self, bucket: &Bucket) -> Result<(), PrepareError> {
-        let found = WorkDir::list(bucket, &self.out)?;
-        let (work, manifest) = (self.work(), self.manifest());
-        let is_of_ours = |path: &Path| path.starts_with(&work) || path == manifest;
-        if found.is_empty() || found.iter().any(|(path, _)| is_of_ours(path)) {
+        let has_any = |folder: &Path| {
+            let found = bucket.has_any(folder);
+            found.map_err(|cause| unreadable(folder, cause))
+        };
+        let is_of_ours = self.len_of(&self.manifest())?.is_some() || has_any(&self.work())?;
+        if is_of_ours || !has_any(&self.out)? {
             return Ok(());
         }
         Err(PrepareError::NotEmpty {

@@ -65,7 +65,7 @@ pub struct PrepareTaskArguments {
     pub element: u64,
 
     /// Number of processes: each takes every N-th task
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub of: u64,
 
     /// Python in which brimful is installed [default: the one beside this program]

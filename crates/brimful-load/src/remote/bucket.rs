@@ -99,7 +99,14 @@ impl Bucket {
         loop {
             let written = self.runtime.wait(self.upload(&key, file, len))?;
             match written {
-                Err(error) if attempt < ATTEMPTS && error.kind() == io::ErrorKind::Other => {
+                // A store that has ended an upload knows nothing of it when it is asked again.
+                Err(error)
+                    if attempt < ATTEMPTS
+                        && matches!(
+                            error.kind(),
+                            io::ErrorKind::Other | io::ErrorKind::NotFound
+                        ) =>
+                {
                     attempt += 1;
                 }
                 written => return written,
@@ -109,6 +116,15 @@ impl Bucket {
 
     /// Objects in a folder and below, with their bytes, in the order of their names.
     pub fn list(&self, folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+        self.list_first(folder, usize::MAX)
+    }
+
+    /// Whether a folder has any object.
+    pub fn has_any(&self, folder: &Path) -> io::Result<bool> {
+        Ok(!self.list_first(folder, 1)?.is_empty())
+    }
+
+    fn list_first(&self, folder: &Path, most: usize) -> io::Result<Vec<(PathBuf, u64)>> {
         let (scheme, rest) = parts(folder).ok_or_else(|| wrong("a URL", "a path"))?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = Key::parse(prefix).map_err(io::Error::other)?;
@@ -117,8 +133,15 @@ impl Bucket {
             let mut objects = self.store.list(Some(&prefix));
             while let Some(object) = without_panics(objects.next()).await? {
                 let object = object.map_err(|error| read_error(&error))?;
+                // `folder/` itself, as consoles make it.
+                if object.location == prefix {
+                    continue;
+                }
                 let path = format!("{scheme}://{bucket}/{}", object.location);
                 found.push((PathBuf::from(path), object.size));
+                if found.len() >= most {
+                    break;
+                }
             }
             Ok::<_, io::Error>(found)
         })??;

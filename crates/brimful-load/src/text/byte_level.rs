@@ -15,9 +15,9 @@ const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}
 /// How such patterns end: a run of spaces leaves its last one to the word behind it.
 const SPACES: &str = r"|\s+(?!\S)|\s+";
 /// What only the library's regular expressions have.
-const OTHERS: [&str; 13] = [
-    "(?=", "(?!", "(?<", "(?>", "(?(", "++", "*+", "?+", r"\G", r"\K", r"\1", r"\2", r"\k",
-];
+const OTHERS: [&str; 8] = ["++", "*+", "?+", r"\G", r"\K", r"\1", r"\2", r"\k"];
+/// Groups that mean the same there and here.
+const GROUPS: [&str; 2] = ["(?:", "(?i:"];
 /// Bytes of an automaton that is built while it runs.
 const AUTOMATON_BYTES: usize = 1 << 20;
 /// Bytes that the search keeps for each thread.
@@ -55,7 +55,11 @@ impl ByteLevelWords {
         let pre_tokenizer = serde_json::to_value(inner.get_pre_tokenizer()?).ok()?;
         let pattern = pattern_of(&pre_tokenizer)?;
         let head = pattern.strip_suffix(SPACES)?;
-        if OTHERS.iter().any(|other| head.contains(other)) || has_possessive_count(head) {
+        let is_known = |at: usize| GROUPS.iter().any(|group| head[at..].starts_with(group));
+        if OTHERS.iter().any(|other| head.contains(other))
+            || has_possessive_count(head)
+            || !head.match_indices("(?").all(|(at, _)| is_known(at))
+        {
             return None;
         }
         let config = Regex::config()
@@ -67,11 +71,17 @@ impl ByteLevelWords {
             .syntax(syntax::Config::new())
             .build_many(&[head, r"\s+"])
             .ok()?;
-        if pattern.find("").is_some() {
+        // An empty word would be found again and again; a `\b` is one too.
+        let shortest = syntax::parse(head).ok()?.properties().minimum_len();
+        if shortest.is_none_or(|bytes| bytes == 0) {
             return None;
         }
         let added = inner.get_added_tokens_decoder();
         if added.len() > MAX_ADDED {
+            return None;
+        }
+        // The library looks for what a normalizer makes of them, which can be ASCII where they are not.
+        if is_for_ascii && added.values().any(|token| !token.content.is_ascii()) {
             return None;
         }
         let contents: Vec<&str> = added.values().map(|token| &*token.content).collect();

@@ -293,6 +293,8 @@ fn the_short_way_is_for_patterns_that_it_can_read() {
         r"\p{L}++|\s+(?!\S)|\s+",
         r"\p{N}{1,3}+|\s+(?!\S)|\s+",
         r"\p{L}*|\s+(?!\S)|\s+",
+        r"\b|\s+(?!\S)|\s+",
+        r"(?x) \p{L}+ # letters |\s+(?!\S)|\s+",
         r"(?<=a)\p{L}+|\s+(?!\S)|\s+",
         r"(a)\1|\s+(?!\S)|\s+",
     ] {

@@ -252,17 +252,17 @@ pub(crate) fn run_prepare_task(
     quiet_decoder_panics();
     call(py, || {
         let preparation = Preparation::open_again(&out)?;
-        match phase {
-            "map" => preparation.run_map_task(task, Bytes(memory))?,
-            "shard" => preparation.run_shard_task(task, Bytes(memory))?,
+        let done = match phase {
+            "map" => preparation.run_map_task(task, Bytes(memory)),
+            "shard" => preparation.run_shard_task(task, Bytes(memory)),
             other => {
                 return Err(Failure::Input {
                     message: format!("expected the phase map or shard, found {other:?}"),
                     hints: Vec::new(),
                 });
             }
-        }
-        Ok(())
+        };
+        Ok(done.inspect_err(|_| Preparation::forget_last())?)
     })
 }
 
