@@ -142,8 +142,11 @@ impl WorkDir {
             let found = bucket.has_any(folder);
             found.map_err(|cause| unreadable(folder, cause))
         };
-        let is_of_ours = self.len_of(&self.manifest())?.is_some() || has_any(&self.work())?;
-        if is_of_ours || !has_any(&self.out)? {
+        // In this order: another command may begin in between, and writes its manifest before it removes its work.
+        if !has_any(&self.out)?
+            || has_any(&self.work())?
+            || self.len_of(&self.manifest())?.is_some()
+        {
             return Ok(());
         }
         Err(PrepareError::NotEmpty {
