@@ -122,7 +122,7 @@ def warm(folder):
 
 
 def watch(group, started, longest):
-    """Look at the memory until the command has ended, or for so many seconds."""
+    """Look at the memory until the command has ended, at most until the timeout."""
     highest, began = 0, time.monotonic()
     found = {}
     while started.poll() is None:

@@ -78,6 +78,15 @@ class Misbehaving(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815
 
 
+class QuietServer(ThreadingHTTPServer):
+    """Says nothing about clients that were killed."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing."""
+
+
 class Store:
     """A bucket behind a server that can misbehave."""
 
@@ -86,8 +95,7 @@ class Store:
         self.moto = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self.moto.start()
         host, port = self.moto.get_host_and_port()
-        self.proxy: Any = ThreadingHTTPServer(("127.0.0.1", 0), Misbehaving)
-        self.proxy.daemon_threads = True
+        self.proxy: Any = QuietServer(("127.0.0.1", 0), Misbehaving)
         self.proxy.store = (host, port)
         self.proxy.guard = threading.Lock()
         self.proxy.draw = random.Random(5)  # noqa: S311
@@ -111,7 +119,7 @@ class Store:
         }
 
     def behave(self, **faults: int) -> None:
-        """Misbehave in so many of a hundred requests."""
+        """Misbehave in this percentage of requests, for each fault."""
         self.proxy.requests = 0
         self.proxy.counts = {}
         self.proxy.faults = ([*faults, "none"], [*faults.values(), 100 - sum(faults.values())])

@@ -199,7 +199,7 @@ pub(crate) fn list(source: &SourceExpression) -> Result<Vec<Input>, PrepareError
 }
 
 /// The tokenizers of a recipe, and what names the samples that are kept: others give another dataset.
-pub(crate) fn list_others(recipe: &Recipe) -> Result<Vec<Input>, PrepareError> {
+pub(crate) fn list_other_inputs(recipe: &Recipe) -> Result<Vec<Input>, PrepareError> {
     let paths = recipe.ops.iter().filter_map(|op| op.tokenize.as_deref());
     paths.chain(recipe.keep.as_deref()).map(input).collect()
 }

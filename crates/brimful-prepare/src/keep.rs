@@ -1,4 +1,4 @@
-//! Which samples are kept: those that a Parquet file names. Who dedups or filters does that with an engine of their own.
+//! Which samples are kept: those that a Parquet file names. Deduplication and filters are left to the user's own engine.
 //!
 //! The file has one column. `index` holds the numbers of samples; a column of another name holds ids, which are compared
 //! with the field of that name of JSON lines.
@@ -29,8 +29,8 @@ const ROW: u64 = size_of::<u64>() as u64;
 pub(crate) struct KeepSet {
     /// Of ids, the field that they are compared with.
     field: Option<String>,
-    /// Numbers of samples, or hashes of ids: of 64 bits, so that one in 10^9 others is kept by mistake where 10^10 are
-    /// kept. In order, and each once.
+    /// Numbers of samples, or hashes of ids, sorted and without duplicates. With n ids, another sample is kept by mistake
+    /// with a probability of n / 2^64.
     rows: Vec<u64>,
 }
 

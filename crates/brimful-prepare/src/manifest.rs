@@ -78,8 +78,7 @@ pub struct Manifest {
     pub recipe: Recipe,
     inputs: Vec<Input>,
     /// Tokenizers, and what names the samples that are kept.
-    #[serde(rename = "tokenizers")]
-    others: Vec<Input>,
+    other_inputs: Vec<Input>,
 }
 
 /// What a manifest is made from.
@@ -96,7 +95,7 @@ pub(crate) struct Parts {
     pub(crate) recipe: Recipe,
     pub(crate) recipe_digest: String,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) others: Vec<Input>,
+    pub(crate) other_inputs: Vec<Input>,
 }
 
 impl Manifest {
@@ -120,7 +119,7 @@ impl Manifest {
             recipe_digest: parts.recipe_digest,
             recipe: parts.recipe,
             inputs: parts.inputs,
-            others: parts.others,
+            other_inputs: parts.other_inputs,
         }
     }
 
@@ -151,7 +150,7 @@ impl Manifest {
         &self.inputs
     }
 
-    pub(crate) fn others(&self) -> &[Input] {
-        &self.others
+    pub(crate) fn other_inputs(&self) -> &[Input] {
+        &self.other_inputs
     }
 }

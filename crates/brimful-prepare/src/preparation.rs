@@ -47,8 +47,7 @@ struct Begun {
     recipe: Recipe,
     inputs: Vec<Input>,
     /// Tokenizers, and what names the samples that are kept.
-    #[serde(rename = "tokenizers")]
-    others: Vec<Input>,
+    other_inputs: Vec<Input>,
     rule: SplitRule,
 }
 
@@ -176,7 +175,7 @@ impl Preparation {
             });
         }
         inputs::check_same(self.inputs(), manifest.inputs())?;
-        inputs::check_same(&self.begun.others, manifest.others())?;
+        inputs::check_same(&self.begun.other_inputs, manifest.other_inputs())?;
         let names: Vec<&str> = manifest.shards.iter().map(|shard| &*shard.file).collect();
         for (shard, found) in manifest.shards.iter().zip(self.work.sizes(&names)?) {
             if found != Some(shard.bytes) {
@@ -363,7 +362,7 @@ impl Preparation {
 
     /// An error where the files of a split, or the tokenizers, are not what they were.
     pub(crate) fn check_split_unchanged(&self, split: &Split) -> Result<(), PrepareError> {
-        inputs::check_files(&self.begun.others)?;
+        inputs::check_files(&self.begun.other_inputs)?;
         match split {
             Split::Bytes { path, .. } => {
                 let mut inputs = self.begun.inputs.iter();
@@ -437,7 +436,7 @@ impl Preparation {
             recipe: self.begun.recipe.clone(),
             recipe_digest: self.begun.recipe_digest.clone(),
             inputs: self.begun.inputs.clone(),
-            others: self.begun.others.clone(),
+            other_inputs: self.begun.other_inputs.clone(),
         });
         manifest.write(&self.work)?;
         self.work.remove_attempts();
@@ -507,7 +506,7 @@ impl Begun {
         let begun = Begun {
             version: VERSION,
             rule: inputs::rule(&recipe, opened.as_ref())?,
-            others: inputs::list_others(&recipe)?,
+            other_inputs: inputs::list_other_inputs(&recipe)?,
             recipe_digest: recipe.digest(),
             fields,
             recipe,
@@ -535,7 +534,10 @@ impl Begun {
     /// An error where a file is not what it was.
     fn check_unchanged(&self) -> Result<(), PrepareError> {
         inputs::check_same(&inputs::list(&self.recipe.source)?, &self.inputs)?;
-        inputs::check_same(&inputs::list_others(&self.recipe)?, &self.others)
+        inputs::check_same(
+            &inputs::list_other_inputs(&self.recipe)?,
+            &self.other_inputs,
+        )
     }
 
     fn read(work: &WorkDir) -> Result<Option<Begun>, PrepareError> {

@@ -15,7 +15,7 @@ use crate::error::PrepareError;
 /// Bytes of the input of one task, or of its output if that is known before.
 const SPLIT: Bytes = Bytes::from_mib(32);
 const SHARD: Bytes = Bytes::from_mib(64);
-/// What object stores take in parts.
+/// Object stores take 10,000 parts of 8 MiB.
 const MAX_SHARD: Bytes = Bytes::from_gib(64);
 /// Longest recipe that is read.
 const MAX_LEN: u64 = 1 << 20;
@@ -209,8 +209,9 @@ impl Recipe {
         let has_secrets = |path: &&PathBuf| remote::shown(path) != path.as_path();
         let mut paths = source.paths_mut().into_iter().map(|path| &*path);
         if let Some(path) = self.keep.iter().chain(&mut paths).find(has_secrets) {
+            let is_keep = self.keep.as_ref() == Some(path);
             return Err(PrepareError::Setting {
-                name: "source",
+                name: if is_keep { "keep" } else { "source" },
                 expected:
                     "URLs without a user, a password or a query: the manifest would show them"
                         .to_owned(),

@@ -173,7 +173,7 @@ impl WorkDir {
         found.map_err(|cause| unreadable(path, cause))
     }
 
-    /// Names and bytes of the files that it has, without those of the work.
+    /// Bytes of the named files; nothing for those that are missing.
     pub(crate) fn sizes(&self, names: &[&str]) -> Result<Vec<Option<u64>>, PrepareError> {
         let Some(bucket) = &self.bucket else {
             let paths = names.iter().map(|name| self.out.join(name));

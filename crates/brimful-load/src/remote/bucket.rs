@@ -124,7 +124,7 @@ impl Bucket {
         Ok(!self.list_first(folder, 1)?.is_empty())
     }
 
-    fn list_first(&self, folder: &Path, most: usize) -> io::Result<Vec<(PathBuf, u64)>> {
+    fn list_first(&self, folder: &Path, max: usize) -> io::Result<Vec<(PathBuf, u64)>> {
         let (scheme, rest) = parts(folder).ok_or_else(|| wrong("a URL", "a path"))?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = Key::parse(prefix).map_err(io::Error::other)?;
@@ -139,7 +139,7 @@ impl Bucket {
                 }
                 let path = format!("{scheme}://{bucket}/{}", object.location);
                 found.push((PathBuf::from(path), object.size));
-                if found.len() >= most {
+                if found.len() >= max {
                     break;
                 }
             }

@@ -1,8 +1,8 @@
 //! The words of a text for byte-level tokenizers (GPT-2, Llama 3, Qwen and their kind), found without the library.
 //!
-//! The library keeps for every character where it came from and makes a string of every word. Who only wants tokens needs
-//! neither. Taken is only what gives the same words: a byte-level pre-tokenizer with a pattern that can be read here, a
-//! text without added tokens, and a normalizer that leaves it as it is. Everything else goes through the library.
+//! The library keeps for every character where it came from and makes a string of every word. Tokens need neither. The
+//! words are found here only if they are the same: for a byte-level pre-tokenizer whose pattern can be read here, a text
+//! without added tokens, and a normalizer that does not change it. Everything else goes through the library.
 
 use aho_corasick::AhoCorasick;
 use regex_automata::meta::{Cache, Regex};

@@ -329,12 +329,7 @@ impl Tokenizer {
 impl fmt::Debug for Tokenizer {
     /// Without its vocabulary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Tokenizer({}, {})",
-            self.path.display(),
-            self.byte_level.is_some()
-        )
+        write!(f, "Tokenizer({})", self.path.display())
     }
 }
 

@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// What tells documents apart.
+/// The id of a document: a string or an integer.
 struct Id(String);
 
 impl<'de> Deserialize<'de> for Id {
