@@ -19,6 +19,8 @@ const TARGET: &str = if cfg!(target_arch = "aarch64") {
 /// The oldest glibc that Rust itself supports; manylinux2014.
 const GLIBC: (u32, u32) = (2, 17);
 const MAX_BYTES: u64 = 12 << 20;
+/// The highest of Deflate: 3% smaller than with the default.
+const COMPRESSION_LEVEL: &str = "9";
 /// Libraries that are preloaded into a user's script, with the packages they come from.
 const PRELOADED: [(&str, &str); 2] = [
     ("brimful-phantom", "libbrimful_phantom.so"),
@@ -70,6 +72,7 @@ pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
             &["build", "--zig", "--quiet", "--target", TARGET],
         )
         .args(["--profile", purpose.profile()])
+        .args(["--compression-level", COMPRESSION_LEVEL])
         .arg("--compatibility")
         .arg(format!("manylinux_{}_{}", GLIBC.0, GLIBC.1))
         .arg("--target-dir")
