@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "compare", "explain", "file_sizes", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "read_manifest", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "check_report", "compare", "explain", "file_sizes", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "read_manifest", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -163,14 +163,18 @@ class Preparing:
 
 @final
 class Recipe:
-    def estimate(self, /, out: str | PathLike[str], memory: SupportsIndex) -> str:
+    def estimate(self, /, out: str | PathLike[str], memory: SupportsIndex, report: str | PathLike[str] | None = None) -> str:
         """
-        What preparing would take, as JSON.
+        What preparing would take, as JSON; and a report of it, if a path is given.
         """
     @staticmethod
     def of(dataset: Dataset, *, field: str | None, tokenizer: str | PathLike[str] | None, dtype: str | None, end_id: SupportsIndex | None, special_tokens: bool, block: SupportsIndex | None, seed: SupportsIndex, shard: SupportsIndex, split: SupportsIndex, on_error: str, keep: str | PathLike[str] | None) -> Recipe: ...
     @staticmethod
     def read(path: str | PathLike[str], keep: str | PathLike[str] | None = None) -> Recipe: ...
+    def report(self, /, out: str | PathLike[str], memory: SupportsIndex, path: str | PathLike[str], peak: SupportsIndex | None = None) -> None:
+        """
+        Writes a report of the dataset that was prepared.
+        """
 
 @final
 class RunFollower:
@@ -357,6 +361,11 @@ class TaskCoordinator:
 def card_names() -> list[str]:
     """
     The names that `probe(gpu=…)` takes.
+    """
+
+def check_report(path: str | PathLike[str]) -> None:
+    """
+    An error where a report may not be written.
     """
 
 def compare(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpus: SupportsGetItem[int, str], machines: SupportsGetItem[int, str], prices: SupportsGetItem[int, tuple[str, SupportsFloat | SupportsIndex]], epochs: SupportsFloat | SupportsIndex | None, total_steps: SupportsIndex | None, job: str | PathLike[str] | None, mode: str | None, rehearsal: Incomplete, progress: Any | None) -> tuple[str, str, str]:

@@ -76,6 +76,7 @@ def prepare(  # noqa: PLR0913
     memory: int | str = "1GiB",
     threads: int | None = None,
     progress: Report | bool | None = None,
+    report: Path | None = None,
 ) -> Prepared:
     """Write a dataset once as globally shuffled shards, within a memory budget.
 
@@ -105,6 +106,8 @@ def prepare(  # noqa: PLR0913
         threads: Number of threads; by default one per usable CPU, or fewer if the memory budget is too small.
         progress: Function called with a line of text at most twice per second. By default, progress is shown
             on standard error if it is a terminal. False disables it.
+        report: Write a report with the first samples to this HTML file. A file that is not a report of
+            brimful is refused before the work begins.
 
     Raises:
         InputError: An argument is invalid, a sample failed, or `out` has other contents.
@@ -137,20 +140,24 @@ def prepare(  # noqa: PLR0913
         memory=given.byte_count("memory", memory),
         threads=None if threads is None else given.whole("threads", threads, least=1),
         progress=progress,
+        report=report,
     )
 
 
-def prepare_recipe(
+def prepare_recipe(  # noqa: PLR0913
     recipe: _native.Recipe,
     out: Path,
     *,
     memory: int,
     threads: int | None,
     progress: Report | bool | None,
+    report: Path | None,
 ) -> Prepared:
     """Prepare a recipe in threads of this process."""
+    if report is not None:
+        _native.check_report(os.fspath(report))
     preparing = _native.Preparing(recipe, os.fspath(out), memory=memory, threads=threads)
-    report = reporter(progress=progress)
+    show = reporter(progress=progress)
     began = last = time.monotonic()
     try:
         # Each wait is short, and between them Python sees Ctrl-C.
@@ -158,11 +165,16 @@ def prepare_recipe(
             now = time.monotonic()
             if now - last >= _BETWEEN_REPORTS:
                 last = now
-                report(_line(preparing.progress, now - began))
-        report("")
+                show(_line(preparing.progress, now - began))
+        show("")
     finally:
         preparing.close()
-    return prepared_of(json.loads(found), os.fspath(out))
+    result = json.loads(found)
+    if report is not None:
+        # What an earlier call needed is not known.
+        peak = None if result["was_finished"] else result["peak_bytes"]
+        recipe.report(os.fspath(out), memory, os.fspath(report), peak)
+    return prepared_of(result, os.fspath(out))
 
 
 def prepared_of(found: dict[str, Any], out: str) -> Prepared:

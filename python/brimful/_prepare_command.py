@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep")
     parser.add_argument("--on")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--report")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
@@ -54,15 +55,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     recipe = _native.Recipe.read(options.recipe, options.keep)
     memory = given.byte_count("memory", options.memory)
+    if options.report is not None and options.on == "slurm" and not options.dry_run:
+        raise InputError(
+            "`--report` needs a finished dataset, and jobs of Slurm finish later",
+            ["when they have ended, run the same command with `--report` and without `--on slurm`"],
+        )
+    if options.report is not None:
+        _native.check_report(options.report)
     if options.dry_run:
-        estimate = json.loads(recipe.estimate(options.out, memory))
+        estimate = json.loads(recipe.estimate(options.out, memory, options.report))
         sys.stdout.write(json.dumps(estimate) + "\n" if options.json else _estimate_text(estimate))
         return _check_space(estimate, options.out)
     if options.on == "slurm":
         sys.stdout.write(on_slurm(recipe, options.out, memory=memory) + "\n")
         return 0
     if options.on is None:
-        prepared = prepare_recipe(recipe, options.out, memory=memory, threads=options.threads, progress=None)
+        prepared = prepare_recipe(
+            recipe, options.out, memory=memory, threads=options.threads, progress=None, report=options.report
+        )
     else:
         address = options.on if options.on.startswith("ray://") else None
         report = reporter(progress=None)
@@ -71,6 +81,8 @@ def _run(options: argparse.Namespace) -> int:
             found = on_ray(recipe, options.out, memory=memory, address=address, report=report)
         report("")
         prepared = prepared_of(json.loads(found), options.out)
+        if options.report is not None:
+            recipe.report(options.out, memory, options.report)
     if options.json:
         sys.stdout.write(json.dumps(asdict(prepared)) + "\n")
     else:

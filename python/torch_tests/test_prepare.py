@@ -1,7 +1,10 @@
 """`brimful prepare` and `brimful.prepare`: the same shards, however they were made and interrupted."""
 
+import base64
+import io
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -235,6 +238,36 @@ def test_a_dry_run_writes_nothing(folder: Path, tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_a_report_shows_the_first_samples(folder: Path, tmp_path: Path) -> None:
+    out, path = tmp_path / "out", tmp_path / "report.html"
+    run(folder, out, "--dry-run", "--report", str(path))
+    tried = path.read_text()
+    assert "will be prepared" in tried
+    assert "not started" in tried
+    assert not out.exists()
+    run(folder, out, "--report", str(path))
+    page = path.read_text()
+    for text in (tried, page):
+        # 8 blocks of 100 tokens, less what is cut.
+        shown = re.sub(r"<[^>]*>", " ", text).split()
+        assert sum(word in WORDS for word in shown) > 200
+    assert "Memory peak" in page
+    # The dataset is there; only the report is written again.
+    run(folder, out, "--report", str(path))
+    assert "Memory peak" not in path.read_text()
+
+
+def test_a_report_replaces_no_other_file(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.html"
+    path.write_text("<html>mine</html>")
+    line = command(folder, tmp_path / "out", "--report", str(path))
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 96
+    assert "mine.html" in done.stderr
+    assert path.read_text() == "<html>mine</html>"
+    assert not (tmp_path / "out").exists()
+
+
 def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     for label in ("cat", "dog"):
@@ -246,8 +279,18 @@ def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> Non
     images = bd.folder(tmp_path / "images", "png", labels=True).decode("image").resize("image", 24)
     with pytest.raises(brimful.InputError, match=r"broken\.png"):
         brimful.prepare(images, tmp_path / "raised")
-    made = brimful.prepare(images, tmp_path / "out", on_error="skip", shard="1MiB", split="1MiB")
+    report = tmp_path / "report.html"
+    made = brimful.prepare(
+        images, tmp_path / "out", on_error="skip", shard="1MiB", split="1MiB", report=report
+    )
     assert (made.samples, made.skipped) == (60, 1)
+    page = report.read_text()
+    pictures = re.findall(r'<img src="data:image/png;base64,([^"]+)" width="24" height="24"', page)
+    assert len(pictures) == 24
+    first = next(iter(bd.Loader(bd.prepared(tmp_path / "out"), batch_size=1)))
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(pictures[0]))))
+    assert np.array_equal(drawn, np.asarray(first["image"])[0])
+    assert "broken.png" in page
     assert "broken.png" in made.skipped_reasons[0]
     data = bd.prepared(tmp_path / "out")
     assert data.fields == images.fields

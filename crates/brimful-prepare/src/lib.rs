@@ -29,7 +29,9 @@ mod local;
 mod manifest;
 mod map;
 mod packing;
+mod picture;
 mod preparation;
+mod preview;
 mod recipe;
 mod records;
 mod run_file;
@@ -50,4 +52,4 @@ pub use manifest::{Manifest, ManifestField, ShardEntry, ShardFormat, file_sizes,
 pub use preparation::Preparation;
 pub use recipe::{OnSampleError, Recipe};
 pub use skipped::SkippedSamples;
-pub use tasks::Estimate;
+pub use tasks::{Estimate, Trial};

@@ -128,7 +128,7 @@ impl From<PrepareError> for NotMade {
 }
 
 /// A record cut into its fields.
-fn slots_of<'a>(mut record: &'a mut [u8], sizes: &[usize]) -> Vec<&'a mut [u8]> {
+pub(crate) fn slots_of<'a>(mut record: &'a mut [u8], sizes: &[usize]) -> Vec<&'a mut [u8]> {
     let mut slots = Vec::with_capacity(sizes.len());
     for &size in sizes {
         let (slot, rest) = record.split_at_mut(size.min(record.len()));

@@ -74,7 +74,7 @@ impl Packer {
         }
     }
 
-    fn tokenizer(&self) -> Result<Arc<Tokenizer>, PrepareError> {
+    pub(crate) fn tokenizer(&self) -> Result<Arc<Tokenizer>, PrepareError> {
         let mut opened = self
             .tokenizer
             .lock()

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use brimful::preview::Preview;
 use brimful::units::Bytes;
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ use crate::work;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     pub map_tasks: u64,
+    pub samples: u64,
     pub shards: u64,
     pub input_bytes: u64,
     /// Of runs, which are removed at the end.
@@ -33,6 +35,14 @@ impl Estimate {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// What a trial has shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    pub estimate: Estimate,
+    /// Samples of the first split, in their order among themselves.
+    pub preview: Preview,
 }
 
 impl Preparation {
@@ -84,8 +94,8 @@ impl Preparation {
         shard::shard_task(self, &runs, shard, of, limits).map(drop)
     }
 
-    /// What all of it will take, from the first split. Nothing is kept.
-    pub fn estimate(&self, memory: Bytes) -> Result<Estimate, PrepareError> {
+    /// What all of it will take, and what samples look like, from the first split. Nothing is kept.
+    pub fn estimate(&self, memory: Bytes) -> Result<Trial, PrepareError> {
         let scratch = work::scratch()?;
         let trial = self.elsewhere(scratch.path())?;
         let input_bytes: u64 = (0..self.map_tasks())
@@ -96,23 +106,26 @@ impl Preparation {
             trial.run_map_task(0, memory)?;
         }
         let seconds = began.elapsed().as_secs_f64();
-        let records = if self.map_tasks() > 0 {
-            trial.run(0)?.footer.records()
+        let (records, preview) = if self.map_tasks() > 0 {
+            let run = trial.run(0)?;
+            (run.footer.records(), trial.preview_run(&run)?)
         } else {
-            0
+            (0, Preview::default())
         };
         let first = self.split_bytes(0).max(1);
         let scale = input_bytes as f64 / first as f64;
         let samples = brimful::units::rounded(records as f64 * scale);
-        Ok(Estimate {
+        let estimate = Estimate {
             map_tasks: self.map_tasks(),
+            samples,
             shards: self.shards_of(samples),
             input_bytes,
             run_bytes: samples.saturating_mul(self.record_bytes() as u64 + 8),
             shard_bytes: samples.saturating_mul(self.sample_bytes()),
             free_bytes: (!self.work().is_remote()).then(|| free_bytes(self.work().out())),
             cpu_seconds: seconds * scale,
-        })
+        };
+        Ok(Trial { estimate, preview })
     }
 }
 

@@ -27,9 +27,9 @@ mod _native {
     #[pymodule_export]
     use crate::data::{
         BatchArray, NativeCoordinator, NativeDataset, NativeEpoch, NativeLoader, NativePacking,
-        NativePreparing, NativeRecipe, file_sizes, open_arrow, open_folder, open_hdf5, open_lines,
-        open_npy, open_parquet, open_raw, open_tar, open_tokens, prepare_tasks, read_manifest,
-        run_prepare_task,
+        NativePreparing, NativeRecipe, check_report, file_sizes, open_arrow, open_folder,
+        open_hdf5, open_lines, open_npy, open_parquet, open_raw, open_tar, open_tokens,
+        prepare_tasks, read_manifest, run_prepare_task,
     };
     #[pymodule_export]
     use crate::explain::{explain, replay, run_of_supervisor, runs, unshown_kill};

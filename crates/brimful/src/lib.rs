@@ -31,6 +31,7 @@ pub mod kernels;
 pub mod live;
 pub mod plan;
 pub mod predict;
+pub mod preview;
 pub mod profiles;
 pub mod record;
 pub mod secrets;

@@ -36,6 +36,10 @@ pub struct PrepareArguments {
     #[arg(long)]
     pub dry_run: bool,
 
+    /// Write a report with the first samples to this HTML file, also of a dry run
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -22,6 +22,9 @@ pub(crate) fn prepare(arguments: &PrepareArguments) -> Result<(), CommandError> 
     if let Some(path) = &arguments.keep {
         words.extend(["--keep".into(), path.clone().into()]);
     }
+    if let Some(path) = &arguments.report {
+        words.extend(["--report".into(), path.clone().into()]);
+    }
     if let Some(place) = &arguments.on {
         words.extend(["--on".into(), place.into()]);
     }

@@ -34,6 +34,15 @@ fn expected(name: &str) -> Vec<Case> {
 }
 
 #[test]
+fn byte_level_tokens_are_shown_as_their_text() {
+    let tokenizer = open("byte_level");
+    for Case { text, plain, .. } in expected("byte_level") {
+        assert_eq!(tokenizer.text_of(&plain).as_deref(), Some(text.as_str()));
+    }
+    assert_eq!(tokenizer.text_of(&[u32::MAX]).as_deref(), Some(""));
+}
+
+#[test]
 fn tokens_are_those_of_the_library_for_python() {
     // One memory of words for all: they do not see each other's.
     let mut words = WordCache::default();

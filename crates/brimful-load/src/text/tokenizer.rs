@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use brimful::printable::is_printable;
 use tokenizers::models::ModelWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{
-    Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString, PreTokenizer,
+    Decoder, Encoding, Model, OffsetReferential, OffsetType, PostProcessor, PreTokenizedString,
+    PreTokenizer,
 };
 
 use crate::catch_panics::catch_panics;
@@ -183,6 +185,20 @@ impl Tokenizer {
     /// Special tokens before and behind a text.
     pub fn around(&self) -> (&[u32], &[u32]) {
         (&self.before, &self.behind)
+    }
+
+    /// The text of some tokens, for people to look at; nothing where the library finds none.
+    pub fn text_of(&self, tokens: &[u32]) -> Option<String> {
+        let decoded = || {
+            // Without a decoder the library shows the letters that stand for bytes.
+            if self.inner.get_decoder().is_none() && self.byte_level.is_some() {
+                let each = tokens.iter().map(|id| self.inner.id_to_token(*id));
+                let each = each.map(Option::unwrap_or_default).collect();
+                return ByteLevel::default().decode(each).ok();
+            }
+            self.inner.decode(tokens, false).ok()
+        };
+        catch_panics(decoded).flatten()
     }
 
     /// Bytes of memory that encoding a text of so many bytes takes at the most, besides the tokens.

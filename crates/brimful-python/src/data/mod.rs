@@ -14,8 +14,8 @@ pub(crate) use dataset::{
 pub(crate) use loader::{NativeEpoch, NativeLoader};
 pub(crate) use pack::NativePacking;
 pub(crate) use prepare::{
-    NativeCoordinator, NativePreparing, NativeRecipe, file_sizes, prepare_tasks, read_manifest,
-    run_prepare_task,
+    NativeCoordinator, NativePreparing, NativeRecipe, check_report, file_sizes, prepare_tasks,
+    read_manifest, run_prepare_task,
 };
 
 /// An error with what caused it, in one line.

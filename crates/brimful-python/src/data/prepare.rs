@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use brimful::preview::Preview;
 use brimful::units::Bytes;
 use brimful_load::expression::OpExpression;
 use brimful_prepare::{
     Coordinator, CoordinatorState, LocalSettings, Manifest, OnSampleError, PhaseName, Preparation,
-    PrepareError, Prepared, Preparing, Recipe,
+    PrepareError, Prepared, Preparing, Recipe, Trial,
 };
+use brimful_report::html::report::{PrepareReport, PrepareStage, prepare_report};
+use brimful_workflow::{check_report_path, write_report};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -104,13 +107,108 @@ impl NativeRecipe {
         Ok(NativeRecipe { recipe })
     }
 
-    /// What preparing would take, as JSON.
-    fn estimate(&self, py: Python<'_>, out: PathBuf, memory: u64) -> PyResult<String> {
+    /// What preparing would take, as JSON; and a report of it, if a path is given.
+    #[pyo3(signature = (out, memory, report=None))]
+    fn estimate(
+        &self,
+        py: Python<'_>,
+        out: PathBuf,
+        memory: u64,
+        report: Option<PathBuf>,
+    ) -> PyResult<String> {
         quiet_decoder_panics();
         call(py, || {
+            if let Some(path) = &report {
+                check_report_path(path, false)?;
+            }
             let preparation = Preparation::begin(&self.recipe, &out)?;
-            Ok(preparation.estimate(Bytes(memory))?.to_json())
+            let trial = preparation.estimate(Bytes(memory))?;
+            let text = trial.estimate.to_json();
+            if let Some(path) = &report {
+                write_page(path, &report_of_trial(trial, &out, Bytes(memory)))?;
+            }
+            Ok(text)
         })
+    }
+
+    /// Writes a report of the dataset that was prepared.
+    #[pyo3(signature = (out, memory, path, peak=None))]
+    fn report(
+        &self,
+        py: Python<'_>,
+        out: PathBuf,
+        memory: u64,
+        path: PathBuf,
+        peak: Option<u64>,
+    ) -> PyResult<()> {
+        call(py, || {
+            let preparation = Preparation::begin(&self.recipe, &out)?;
+            let Some(manifest) = preparation.finished()? else {
+                return Err(Failure::Input {
+                    message: format!("expected a prepared dataset in {}", out.display()),
+                    hints: vec!["prepare it first".to_owned()],
+                });
+            };
+            let report = PrepareReport {
+                preview: preparation.preview(&manifest)?,
+                ..report_of(&manifest, &out, Bytes(memory), peak.map(Bytes))
+            };
+            write_page(&path, &report)
+        })
+    }
+}
+
+/// An error where a report may not be written.
+#[pyfunction]
+pub(crate) fn check_report(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    call(py, || Ok(check_report_path(&path, false)?))
+}
+
+fn write_page(path: &Path, report: &PrepareReport) -> Result<(), Failure> {
+    let page = prepare_report(report).map_err(|error| Failure::Internal {
+        message: error.to_string(),
+    })?;
+    Ok(write_report(path, &page, false)?)
+}
+
+fn report_of_trial(trial: Trial, out: &Path, memory: Bytes) -> PrepareReport {
+    let estimate = trial.estimate;
+    PrepareReport {
+        out: out.display().to_string(),
+        samples: estimate.samples,
+        shards: estimate.shards,
+        shard_bytes: Bytes(estimate.shard_bytes),
+        memory,
+        stage: PrepareStage::Tried {
+            tasks: estimate.map_tasks.saturating_add(estimate.shards),
+            input_bytes: Bytes(estimate.input_bytes),
+            run_bytes: Bytes(estimate.run_bytes),
+            free_bytes: estimate.free_bytes.map(Bytes),
+            time: Duration::try_from_secs_f64(estimate.cpu_seconds).unwrap_or(Duration::MAX),
+        },
+        preview: trial.preview,
+    }
+}
+
+/// A report without samples.
+fn report_of(manifest: &Manifest, out: &Path, memory: Bytes, peak: Option<Bytes>) -> PrepareReport {
+    PrepareReport {
+        out: out.display().to_string(),
+        samples: manifest.samples,
+        shards: manifest.shards.len() as u64,
+        shard_bytes: Bytes(manifest.shards.iter().map(|shard| shard.bytes).sum()),
+        memory,
+        stage: PrepareStage::Finished {
+            digest: manifest.digest.clone(),
+            peak,
+            documents: manifest.documents,
+            tokens: manifest.tokens,
+            dropped_tokens: manifest.dropped_tokens,
+            left_out: manifest.left_out,
+            skipped: manifest.skipped.count,
+            skipped_reasons: manifest.skipped.reasons.clone(),
+        },
+        preview: Preview::default(),
     }
 }
 

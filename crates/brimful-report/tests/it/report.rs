@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brimful::explain::{Verdict, explain};
+use brimful::preview::{MAX_SAMPLES, Picture, Preview, PreviewField, PreviewValue};
 use brimful::record::Record;
+use brimful::units::Bytes;
 use brimful_report::html::report::{
-    RunOverview, RunReport, compare_report, plan_report, predict_report, replay_report, run_report,
-    runs_report,
+    PrepareReport, PrepareStage, RunOverview, RunReport, compare_report, plan_report,
+    predict_report, prepare_report, replay_report, run_report, runs_report,
 };
 use brimful_report::json::{
     CompareDocument, PlanDocument, PredictDocument, ReplayDocument, SavedDocument,
@@ -427,4 +429,84 @@ fn every_field_of_a_document_is_always_there() {
             }
         }
     }
+}
+
+fn prepared(texts: &[&str], png: &[u8], n_samples: usize) -> PrepareReport {
+    let field = |name: &str, shape: &[usize]| PreviewField {
+        name: name.to_owned(),
+        dtype: "uint8".to_owned(),
+        shape: shape.to_vec(),
+    };
+    let sample = vec![
+        PreviewValue::Picture(Picture {
+            png: png.to_vec(),
+            width: 96,
+            height: 64,
+            range: Some((-1.5, 2.0)),
+        }),
+        PreviewValue::Documents {
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+            n_left_out: 7,
+        },
+        PreviewValue::Numbers(texts[0].to_owned()),
+    ];
+    PrepareReport {
+        out: texts[0].to_owned(),
+        samples: 12_345,
+        shards: 1,
+        shard_bytes: Bytes::from_mib(3),
+        memory: Bytes::from_mib(256),
+        stage: PrepareStage::Finished {
+            digest: texts[0].to_owned(),
+            peak: Some(Bytes::from_mib(64)),
+            documents: 10,
+            tokens: 20_000,
+            dropped_tokens: 3,
+            left_out: 2,
+            skipped: 1000,
+            skipped_reasons: vec![texts[0].to_owned(); 100],
+        },
+        preview: Preview {
+            fields: vec![
+                field("image", &[64, 96, 3]),
+                field("tokens", &[100]),
+                field(texts[0], &[]),
+            ],
+            samples: vec![sample; n_samples],
+        },
+    }
+}
+
+#[test]
+fn a_prepared_dataset_shows_its_first_samples() {
+    let page = prepare_report(&prepared(&["first", "second"], b"a picture", 2)).unwrap();
+    for expected in [
+        "<h1>12,345 samples in 1 shard</h1>",
+        "alt=\"image of sample 1\"",
+        "YSBwaWN0dXJl",
+        "next document",
+        "and 7 more tokens",
+        "black -1.50, white 2.00",
+        "64 × 96 × 3",
+        "of 256 MiB",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    for outside in ["http://", "https://", "<script src", "<link", "<iframe"] {
+        assert!(!page.contains(outside), "found {outside}");
+    }
+    // The only pictures are those in the page itself.
+    assert_eq!(page.matches("<img").count(), 2);
+    assert_eq!(page.matches("<img src=\"data:image/png;base64,").count(), 2);
+}
+
+#[test]
+fn a_hostile_dataset_is_text_and_its_page_stays_small() {
+    let long = HOSTILE.repeat(1000);
+    let texts = vec![long.as_str(); 100];
+    let page = prepare_report(&prepared(&texts, &vec![7; 40_000], MAX_SAMPLES)).unwrap();
+    assert!(page.len() < MAX_BYTES, "{} bytes", page.len());
+    assert_eq!(page.matches("<img").count(), 7);
+    let without = page.replace("<img src=\"data:image/png;base64,", "");
+    check_hostile(&without);
 }

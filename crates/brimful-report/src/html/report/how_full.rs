@@ -6,10 +6,11 @@ use brimful::explain::Verdict;
 use brimful::record::{Attempt, Curve, Extent, Measured, Outcome, Record, TimeAxis, curves};
 use brimful::units::Bytes;
 use brimful::watch::{Action, Urgency};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::html::base64;
 use crate::html::report::chart::{Scale, Tick, area, line};
+use crate::html::report::markup::as_markup;
 use crate::html::report::shown::Shown;
 use crate::html::report::time::{TimeTick, exact, percent, ticks_from_start};
 use crate::text::run::action;
@@ -574,9 +575,4 @@ fn data(
     }
     json.push_str("]}");
     json
-}
-
-/// Numbers and base64 of ours need no escaping.
-fn as_markup<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    minijinja::Value::from_safe_string(text.to_owned()).serialize(serializer)
 }

@@ -3,10 +3,11 @@
 use brimful::units::Bytes;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::html::report::chart::{Scale, Tick, area, line};
 use crate::html::report::kinds::{KindStyle, stacked};
+use crate::html::report::markup::as_markup;
 use crate::html::report::shown::Shown;
 use crate::html::report::time::percent;
 use crate::json::{ModuleUse, PredictDocument, StepColumn};
@@ -230,9 +231,4 @@ fn add(
             }
         }
     }
-}
-
-/// It was rendered by a template that escapes.
-fn as_markup<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    Value::from_safe_string(text.to_owned()).serialize(serializer)
 }

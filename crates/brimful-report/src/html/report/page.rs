@@ -114,7 +114,7 @@ impl Renderer {
         let safe = |text: &str| Value::from_safe_string(text.to_owned());
         let views: Vec<Value> = self.views.iter().map(|view| safe(view)).collect();
         let policy = format!(
-            "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'; \
+            "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'; \
              base-uri 'none'; form-action 'none'"
         );
         let around = minijinja::context! {
