@@ -280,6 +280,10 @@ pub struct PredictArguments {
     #[arg(long)]
     pub json: bool,
 
+    /// Print one line; the exit code is 0 if the command fits at least one of the GPUs, else 99
+    #[arg(long, conflicts_with = "json")]
+    pub brief: bool,
+
     /// Write the script's output to this file
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -440,7 +444,7 @@ pub struct PlanArguments {
     #[arg(long)]
     pub forget: bool,
 
-    /// Print only the settings, in this format
+    /// Print only the settings, or a request to a scheduler, in this format
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub format: Option<FormatChoice>,
 
@@ -468,6 +472,14 @@ pub enum FormatChoice {
     Json,
     /// Tables for brimful.toml
     Toml,
+    /// Batch script for Slurm with the resources that the plan needs
+    Slurm,
+    /// Kubernetes Job with the resources that the plan needs
+    K8s,
+    /// `ray job submit` with the resources that the plan needs
+    Ray,
+    /// SkyPilot task with the resources that the plan needs
+    Skypilot,
 }
 
 /// Arguments of `brimful replay`.

@@ -178,6 +178,7 @@ impl Search {
             answer: planned.answer,
             context,
             is_on_gpu: self.card.is_some(),
+            card: self.card,
             shapes: planned.shapes,
         }
     }

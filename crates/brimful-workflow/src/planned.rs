@@ -1,7 +1,8 @@
 //! A job with its plan.
 
+use brimful::cards::Card;
 use brimful::job::Job;
-use brimful::plan::{Answer, Shape};
+use brimful::plan::{Answer, ResourceRequest, Shape};
 use brimful_report::json;
 
 /// A job with its plan, or with the reason why nothing fits.
@@ -12,12 +13,21 @@ pub struct PlannedJob {
     /// What documents say besides the answer.
     pub context: json::PlanContext,
     pub is_on_gpu: bool,
+    pub(crate) card: Option<(&'static Card, usize)>,
     pub(crate) shapes: Vec<Shape>,
 }
 
 impl PlannedJob {
     pub fn fits(&self) -> bool {
         matches!(self.answer, Answer::Plan(_))
+    }
+
+    /// What to request from a scheduler; nothing where no settings fit.
+    pub fn resource_request(&self) -> Option<ResourceRequest> {
+        match &self.answer {
+            Answer::Plan(plan) => Some(ResourceRequest::of(plan, &self.shapes, self.card)),
+            Answer::Impossible(_) => None,
+        }
     }
 
     pub fn document(&self) -> json::PlanDocument {

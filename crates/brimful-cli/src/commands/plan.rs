@@ -1,7 +1,10 @@
 //! `brimful plan`.
 
+use std::path::Path;
+
 use brimful::job::ConfigOverrides;
 use brimful::job::forms::Form;
+use brimful_report::text::{RequestedJob, Scheduler};
 use brimful_report::{html, json, text};
 use brimful_workflow::{
     MachineRequest, PlanRequest, PlannedJob, Progress, WorkflowError, check_report_path,
@@ -76,7 +79,10 @@ fn plan_for(
         report::write(path, page, output)?;
     }
     match arguments.format {
-        Some(format) if planned.fits() => print_settings(format, &planned, output)?,
+        Some(format) if planned.fits() => match form(format) {
+            Asked::Settings(form) => print_settings(form, &planned, output)?,
+            Asked::Request(scheduler) => print_request(scheduler, &planned, arguments, output)?,
+        },
         // Whoever asks for settings alone reads them with a program, so the reason goes to standard error.
         Some(_) => output.print_to_stderr(&page(&planned)),
         None if arguments.json => output.print(&json::to_text(&planned.document())?)?,
@@ -89,12 +95,49 @@ pub(crate) fn page(planned: &PlannedJob) -> String {
     text::plan(&planned.context, &planned.answer, &Output::page())
 }
 
-fn print_settings(
-    format: FormatChoice,
+/// Prints the file that asks a scheduler for what the plan needs, and starts `brimful run` there.
+fn print_request(
+    scheduler: Scheduler,
     planned: &PlannedJob,
+    arguments: &PlanArguments,
     output: &Output,
 ) -> Result<(), CommandError> {
-    if matches!(format, FormatChoice::Args) {
+    let Some(request) = planned.resource_request() else {
+        return Ok(());
+    };
+    let mut command = vec!["brimful".to_owned(), "run".to_owned()];
+    if let Some(path) = &arguments.job.job {
+        command.extend(["--job".to_owned(), path.display().to_string()]);
+    }
+    if let Some(mode) = &arguments.job.mode {
+        command.extend(["--mode".to_owned(), mode.clone()]);
+    }
+    for value in &arguments.overrides {
+        command.extend(["--set".to_owned(), value.clone()]);
+    }
+    let job = RequestedJob {
+        name: script_name(&planned.job.command),
+        machine: planned.context.machine.clone(),
+        command,
+    };
+    output.print(&text::request(scheduler, &request, &job))
+}
+
+/// The name of the script in a command, without its directory and extension.
+fn script_name(command: &[String]) -> String {
+    let script = command.iter().map(Path::new).find(|word| {
+        word.extension()
+            .is_some_and(|extension| extension == "py" || extension == "sh")
+    });
+    let stem = script.and_then(Path::file_stem);
+    stem.map_or_else(
+        || "train".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    )
+}
+
+fn print_settings(form: Form, planned: &PlannedJob, output: &Output) -> Result<(), CommandError> {
+    if form == Form::Args {
         for file in &planned.context.config {
             output.notice(
                 &format!(
@@ -107,7 +150,7 @@ fn print_settings(
         }
     }
     let settings = planned.answer.settings();
-    output.print(&form(format).write(&planned.job, settings, planned.is_on_gpu))
+    output.print(&form.write(&planned.job, settings, planned.is_on_gpu))
 }
 
 fn assigned(file: &ConfigOverrides) -> String {
@@ -118,14 +161,24 @@ fn assigned(file: &ConfigOverrides) -> String {
     values.join(", ")
 }
 
-fn form(format: FormatChoice) -> Form {
+/// What a format is about.
+enum Asked {
+    Settings(Form),
+    Request(Scheduler),
+}
+
+fn form(format: FormatChoice) -> Asked {
     match format {
-        FormatChoice::Args => Form::Args,
-        FormatChoice::Env => Form::Env,
-        FormatChoice::Hf => Form::Hf,
-        FormatChoice::Lightning => Form::Lightning,
-        FormatChoice::Json => Form::Json,
-        FormatChoice::Toml => Form::Toml,
+        FormatChoice::Args => Asked::Settings(Form::Args),
+        FormatChoice::Env => Asked::Settings(Form::Env),
+        FormatChoice::Hf => Asked::Settings(Form::Hf),
+        FormatChoice::Lightning => Asked::Settings(Form::Lightning),
+        FormatChoice::Json => Asked::Settings(Form::Json),
+        FormatChoice::Toml => Asked::Settings(Form::Toml),
+        FormatChoice::Slurm => Asked::Request(Scheduler::Slurm),
+        FormatChoice::K8s => Asked::Request(Scheduler::Kubernetes),
+        FormatChoice::Ray => Asked::Request(Scheduler::Ray),
+        FormatChoice::Skypilot => Asked::Request(Scheduler::SkyPilot),
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) fn predict(
     }
     let page = if arguments.json {
         json::to_text(&predicted.document())?
+    } else if arguments.brief {
+        text::predict_line(&predicted.rehearsed, &predicted.footprints)
     } else {
         text::predict(&predicted.rehearsed, &predicted.footprints, &Output::page())
     };

@@ -58,6 +58,30 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     out
 }
 
+/// One line for a log: on each GPU, whether the run fits and the safe value of what it needs.
+pub fn predict_line(rehearsed: &Rehearsed, footprints: &[Footprint]) -> String {
+    let on_each = footprints.iter().map(|footprint| {
+        let (word, words) = verdict_words(footprint);
+        let safe = footprint.device.safe;
+        format!("{}: {word}, needs up to {safe}, {words}", footprint.gpu)
+    });
+    let failed = rehearsed
+        .failed
+        .iter()
+        .map(|(gpu, reason)| format!("{gpu}: the script failed before its first step: {reason}"));
+    let mut parts: Vec<String> = on_each.chain(failed).collect();
+    if parts.is_empty() {
+        parts.push("rehearsed without a GPU".to_owned());
+    }
+    let line = parts.join("; ");
+    let shown = line.chars();
+    let mut line: String = shown
+        .map(|c| if is_printable(c) { c } else { ' ' })
+        .collect();
+    line.push('\n');
+    line
+}
+
 fn title(rehearsed: &Rehearsed, steps: u32, page: &Page) -> String {
     let processes = if rehearsed.world_size > 1 {
         format!(

@@ -11,3 +11,4 @@ mod job;
 mod pages;
 mod plan;
 mod report;
+mod request;

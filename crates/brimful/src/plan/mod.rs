@@ -23,6 +23,7 @@ mod moves;
 mod observed;
 mod pipe;
 mod reasons;
+mod request;
 mod revise;
 mod room;
 mod rungs;
@@ -39,6 +40,7 @@ mod tests;
 pub use candidates::wanted;
 pub use learnt::{LearntRun, MeasuredOn};
 pub use observed::Observed;
+pub use request::{RequestedGpu, ResourceRequest};
 pub use revise::revise;
 pub use search::next_step;
 

@@ -1,0 +1,29 @@
+"""Requests to schedulers, read by other parsers. The texts are those of the Rust tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+SNAPSHOTS = Path(__file__).parents[2] / "crates/brimful-report/tests/it/snapshots"
+
+
+def printed(name: str) -> dict[str, object]:
+    text = (SNAPSHOTS / f"it__request__{name}.snap").read_text()
+    return yaml.safe_load(text.split("---\n", 2)[2])
+
+
+def test_kubernetes_takes_the_job() -> None:
+    manifest = printed("kubernetes_gets_a_job")
+    kubernetes_validate.validate(manifest, "1.37", strict=True)
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = ["1Gi"]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+
+
+def test_a_skypilot_task_is_yaml() -> None:
+    task = printed("skypilot_gets_a_task")
+    assert task["resources"] == {"accelerators": "A100:2", "cpus": "10+", "memory": "13+"}
