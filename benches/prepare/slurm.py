@@ -56,7 +56,7 @@ def free_ports(count):
 class Slurm:
     """Slurm with one node, in a directory."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, configuration=CONFIGURATION):
         self.folder, self.daemons = folder, []
         # munged requires that everybody can reach its socket.
         folder.parent.chmod(0o755)
@@ -67,7 +67,7 @@ class Slurm:
         controller_port, node_port = free_ports(2)
         named = {"controller_port": controller_port, "node_port": node_port, "folder": folder}
         host = socket.gethostname().split(".")[0]
-        (folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, **named))
+        (folder / "slurm.conf").write_text(configuration.format(host=host, **named))
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self):

@@ -147,8 +147,8 @@ def _run_all(
         report(f"{what}: {done:,} finished, {len(running):,} submitted")
 
 
-def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
-    """Submit arrays of tasks to Slurm, each after the one before it, and return what to do next."""
+def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> tuple[list[str], str]:
+    """Submit arrays of tasks to Slurm, each after the one before it; return the jobs and what to do next."""
     if shutil.which("sbatch") is None:
         raise MachineError("`--on slurm` requires the command sbatch, which was not found on PATH")
     out = _everywhere(out)
@@ -163,7 +163,7 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     coordinator = _native.TaskCoordinator(out, recipe)
     try:
         if coordinator.finished is not None:
-            return f"{out} is prepared"
+            return [], f"{out} is prepared"
         tasks = coordinator.map_tasks()
     finally:
         coordinator.close()
@@ -203,7 +203,7 @@ def on_slurm(recipe: _native.Recipe, out: str, *, memory: int) -> str:
     submit("tails", f"{command} tails")
     submit("shard", f"{command} shard {of}", *array)
     submit("finish", f"{command} finish")
-    return (
+    return submitted, (
         f"submitted as jobs {', '.join(submitted)}; the last one writes manifest.json\n"
         f"follow them with `squeue --jobs {','.join(submitted)}`\n"
         f"if they end without manifest.json, read {logs} and run the same command again"

@@ -67,7 +67,8 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(estimate) + "\n" if options.json else _estimate_text(estimate))
         return _check_space(estimate, options.out)
     if options.on == "slurm":
-        sys.stdout.write(on_slurm(recipe, options.out, memory=memory) + "\n")
+        jobs, text = on_slurm(recipe, options.out, memory=memory)
+        sys.stdout.write((json.dumps({"path": options.out, "jobs": jobs}) if options.json else text) + "\n")
         return 0
     if options.on is None:
         prepared = prepare_recipe(
