@@ -363,9 +363,9 @@ def card_names() -> list[str]:
     The names that `probe(gpu=…)` takes.
     """
 
-def check_report(path: str | PathLike[str]) -> None:
+def check_report(path: str | PathLike[str], out: str | PathLike[str]) -> None:
     """
-    An error where a report may not be written.
+    Raises an error if a report cannot be written to `path`. The directory `out` will exist.
     """
 
 def compare(*, command: SupportsGetItem[int, str], shown: SupportsGetItem[int, str], gpus: SupportsGetItem[int, str], machines: SupportsGetItem[int, str], prices: SupportsGetItem[int, tuple[str, SupportsFloat | SupportsIndex]], epochs: SupportsFloat | SupportsIndex | None, total_steps: SupportsIndex | None, job: str | PathLike[str] | None, mode: str | None, rehearsal: Incomplete, progress: Any | None) -> tuple[str, str, str]:

@@ -134,30 +134,32 @@ def prepare(  # noqa: PLR0913
         on_error=on_error,
         keep=None if keep is None else os.fspath(keep),
     )
-    return prepare_recipe(
+    if report is not None:
+        _native.check_report(os.fspath(report), os.fspath(out))
+    budget = given.byte_count("memory", memory)
+    prepared, peak = prepare_recipe(
         recipe,
         out,
-        memory=given.byte_count("memory", memory),
+        memory=budget,
         threads=None if threads is None else given.whole("threads", threads, least=1),
         progress=progress,
-        report=report,
     )
+    if report is not None:
+        recipe.report(os.fspath(out), budget, os.fspath(report), peak)
+    return prepared
 
 
-def prepare_recipe(  # noqa: PLR0913
+def prepare_recipe(
     recipe: _native.Recipe,
     out: Path,
     *,
     memory: int,
     threads: int | None,
     progress: Report | bool | None,
-    report: Path | None,
-) -> Prepared:
-    """Prepare a recipe in threads of this process."""
-    if report is not None:
-        _native.check_report(os.fspath(report))
+) -> tuple[Prepared, int | None]:
+    """Prepare a recipe in threads; return the dataset, and the memory peak if it was made now."""
     preparing = _native.Preparing(recipe, os.fspath(out), memory=memory, threads=threads)
-    show = reporter(progress=progress)
+    report = reporter(progress=progress)
     began = last = time.monotonic()
     try:
         # Each wait is short, and between them Python sees Ctrl-C.
@@ -165,16 +167,13 @@ def prepare_recipe(  # noqa: PLR0913
             now = time.monotonic()
             if now - last >= _BETWEEN_REPORTS:
                 last = now
-                show(_line(preparing.progress, now - began))
-        show("")
+                report(_line(preparing.progress, now - began))
+        report("")
     finally:
         preparing.close()
     result = json.loads(found)
-    if report is not None:
-        # What an earlier call needed is not known.
-        peak = None if result["was_finished"] else result["peak_bytes"]
-        recipe.report(os.fspath(out), memory, os.fspath(report), peak)
-    return prepared_of(result, os.fspath(out))
+    prepared = prepared_of(result, os.fspath(out))
+    return prepared, None if result["was_finished"] else prepared.peak_bytes
 
 
 def prepared_of(found: dict[str, Any], out: str) -> Prepared:

@@ -57,22 +57,24 @@ def _run(options: argparse.Namespace) -> int:
     memory = given.byte_count("memory", options.memory)
     if options.report is not None and options.on == "slurm" and not options.dry_run:
         raise InputError(
-            "`--report` needs a finished dataset, and jobs of Slurm finish later",
+            "`--report` requires a finished dataset, and Slurm jobs finish later",
             ["when they have ended, run the same command with `--report` and without `--on slurm`"],
         )
     if options.report is not None:
-        _native.check_report(options.report)
+        _native.check_report(options.report, options.out)
     if options.dry_run:
         estimate = json.loads(recipe.estimate(options.out, memory, options.report))
         sys.stdout.write(json.dumps(estimate) + "\n" if options.json else _estimate_text(estimate))
+        _tell_report(options.report)
         return _check_space(estimate, options.out)
     if options.on == "slurm":
         jobs, text = on_slurm(recipe, options.out, memory=memory)
         sys.stdout.write((json.dumps({"path": options.out, "jobs": jobs}) if options.json else text) + "\n")
         return 0
+    peak = None
     if options.on is None:
-        prepared = prepare_recipe(
-            recipe, options.out, memory=memory, threads=options.threads, progress=None, report=options.report
+        prepared, peak = prepare_recipe(
+            recipe, options.out, memory=memory, threads=options.threads, progress=None
         )
     else:
         address = options.on if options.on.startswith("ray://") else None
@@ -82,13 +84,21 @@ def _run(options: argparse.Namespace) -> int:
             found = on_ray(recipe, options.out, memory=memory, address=address, report=report)
         report("")
         prepared = prepared_of(json.loads(found), options.out)
-        if options.report is not None:
-            recipe.report(options.out, memory, options.report)
     if options.json:
         sys.stdout.write(json.dumps(asdict(prepared)) + "\n")
     else:
         sys.stdout.write(_text(prepared))
+    if options.report is not None:
+        # A report that fails now costs no result.
+        sys.stdout.flush()
+        recipe.report(options.out, memory, options.report, peak)
+        _tell_report(options.report)
     return 0
+
+
+def _tell_report(path: str | None) -> None:
+    if path is not None:
+        sys.stderr.write(f"brimful: wrote the report {path}\n")
 
 
 def _text(prepared: Prepared) -> str:

@@ -266,6 +266,11 @@ def test_a_report_replaces_no_other_file(folder: Path, tmp_path: Path) -> None:
     assert "mine.html" in done.stderr
     assert path.read_text() == "<html>mine</html>"
     assert not (tmp_path / "out").exists()
+    line = command(folder, tmp_path / "out", "--report", str(tmp_path / "missing/report.html"))
+    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 96
+    assert "create it" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_images_become_shards_and_broken_ones_are_skipped(tmp_path: Path) -> None:

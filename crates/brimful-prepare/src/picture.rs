@@ -4,16 +4,16 @@ use brimful::preview::Picture;
 use brimful_load::{DType, TensorSpec};
 use half::{bf16, f16};
 
-/// Pixels of the longer side.
-const MAX_SIDE: usize = 96;
+/// Width or height of a picture, whichever is larger.
+const MAX_PIXELS: usize = 96;
 /// Arrays with fewer rows or columns are lists of numbers.
-const MIN_SIDE: usize = 8;
+const MIN_PIXELS: usize = 8;
 /// Rows and columns that a long array keeps, where it has them.
-const KEPT_SIDE: usize = 32;
+const KEPT_PIXELS: usize = 32;
 
 /// How an array lies in memory: its picture's size, and steps between elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PictureForm {
+struct PictureLayout {
     height: usize,
     width: usize,
     channels: usize,
@@ -25,13 +25,13 @@ struct PictureForm {
     slice_step: usize,
 }
 
-impl PictureForm {
-    fn of(shape: &[usize]) -> Option<PictureForm> {
+impl PictureLayout {
+    fn of(shape: &[usize]) -> Option<PictureLayout> {
         let shape = match shape {
             [1, rest @ ..] if rest.len() >= 2 => rest,
             _ => shape,
         };
-        let plain = |height, width, channels: usize| PictureForm {
+        let plain = |height, width, channels: usize| PictureLayout {
             height,
             width,
             channels: if channels >= 3 { 3 } else { 1 },
@@ -41,7 +41,7 @@ impl PictureForm {
             channel_step: 1,
             slice_step: 0,
         };
-        let planes = |height, width| PictureForm {
+        let planes = |height, width| PictureLayout {
             row_step: width,
             column_step: 1,
             ..plain(height, width, 1)
@@ -49,19 +49,20 @@ impl PictureForm {
         let form = match *shape {
             [height, width] => plain(height, width, 1),
             [height, width, channels @ (1 | 3 | 4)] => plain(height, width, channels),
-            [3 | 4, height, width] => PictureForm {
+            [3, height, width] => PictureLayout {
                 channels: 3,
                 channel_step: height * width,
                 ..planes(height, width)
             },
-            [depth, height, width] => PictureForm {
+            // A small last dimension is that of channels.
+            [depth, height, width] if width.saturating_mul(4) >= height => PictureLayout {
                 depth,
                 slice_step: height * width,
                 ..planes(height, width)
             },
             _ => return None,
         };
-        (form.height >= MIN_SIDE && form.width >= MIN_SIDE).then_some(form)
+        (form.height >= MIN_PIXELS && form.width >= MIN_PIXELS).then_some(form)
     }
 
     fn at(&self, row: usize, column: usize, channel: usize, slice: usize) -> usize {
@@ -75,19 +76,20 @@ impl PictureForm {
     fn small(&self) -> (usize, usize) {
         let longest = self.height.max(self.width);
         let side = |side: usize| {
-            let scaled = side * MAX_SIDE / longest.max(MAX_SIDE);
-            scaled.max(side.min(KEPT_SIDE))
+            let scaled = side * MAX_PIXELS / longest.max(MAX_PIXELS);
+            scaled.max(side.min(KEPT_PIXELS))
         };
         (side(self.height), side(self.width))
     }
 }
 
-/// A picture of an array; nothing where its shape is not that of one.
+/// A picture of an array, or `None` if its shape is not that of an image or a volume.
 pub(crate) fn picture(form: &TensorSpec, bytes: &[u8]) -> Option<Picture> {
-    let picture = PictureForm::of(form.shape())?;
-    if bytes.len() < form.bytes() {
+    // The bytes of a shape can be counted, unless one of its dimensions is 0: only then can a product overflow.
+    if form.bytes() == 0 || bytes.len() < form.bytes() {
         return None;
     }
+    let picture = PictureLayout::of(form.shape())?;
     let (height, width) = picture.small();
     let mut values = Vec::with_capacity(height * width * picture.channels);
     for row in 0..height {
@@ -102,7 +104,7 @@ pub(crate) fn picture(form: &TensorSpec, bytes: &[u8]) -> Option<Picture> {
     }
     let range = match form.dtype() {
         DType::U8 | DType::Bool => None,
-        _ => Some(range_of(values.iter().copied())),
+        _ => Some(range_of(values.iter().copied())?),
     };
     let (low, high) = match (range, form.dtype()) {
         (Some(range), _) => range,
@@ -128,7 +130,7 @@ fn part(at: usize, of: usize, all: usize) -> std::ops::Range<usize> {
 }
 
 fn mean_of(
-    form: &PictureForm,
+    form: &PictureLayout,
     dtype: DType,
     bytes: &[u8],
     rows: &std::ops::Range<usize>,
@@ -151,13 +153,24 @@ fn mean_of(
 }
 
 /// The lowest and the highest of the finite values.
-pub(crate) fn range_of(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn range_of(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let finite = values.filter(|value| value.is_finite());
-    let found = finite.fold(None, |range: Option<(f64, f64)>, value| {
+    finite.fold(None, |range: Option<(f64, f64)>, value| {
         let (low, high) = range.unwrap_or((value, value));
         Some((low.min(value), high.max(value)))
-    });
-    found.unwrap_or((0.0, 0.0))
+    })
+}
+
+/// An element of 64 bits, whose digits a float cannot hold.
+pub(crate) fn whole_number(dtype: DType, bytes: &[u8], at: usize) -> Option<i128> {
+    let start = at.checked_mul(8)?;
+    let word = bytes.get(start..start.checked_add(8)?)?;
+    let word = word.first_chunk::<8>()?;
+    match dtype {
+        DType::U64 => Some(u64::from_le_bytes(*word).into()),
+        DType::I64 => Some(i64::from_le_bytes(*word).into()),
+        _ => None,
+    }
 }
 
 #[expect(
@@ -293,6 +306,21 @@ mod tests {
             assert_eq!(picture(&form, &vec![0; form.bytes()]), None);
         }
         assert_eq!(picture(&form, &[0; 10]), None);
+        let large = 1 << 40;
+        for shape in [
+            vec![0, large, large],
+            vec![0, 1 << 20, 1 << 20],
+            vec![224, 224, 12],
+        ] {
+            let form = TensorSpec::new(DType::U8, shape).unwrap();
+            assert_eq!(picture(&form, &vec![0; form.bytes()]), None);
+        }
+        let nothing: Vec<u8> = [f32::NAN; 64]
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let form = TensorSpec::new(DType::F32, [8, 8]).unwrap();
+        assert_eq!(picture(&form, &nothing), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The first samples of a dataset: of a trial, or of its first shard.
 
-use brimful::preview::{MAX_SAMPLES, Preview, PreviewField, PreviewValue};
+use brimful::preview::{
+    MAX_DOCUMENTS, MAX_SAMPLES, Preview, PreviewField, PreviewValue, short_number,
+};
 use brimful_load::expression::{Expression, PathList, SourceExpression};
 use brimful_load::text::Tokenizer;
 use brimful_load::{DType, Opening, SampleMaker, TensorSpec};
@@ -8,7 +10,7 @@ use brimful_load::{DType, Opening, SampleMaker, TensorSpec};
 use crate::error::PrepareError;
 use crate::manifest::Manifest;
 use crate::map::slots_of;
-use crate::picture::{element, picture, range_of};
+use crate::picture::{element, picture, range_of, whole_number};
 use crate::preparation::Preparation;
 use crate::records::sample_key;
 use crate::run_file::RunFile;
@@ -116,7 +118,7 @@ impl Preparation {
         (if has_blocks { MAX_BLOCKS } else { MAX_SAMPLES }) as u64
     }
 
-    /// Without it tokens are shown as numbers.
+    /// If it cannot be opened, tokens are shown as numbers.
     fn preview_tokenizer(&self) -> Option<std::sync::Arc<Tokenizer>> {
         self.packer()?.tokenizer().ok()
     }
@@ -144,6 +146,9 @@ fn documents(
 ) -> PreviewValue {
     let n_tokens = block.len() / stored.size();
     let shown = n_tokens.min(MAX_TOKENS);
+    let shown = starts
+        .get(MAX_DOCUMENTS)
+        .map_or(shown, |next| shown.min(*next));
     let mut cuts: Vec<usize> = starts.iter().copied().filter(|at| *at < shown).collect();
     if cuts.first() != Some(&0) {
         cuts.insert(0, 0);
@@ -177,44 +182,28 @@ fn token(value: f64) -> u32 {
 fn numbers(form: &TensorSpec, bytes: &[u8]) -> String {
     let count = bytes.len() / form.dtype().size();
     let values = || (0..count).filter_map(|at| element(form.dtype(), bytes, at));
-    let first: Vec<String> = values().take(MAX_NUMBERS).map(number).collect();
+    let first: Vec<String> = (0..count.min(MAX_NUMBERS))
+        .filter_map(|at| match whole_number(form.dtype(), bytes, at) {
+            Some(whole) => Some(whole.to_string()),
+            None => element(form.dtype(), bytes, at).map(short_number),
+        })
+        .collect();
     let first = first.join(" ");
     if count <= MAX_NUMBERS {
         return first;
     }
-    let (low, high) = range_of(values());
-    let (low, high) = (number(low), number(high));
-    format!("{first} … ({count} numbers from {low} to {high})")
-}
-
-/// A number in a few digits.
-pub(crate) fn number(value: f64) -> String {
-    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
-    if is_whole || !value.is_finite() {
-        return format!("{value}");
-    }
-    match value.abs() {
-        small if small < 1e-3 => format!("{value:.3e}"),
-        large if large >= 1e4 => format!("{value:.0}"),
-        _ => {
-            let text = format!("{value:.4}");
-            text.trim_end_matches('0').to_owned()
+    match range_of(values()) {
+        Some((low, high)) => {
+            let (low, high) = (short_number(low), short_number(high));
+            format!("{first} … ({count} numbers from {low} to {high})")
         }
+        None => format!("{first} … ({count} numbers, none of them finite)"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_few_digits() {
-        let shown = [0.0, 3.0, -1.5, 0.123_456, 1e-7, 123_456.7, f64::NAN].map(number);
-        assert_eq!(
-            shown,
-            ["0", "3", "-1.5", "0.1235", "1.000e-7", "123457", "NaN"]
-        );
-    }
 
     #[test]
     fn long_arrays_are_shown_by_their_first_numbers_and_their_range() {
@@ -225,6 +214,8 @@ mod tests {
         );
         let label = TensorSpec::new(DType::I64, []).unwrap();
         assert_eq!(numbers(&label, &(-3_i64).to_le_bytes()), "-3");
+        let id = 9_007_199_254_740_993_i64;
+        assert_eq!(numbers(&label, &id.to_le_bytes()), id.to_string());
     }
 
     #[test]
@@ -238,5 +229,11 @@ mod tests {
         assert_eq!(texts[..2], ["0 1 2", "3 4"]);
         assert_eq!(texts.len(), 3);
         assert!(texts[2].ends_with("98 99"));
+        let short: Vec<usize> = (0..60).map(|at| at * 4).collect();
+        let found = documents(DType::U16, &block, &short, None);
+        let PreviewValue::Documents { texts, n_left_out } = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!((texts.len(), n_left_out), (6, 300 - 24));
     }
 }

@@ -94,8 +94,9 @@ impl Preparation {
         shard::shard_task(self, &runs, shard, of, limits).map(drop)
     }
 
-    /// What all of it will take, and what samples look like, from the first split. Nothing is kept.
-    pub fn estimate(&self, memory: Bytes) -> Result<Trial, PrepareError> {
+    /// What all of it will take and, if `with_preview` is set, what samples look like, from the first split. Nothing is
+    /// kept.
+    pub fn estimate(&self, memory: Bytes, with_preview: bool) -> Result<Trial, PrepareError> {
         let scratch = work::scratch()?;
         let trial = self.elsewhere(scratch.path())?;
         let input_bytes: u64 = (0..self.map_tasks())
@@ -108,7 +109,12 @@ impl Preparation {
         let seconds = began.elapsed().as_secs_f64();
         let (records, preview) = if self.map_tasks() > 0 {
             let run = trial.run(0)?;
-            (run.footer.records(), trial.preview_run(&run)?)
+            let preview = if with_preview {
+                trial.preview_run(&run)?
+            } else {
+                Preview::default()
+            };
+            (run.footer.records(), preview)
         } else {
             (0, Preview::default())
         };

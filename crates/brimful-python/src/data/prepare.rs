@@ -17,7 +17,7 @@ use brimful_prepare::{
     PrepareError, Prepared, Preparing, Recipe, Trial,
 };
 use brimful_report::html::report::{PrepareReport, PrepareStage, prepare_report};
-use brimful_workflow::{check_report_path, write_report};
+use brimful_workflow::{ReportError, check_report_path, write_report};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -118,11 +118,8 @@ impl NativeRecipe {
     ) -> PyResult<String> {
         quiet_decoder_panics();
         call(py, || {
-            if let Some(path) = &report {
-                check_report_path(path, false)?;
-            }
             let preparation = Preparation::begin(&self.recipe, &out)?;
-            let trial = preparation.estimate(Bytes(memory))?;
+            let trial = preparation.estimate(Bytes(memory), report.is_some())?;
             let text = trial.estimate.to_json();
             if let Some(path) = &report {
                 write_page(path, &report_of_trial(trial, &out, Bytes(memory)))?;
@@ -158,10 +155,34 @@ impl NativeRecipe {
     }
 }
 
-/// An error where a report may not be written.
+/// Raises an error if a report cannot be written to `path`. The directory `out` will exist.
 #[pyfunction]
-pub(crate) fn check_report(py: Python<'_>, path: PathBuf) -> PyResult<()> {
-    call(py, || Ok(check_report_path(&path, false)?))
+pub(crate) fn check_report(py: Python<'_>, path: PathBuf, out: PathBuf) -> PyResult<()> {
+    call(py, || check_new_report(&path, &out))
+}
+
+fn check_new_report(path: &Path, out: &Path) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if folder != out && !folder.is_dir() {
+        return Err(Failure::Input {
+            message: format!(
+                "expected a directory for the report {}, found none at {}",
+                path.display(),
+                folder.display()
+            ),
+            hints: vec!["create it, or name a file in another directory".to_owned()],
+        });
+    }
+    check_report_path(path, false).map_err(|error| match error {
+        ReportError::FileExists { .. } => Failure::Input {
+            message: error.to_string(),
+            hints: vec!["name another file, or remove this one".to_owned()],
+        },
+        other => other.into(),
+    })
 }
 
 fn write_page(path: &Path, report: &PrepareReport) -> Result<(), Failure> {

@@ -486,7 +486,7 @@ fn a_prepared_dataset_shows_its_first_samples() {
         "YSBwaWN0dXJl",
         "next document",
         "and 7 more tokens",
-        "black -1.50, white 2.00",
+        "image: black -1.5, white 2",
         "64 × 96 × 3",
         "of 256 MiB",
     ] {

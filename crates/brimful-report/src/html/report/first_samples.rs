@@ -1,6 +1,8 @@
 //! The first samples, to look at.
 
-use brimful::preview::{MAX_SAMPLES, Picture, Preview, PreviewField, PreviewValue};
+use brimful::preview::{
+    MAX_DOCUMENTS, MAX_SAMPLES, Picture, Preview, PreviewField, PreviewValue, short_number,
+};
 use serde::Serialize;
 
 use crate::html::base64;
@@ -10,8 +12,6 @@ use crate::html::report::shown::Shown;
 const MAX_FIELDS: usize = 32;
 /// Of all pictures, as PNG files: in base64 they take a third more, and a page stays below half a megabyte.
 const MAX_PICTURE_BYTES: usize = 300_000;
-/// Documents of a block that are shown.
-const MAX_DOCUMENTS: usize = 6;
 
 /// The view.
 #[derive(Debug, Serialize)]
@@ -38,7 +38,7 @@ struct PictureView {
     width: u32,
     height: u32,
     described: Shown,
-    range: Option<String>,
+    range: Option<Shown>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +97,7 @@ impl FirstSamples {
                     PreviewValue::Documents { texts, n_left_out } => {
                         let texts = texts.iter().take(MAX_DOCUMENTS);
                         sample.blocks.push(BlockView {
-                            texts: texts.map(|text| Shown::of(text)).collect(),
+                            texts: texts.map(|text| Shown::lines(text)).collect(),
                             n_left_out: *n_left_out,
                         });
                     }
@@ -120,29 +120,21 @@ fn picture_view(field: &PreviewField, number: usize, picture: &Picture) -> Pictu
         height: picture.height,
         described: Shown::of(&format!("{} of sample {number}", field.name)),
         range: picture.range.map(|(low, high)| {
-            let (low, high) = (short(low), short(high));
-            format!("black {low}, white {high}")
+            let (low, high) = (short_number(low), short_number(high));
+            Shown::of(&format!("{}: black {low}, white {high}", field.name))
         }),
     }
 }
 
-/// A number in a few digits.
-fn short(value: f64) -> String {
-    match value.abs() {
-        large if large >= 1000.0 => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 fn row(field: &PreviewField) -> FieldRow {
-    let sides: Vec<String> = field.shape.iter().map(usize::to_string).collect();
+    let dimensions: Vec<String> = field.shape.iter().map(usize::to_string).collect();
     FieldRow {
         name: Shown::of(&field.name),
         dtype: Shown::of(&field.dtype),
-        shape: Shown::of(&if sides.is_empty() {
-            "one number".to_owned()
+        shape: Shown::of(&if dimensions.is_empty() {
+            "scalar".to_owned()
         } else {
-            sides.join(" × ")
+            dimensions.join(" × ")
         }),
     }
 }

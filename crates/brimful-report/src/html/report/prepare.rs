@@ -34,14 +34,14 @@ pub enum PrepareStage {
         tasks: u64,
         input_bytes: Bytes,
         run_bytes: Bytes,
-        /// Nothing for an object store.
+        /// `None` for an object store.
         free_bytes: Option<Bytes>,
         /// Of one CPU.
         time: Duration,
     },
     Finished {
         digest: String,
-        /// Nothing where other processes did the work, or an earlier command.
+        /// `None` if other processes or an earlier command did the work.
         peak: Option<Bytes>,
         documents: u64,
         tokens: u64,
@@ -164,7 +164,7 @@ fn tiles(report: &PrepareReport) -> Vec<Tile> {
                     None => plain("Object store", needed.to_string(), None),
                 },
                 plain(
-                    "Time of one CPU",
+                    "CPU time",
                     format!("about {}", exact(time_ms)),
                     Some("to map; from a trial of the first task".to_owned()),
                 ),

@@ -25,6 +25,18 @@ impl Shown {
         Shown::within(&mask_command(words).join(" "), MAX_COMMAND)
     }
 
+    /// Text of several lines.
+    pub(super) fn lines(text: &str) -> Shown {
+        let start = &text[..text.floor_char_boundary(MAX_TEXT * 8)];
+        let shown: Vec<String> = start.split('\n').map(|line| Shown::of(line).0).collect();
+        let shown = shown.join("\n");
+        let end = shown.char_indices().nth(MAX_TEXT).map(|(end, _)| end);
+        Shown(match end {
+            Some(end) => format!("{}…", &shown[..end]),
+            None => shown,
+        })
+    }
+
     fn within(text: &str, max_chars: usize) -> Shown {
         // A secret is masked before it is cut: a part of it would not be found.
         let start = &text[..text.floor_char_boundary(max_chars * 8)];
@@ -51,6 +63,11 @@ mod tests {
         assert_eq!(shown.0, "a b  [31m HF_TOKEN=***");
         assert_eq!(
             Shown::of(&"é".repeat(10_000)).0.chars().count(),
+            MAX_TEXT + 1
+        );
+        assert_eq!(Shown::lines("a\n\tb\u{1b}").0, "a\n b ");
+        assert_eq!(
+            Shown::lines(&"é\n".repeat(10_000)).0.chars().count(),
             MAX_TEXT + 1
         );
         let words = ["train", "--api-key", "abc"].map(str::to_owned);
