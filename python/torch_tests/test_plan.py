@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,13 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def printed(*options: str) -> str:
+    """Return what `brimful plan` prints for a Colab machine."""
+    program = pathlib.Path(sys.executable).with_name("brimful")
+    line = [program, "plan", "--as", "colab-t4", *options]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_plan_fits_and_is_kept(job: Path) -> None:
     """The effective batch stays, every brim holds, and the second answer rehearses nothing."""
     plan = brimful.plan(as_machine="colab-t4")
@@ -94,6 +102,15 @@ def test_a_plan_fits_and_is_kept(job: Path) -> None:
     assert time.perf_counter() - began < 2
     assert all(used.reused for used in again.rehearsals)
     assert again.settings == plan.settings
+    # What a request asks for is enough for the same settings.
+    script = printed("--format", "slurm")
+    lines = dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)", script, re.MULTILINE))
+    assert lines["gpus-per-node"] == "1"
+    assert lines["cpus-per-task"] == str(1 + plan.settings["workers"])  # type: ignore[operator]
+    assert int(lines["mem"].removesuffix("M")) << 20 > plan.footprint.host.safe_bytes
+    memory = lines["mem"].replace("M", "MiB")
+    assert json.loads(printed("--memory", memory, "--format", "json"))["workers"] == plan.settings["workers"]
+    assert script.splitlines()[-1].endswith(" brimful run --beside-driver")
     # A change of the code is another job.
     (job / "train.py").write_text(textwrap.dedent(TRAIN) + "\n# changed\n", encoding="utf-8")
     assert not any(used.reused for used in brimful.plan(as_machine="colab-t4").rehearsals)

@@ -334,15 +334,20 @@ pub struct JobArguments {
     pub mode: Option<String>,
 }
 
+/// Optimizer steps of a rehearsal.
+pub(crate) const DEFAULT_STEPS: u32 = 3;
+/// Seconds that a rehearsal may take.
+pub(crate) const DEFAULT_TIME_LIMIT: u64 = 900;
+
 /// How a command is rehearsed.
 #[derive(Debug, Args)]
 pub struct RehearsalArguments {
     /// Number of optimizer steps to rehearse; the second step often needs more memory than the first
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STEPS, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub steps: u32,
 
     /// Abort a rehearsal after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIME_LIMIT)]
     pub time_limit: u64,
 
     /// Rehearse even if an NVIDIA driver is installed

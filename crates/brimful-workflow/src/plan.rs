@@ -179,6 +179,7 @@ impl Search {
             context,
             is_on_gpu: self.card.is_some(),
             card: self.card,
+            cpus: self.room.cpus,
             shapes: planned.shapes,
         }
     }

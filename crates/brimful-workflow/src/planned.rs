@@ -14,6 +14,7 @@ pub struct PlannedJob {
     pub context: json::PlanContext,
     pub is_on_gpu: bool,
     pub(crate) card: Option<(&'static Card, usize)>,
+    pub(crate) cpus: f64,
     pub(crate) shapes: Vec<Shape>,
 }
 
@@ -22,10 +23,15 @@ impl PlannedJob {
         matches!(self.answer, Answer::Plan(_))
     }
 
-    /// What to request from a scheduler; nothing where no settings fit.
+    /// What to request from a scheduler, or `None` if no settings fit.
     pub fn resource_request(&self) -> Option<ResourceRequest> {
         match &self.answer {
-            Answer::Plan(plan) => Some(ResourceRequest::of(plan, &self.shapes, self.card)),
+            Answer::Plan(plan) => Some(ResourceRequest::of(
+                plan,
+                &self.shapes,
+                self.card,
+                self.cpus,
+            )),
             Answer::Impossible(_) => None,
         }
     }

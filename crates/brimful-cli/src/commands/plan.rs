@@ -1,16 +1,17 @@
 //! `brimful plan`.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use brimful::job::ConfigOverrides;
 use brimful::job::forms::Form;
+use brimful::units::Bytes;
 use brimful_report::text::{RequestedJob, Scheduler};
 use brimful_report::{html, json, text};
 use brimful_workflow::{
     MachineRequest, PlanRequest, PlannedJob, Progress, WorkflowError, check_report_path,
 };
 
-use crate::args::{FormatChoice, PlanArguments};
+use crate::args::{DEFAULT_STEPS, DEFAULT_TIME_LIMIT, FormatChoice, NetworkChoice, PlanArguments};
 use crate::commands::probe::alternatives;
 use crate::commands::report;
 use crate::error::CommandError;
@@ -56,7 +57,7 @@ fn plan_for(
             ..requests::machine()
         },
         gpu_memory: arguments.gpu_memory,
-        shm: arguments.shm,
+        shm: arguments.shm.or(requested_shm(arguments.format)),
         state: requests::state(&arguments.state),
         forget,
         fresh: arguments.rehearse.fresh,
@@ -80,8 +81,8 @@ fn plan_for(
     }
     match arguments.format {
         Some(format) if planned.fits() => match form(format) {
-            Asked::Settings(form) => print_settings(form, &planned, output)?,
-            Asked::Request(scheduler) => print_request(scheduler, &planned, arguments, output)?,
+            Printed::Settings(form) => print_settings(form, &planned, output)?,
+            Printed::Request(scheduler) => print_request(scheduler, &planned, arguments, output)?,
         },
         // Whoever asks for settings alone reads them with a program, so the reason goes to standard error.
         Some(_) => output.print_to_stderr(&page(&planned)),
@@ -105,22 +106,64 @@ fn print_request(
     let Some(request) = planned.resource_request() else {
         return Ok(());
     };
-    let mut command = vec!["brimful".to_owned(), "run".to_owned()];
-    if let Some(path) = &arguments.job.job {
-        command.extend(["--job".to_owned(), path.display().to_string()]);
-    }
-    if let Some(mode) = &arguments.job.mode {
-        command.extend(["--mode".to_owned(), mode.clone()]);
-    }
-    for value in &arguments.overrides {
-        command.extend(["--set".to_owned(), value.clone()]);
-    }
+    let settings = planned.answer.settings().0.iter();
+    let settings: Vec<String> = settings
+        .map(|(knob, value)| format!("{knob} {value}"))
+        .collect();
     let job = RequestedJob {
         name: script_name(&planned.job.command),
-        machine: planned.context.machine.clone(),
-        command,
+        settings: settings.join(", "),
+        command: run_command(arguments, request.gpu.is_some()),
     };
+    let is_elsewhere = |path: &Path| {
+        path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
+    };
+    if scheduler != Scheduler::Slurm && arguments.job.job.as_deref().is_some_and(is_elsewhere) {
+        output.notice(
+            "the job file is not in this directory, so the node may not have it",
+            "run `brimful plan` in the directory of the job file",
+        );
+    }
     output.print(&text::request(scheduler, &request, &job))
+}
+
+/// `brimful run` with the options of the plan.
+fn run_command(arguments: &PlanArguments, is_on_gpu: bool) -> Vec<String> {
+    let mut command = vec!["brimful".to_owned(), "run".to_owned()];
+    let mut add = |option: &str, value: String| command.extend([option.to_owned(), value]);
+    if let Some(path) = &arguments.job.job {
+        add("--job", path.display().to_string());
+    }
+    if let Some(mode) = &arguments.job.mode {
+        add("--mode", mode.clone());
+    }
+    for value in &arguments.overrides {
+        add("--set", value.clone());
+    }
+    if let Some(path) = &arguments.state.state_dir {
+        add("--state-dir", path.display().to_string());
+    }
+    let rehearsal = &arguments.rehearse.rehearsal;
+    if rehearsal.steps != DEFAULT_STEPS {
+        add("--steps", rehearsal.steps.to_string());
+    }
+    if rehearsal.time_limit != DEFAULT_TIME_LIMIT {
+        add("--time-limit", rehearsal.time_limit.to_string());
+    }
+    if let Some(scratch) = rehearsal.protection.scratch {
+        add("--scratch", scratch.get().to_string());
+    }
+    if rehearsal.protection.network == NetworkChoice::None {
+        add("--network", "none".to_owned());
+    }
+    if rehearsal.protection.allow_writes {
+        command.push("--allow-writes".to_owned());
+    }
+    if is_on_gpu {
+        // A node with a GPU has a driver, and nobody is there to answer.
+        command.push("--beside-driver".to_owned());
+    }
+    command
 }
 
 /// The name of the script in a command, without its directory and extension.
@@ -161,24 +204,29 @@ fn assigned(file: &ConfigOverrides) -> String {
     values.join(", ")
 }
 
-/// What a format is about.
-enum Asked {
+/// A manifest for Kubernetes requests /dev/shm, so what the planning machine has there is no limit.
+fn requested_shm(format: Option<FormatChoice>) -> Option<Bytes> {
+    (format == Some(FormatChoice::K8s)).then_some(Bytes(1 << 50))
+}
+
+/// What a format prints.
+enum Printed {
     Settings(Form),
     Request(Scheduler),
 }
 
-fn form(format: FormatChoice) -> Asked {
+fn form(format: FormatChoice) -> Printed {
     match format {
-        FormatChoice::Args => Asked::Settings(Form::Args),
-        FormatChoice::Env => Asked::Settings(Form::Env),
-        FormatChoice::Hf => Asked::Settings(Form::Hf),
-        FormatChoice::Lightning => Asked::Settings(Form::Lightning),
-        FormatChoice::Json => Asked::Settings(Form::Json),
-        FormatChoice::Toml => Asked::Settings(Form::Toml),
-        FormatChoice::Slurm => Asked::Request(Scheduler::Slurm),
-        FormatChoice::K8s => Asked::Request(Scheduler::Kubernetes),
-        FormatChoice::Ray => Asked::Request(Scheduler::Ray),
-        FormatChoice::Skypilot => Asked::Request(Scheduler::SkyPilot),
+        FormatChoice::Args => Printed::Settings(Form::Args),
+        FormatChoice::Env => Printed::Settings(Form::Env),
+        FormatChoice::Hf => Printed::Settings(Form::Hf),
+        FormatChoice::Lightning => Printed::Settings(Form::Lightning),
+        FormatChoice::Json => Printed::Settings(Form::Json),
+        FormatChoice::Toml => Printed::Settings(Form::Toml),
+        FormatChoice::Slurm => Printed::Request(Scheduler::Slurm),
+        FormatChoice::K8s => Printed::Request(Scheduler::Kubernetes),
+        FormatChoice::Ray => Printed::Request(Scheduler::Ray),
+        FormatChoice::Skypilot => Printed::Request(Scheduler::SkyPilot),
     }
 }
 

@@ -6,7 +6,7 @@ use brimful::predict::{FitVerdict, Footprint, Phase};
 use brimful::printable::is_printable;
 use brimful::units::Bytes;
 
-use crate::json::Rehearsed;
+use crate::json::{PredictedHost, Rehearsed};
 use crate::text::page::{Page, Role, width_of, wrap};
 use crate::text::predict_host::host_sections;
 use crate::text::side_effects;
@@ -58,12 +58,11 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     out
 }
 
-/// One line for a log: on each GPU, whether the run fits and the safe value of what it needs.
+/// One line for a log: on each GPU, whether the run fits, and what is left or missing.
 pub fn predict_line(rehearsed: &Rehearsed, footprints: &[Footprint]) -> String {
     let on_each = footprints.iter().map(|footprint| {
         let (word, words) = verdict_words(footprint);
-        let safe = footprint.device.safe;
-        format!("{}: {word}, needs up to {safe}, {words}", footprint.gpu)
+        format!("{}: {word}, {words}", footprint.gpu)
     });
     let failed = rehearsed
         .failed
@@ -71,7 +70,14 @@ pub fn predict_line(rehearsed: &Rehearsed, footprints: &[Footprint]) -> String {
         .map(|(gpu, reason)| format!("{gpu}: the script failed before its first step: {reason}"));
     let mut parts: Vec<String> = on_each.chain(failed).collect();
     if parts.is_empty() {
-        parts.push("rehearsed without a GPU".to_owned());
+        let safe = rehearsed.host.as_ref().map(PredictedHost::of);
+        parts.push(match safe {
+            Some(host) => format!(
+                "on the CPU: up to {} of host memory",
+                Bytes(host.bytes.safe)
+            ),
+            None => "on the CPU: host memory was not measured".to_owned(),
+        });
     }
     let line = parts.join("; ");
     let shown = line.chars();

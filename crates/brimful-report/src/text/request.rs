@@ -27,15 +27,15 @@ pub enum Scheduler {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedJob {
     pub name: String,
-    /// The machine that the plan was made for.
-    pub machine: String,
+    /// The planned settings, in one line.
+    pub settings: String,
     pub command: Vec<String>,
 }
 
 /// A name that schedulers take: lower-case letters, digits and dashes.
 const MAX_NAME: usize = 52;
 /// Characters of a comment on a line of its own.
-const NOTE_WIDTH: usize = 90;
+const NOTE_WIDTH: usize = 76;
 /// Memory of a whole machine that its system needs.
 const SYSTEM: Bytes = Bytes::from_gib(2);
 
@@ -68,9 +68,11 @@ fn slurm(request: &ResourceRequest, job: &RequestedJob) -> String {
     if let Some(gpu) = &request.gpu {
         let count = format!("#SBATCH --gpus-per-node={}", gpu.count);
         line(&mut text, "", &count, Some(&reason_of_gpus(request)));
-        let type_of_gpu = "To request this type, name it as your cluster does, such as --gpus-per-node=a100:1; \
-                           `sinfo -o %G` lists the names.";
-        note(&mut text, "", type_of_gpu);
+        let model = format!(
+            "To request this model, name it as your cluster does: --gpus-per-node=NAME:{}. `sinfo -o %G` lists the names.",
+            gpu.count
+        );
+        note(&mut text, "", &model);
     }
     if let Some(shm) = request.shm {
         let advice = format!(
@@ -100,12 +102,26 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     text.push_str("apiVersion: batch/v1\nkind: Job\nmetadata:\n");
     let _ = writeln!(text, "  name: {}", scalar(&name(job)));
     text.push_str("spec:\n");
-    let again =
-        "a killed container is started again; `brimful run` then explains the attempt before";
-    line(&mut text, "  ", "backoffLimit: 4", Some(again));
-    text.push_str("  template:\n    spec:\n      restartPolicy: OnFailure\n      containers:\n");
+    note(
+        &mut text,
+        "  ",
+        "A pod that was killed is not replaced. Raise backoffLimit only with checkpoints and BRIMFUL_STATE_DIR on a \
+         volume and --resume in the command: otherwise the next pod starts from the beginning.",
+    );
+    text.push_str("  backoffLimit: 0\n");
+    text.push_str("  template:\n    spec:\n      restartPolicy: Never\n");
+    if let Some(gpu) = &request.gpu {
+        let product = scalar(&gpu.name.replace(' ', "-"));
+        line(
+            &mut text,
+            "      ",
+            &format!("# nodeSelector: {{\"nvidia.com/gpu.product\": {product}}}"),
+            Some("to request this model"),
+        );
+    }
+    text.push_str("      containers:\n");
     text.push_str("        - name: train\n");
-    let image = "replace it with an image that contains your training and brimful";
+    let image = "replace it: an image with brimful and your script, and the job file in its working directory";
     line(
         &mut text,
         "          ",
@@ -191,7 +207,8 @@ fn ray(request: &ResourceRequest, job: &RequestedJob) -> String {
     note(
         &mut text,
         "",
-        "Ray reserves these amounts, but does not enforce them: the limit is that of the node or its container.",
+        "Ray reserves these amounts, but does not enforce them: the limit is that of the node or its container. brimful \
+         must be installed there.",
     );
     let _ = write!(
         text,
@@ -222,7 +239,7 @@ fn skypilot(request: &ResourceRequest, job: &RequestedJob) -> String {
                 &mut text,
                 "  ",
                 &format!(
-                    "accelerators: the name in `sky show-gpus -a` and the count, such as T4:{}; {reason}",
+                    "accelerators: the name in `sky show-gpus -a` and the count, such as \"T4:{}\"; {reason}",
                     gpu.count
                 ),
             ),
@@ -243,7 +260,12 @@ fn skypilot(request: &ResourceRequest, job: &RequestedJob) -> String {
         );
         note(&mut text, "  ", &advice);
     }
-    text.push_str("setup: |\n  pip install brimful\n");
+    line(
+        &mut text,
+        "",
+        "setup: \"pip install brimful\"",
+        Some("and what your script needs"),
+    );
     let _ = writeln!(text, "run: {}", scalar(&command(job)));
     text
 }
@@ -269,30 +291,29 @@ fn skypilot_name(id: &str) -> Option<&'static str> {
 }
 
 fn planned_for(job: &RequestedJob) -> String {
-    let machine = &job.machine;
-    format!("Written by `brimful plan` for {machine}. Safe values: 95% of runs stay below them.")
+    let settings = match job.settings.as_str() {
+        "" => String::new(),
+        settings => format!(" for the settings {settings}"),
+    };
+    format!("Written by `brimful plan`{settings}. 95% of runs stay below the safe values.")
 }
 
 fn reason_of_memory(request: &ResourceRequest) -> String {
-    let beside = Bytes(
-        request
-            .memory
-            .get()
-            .saturating_sub(request.memory_safe.get()),
-    );
     let safe = request.memory_safe;
     let shm = match request.shm_safe {
         Bytes(0) => String::new(),
         shm => format!(", {shm} of it in /dev/shm"),
     };
-    format!("safe value {safe}{shm}; {beside} for the shell and brimful")
+    format!("safe value {safe}{shm}; the rest for the shell and brimful")
 }
 
 fn reason_of_cpus(request: &ResourceRequest) -> String {
     let (ranks, workers) = (request.ranks, request.workers);
-    let of_ranks = match (ranks, workers) {
-        (1, 0) => return "the training, without worker processes".to_owned(),
-        (1, _) => "the training".to_owned(),
+    if request.gpu.is_none() {
+        return "all that the plan was made for: the model runs on them".to_owned();
+    }
+    let of_ranks = match ranks {
+        1 => "the training process".to_owned(),
         _ => format!("{ranks} ranks"),
     };
     let each = if ranks > 1 { " each" } else { "" };
@@ -317,11 +338,11 @@ fn reason_of_gpus(request: &ResourceRequest) -> String {
 fn reason_of_shm(request: &ResourceRequest) -> String {
     let safe = request.shm_safe;
     let ranks = if request.ranks > 1 && request.gpu.is_some() {
-        ", and at least 1 GiB for NCCL between ranks"
+        ", at least 1 GiB for NCCL"
     } else {
         ""
     };
-    format!("safe value {safe} for batches of workers{ranks}; it counts as memory of the container")
+    format!("safe value {safe}{ranks}; counts as memory of the container")
 }
 
 fn command(job: &RequestedJob) -> String {

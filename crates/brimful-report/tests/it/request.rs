@@ -23,7 +23,7 @@ fn on_gpus() -> ResourceRequest {
     }
 }
 
-fn on_processors() -> ResourceRequest {
+fn on_cpu() -> ResourceRequest {
     ResourceRequest {
         memory: Bytes::from_gib(2),
         memory_safe: Bytes::from_mib(1700),
@@ -39,7 +39,7 @@ fn on_processors() -> ResourceRequest {
 fn job() -> RequestedJob {
     RequestedJob {
         name: "Train_v2".to_owned(),
-        machine: "2 x A100".to_owned(),
+        settings: "micro_batch 64, workers 4".to_owned(),
         command: ["brimful", "run", "--set", "note=it's"]
             .map(str::to_owned)
             .to_vec(),
@@ -67,9 +67,9 @@ fn skypilot_gets_a_task() {
 }
 
 #[test]
-fn a_job_on_processors_requests_no_gpu_and_no_shm() {
+fn a_job_on_the_cpu_requests_no_gpu_and_no_shm() {
     for scheduler in ALL {
-        let text = request(scheduler, &on_processors(), &job());
+        let text = request(scheduler, &on_cpu(), &job());
         for absent in ["gpu", "accelerators", "shm"] {
             assert!(!text.contains(absent), "{scheduler:?}: {absent} in\n{text}");
         }
@@ -87,18 +87,18 @@ const ALL: [Scheduler; 4] = [
 fn a_hostile_job_adds_no_line_of_its_own() {
     let hostile = RequestedJob {
         name: "x\n#SBATCH --mem=1M\u{202e}: \"".to_owned(),
-        machine: "a\n#SBATCH --mem=1M\r\nprivileged: true".to_owned(),
+        settings: "a\n#SBATCH --mem=1M\r\nprivileged: true".to_owned(),
         command: vec!["brimful".to_owned(), "a\nb: \"c\" $(id)".to_owned()],
     };
     for scheduler in ALL {
-        let text = request(scheduler, &on_processors(), &hostile);
+        let text = request(scheduler, &on_cpu(), &hostile);
         let forbidden = |line: &&str| {
             let line = line.trim_start();
             line.starts_with("#SBATCH --mem=1M") || line.starts_with("privileged")
         };
         assert_eq!(text.lines().find(forbidden), None, "{text}");
     }
-    let text = request(Scheduler::Kubernetes, &on_processors(), &hostile);
+    let text = request(Scheduler::Kubernetes, &on_cpu(), &hostile);
     let words = text
         .lines()
         .find_map(|line| line.trim().strip_prefix("command: "));

@@ -3,7 +3,7 @@
 use crate::cards::Card;
 use crate::job::knobs;
 use crate::plan::{Plan, Shape};
-use crate::units::Bytes;
+use crate::units::{Bytes, rounded};
 
 /// Beside the training in the same limit: a shell, brimful, and what the kernel keeps for them.
 const BESIDE: Bytes = Bytes::from_mib(256);
@@ -21,10 +21,10 @@ pub struct ResourceRequest {
     pub memory: Bytes,
     /// The safe value of the plan, without what is beside the training.
     pub memory_safe: Bytes,
-    /// The size of /dev/shm; nothing where 64 MiB are enough.
+    /// The size of /dev/shm; `None` if 64 MiB are enough.
     pub shm: Option<Bytes>,
     pub shm_safe: Bytes,
-    /// Nothing for a job on processors.
+    /// `None` for a job on the CPU.
     pub gpu: Option<RequestedGpu>,
     pub cpus: u64,
     /// Processes that train, each with workers of its own.
@@ -39,15 +39,24 @@ pub struct RequestedGpu {
     pub id: &'static str,
     pub name: &'static str,
     pub count: u64,
-    /// Bytes of the one with the highest use; nothing where they are not known.
+    /// Bytes of the one with the highest use; `None` if they are not known.
     pub safe: Option<Bytes>,
 }
 
 impl ResourceRequest {
-    /// What a plan needs, for the cards that it was made for.
-    pub fn of(plan: &Plan, shapes: &[Shape], card: Option<(&'static Card, usize)>) -> Self {
+    /// What a plan needs, for the cards and the number of CPUs that it was made for.
+    pub fn of(
+        plan: &Plan,
+        shapes: &[Shape],
+        card: Option<(&'static Card, usize)>,
+        cpus: f64,
+    ) -> ResourceRequest {
         let host = &plan.footprint.host;
-        let shape = shapes.iter().max_by_key(|shape| shape.rehearsed_at_unix_ms);
+        // A rehearsal that failed has counted nothing.
+        let shape = shapes
+            .iter()
+            .filter(|shape| shape.failed.is_none())
+            .max_by_key(|shape| shape.rehearsed_at_unix_ms);
         let ranks = shape.map_or(1, |shape| shape.host.ranks.max(1));
         let rehearsed_workers = shape.map_or(0, |shape| shape.host.workers);
         let workers = plan
@@ -62,6 +71,12 @@ impl ResourceRequest {
         } else {
             host.shm_safe
         };
+        let processes = ranks.saturating_mul(workers.saturating_add(1));
+        let cpus = match card {
+            Some(_) => processes,
+            // The training itself uses all of them.
+            None => processes.max(rounded(cpus.ceil())),
+        };
         ResourceRequest {
             memory: stepped(Bytes(memory_safe.get().saturating_add(BESIDE.get()))),
             memory_safe,
@@ -70,13 +85,22 @@ impl ResourceRequest {
             gpu: card.map(|(card, count)| RequestedGpu {
                 id: card.id,
                 name: card.name,
-                count: (count as u64).min(ranks.max(1)),
+                count: gpus_of(count as u64, ranks),
                 safe: plan.footprint.gpu.as_ref().map(|gpu| gpu.safe),
             }),
-            cpus: ranks.saturating_mul(workers.saturating_add(1)),
+            cpus,
             ranks,
             workers,
         }
+    }
+}
+
+/// One for each rank; all that were planned for where one process may use several.
+fn gpus_of(planned: u64, ranks: u64) -> u64 {
+    if ranks > 1 {
+        planned.min(ranks)
+    } else {
+        planned
     }
 }
 
@@ -129,7 +153,7 @@ mod tests {
     fn a_request_has_the_safe_values_and_room_for_what_is_beside_the_training() {
         let card = cards::find("a100-40gb").unwrap();
         let plan = plan(Bytes::from_mib(10_000), Bytes::from_mib(1500), 4);
-        let found = ResourceRequest::of(&plan, &shapes(2), Some((card, 2)));
+        let found = ResourceRequest::of(&plan, &shapes(2), Some((card, 2)), 8.0);
         assert_eq!(found.memory, Bytes::from_mib(10_496));
         assert_eq!(found.memory_safe, Bytes::from_mib(10_000));
         assert_eq!(found.shm, Some(Bytes::from_mib(1536)));
@@ -140,23 +164,37 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_uses_one_gpu_and_small_batches_need_no_larger_shm() {
+    fn one_process_may_use_all_gpus_and_small_batches_need_no_larger_shm() {
         let card = cards::find("t4").unwrap();
         let plan = plan(Bytes::from_gib(4), Bytes::from_mib(30), 0);
-        let found = ResourceRequest::of(&plan, &shapes(1), Some((card, 2)));
-        assert_eq!(found.gpu.unwrap().count, 1);
+        let found = ResourceRequest::of(&plan, &shapes(1), Some((card, 2)), 8.0);
+        assert_eq!(found.gpu.unwrap().count, 2);
         assert_eq!((found.shm, found.cpus), (None, 1));
     }
 
     #[test]
-    fn several_ranks_on_gpus_get_shared_memory_and_processors_none() {
+    fn several_ranks_on_gpus_get_shared_memory_and_a_job_on_the_cpu_all_cpus() {
         let card = cards::find("t4").unwrap();
         let plan = plan(Bytes::from_gib(4), Bytes(0), 1);
-        let on_gpus = ResourceRequest::of(&plan, &shapes(2), Some((card, 2)));
+        let on_gpus = ResourceRequest::of(&plan, &shapes(2), Some((card, 2)), 8.0);
         assert_eq!(on_gpus.shm, Some(Bytes::from_gib(1)));
-        let on_processors = ResourceRequest::of(&plan, &[], None);
-        assert_eq!((on_processors.shm, on_processors.gpu), (None, None));
-        assert_eq!((on_processors.ranks, on_processors.cpus), (1, 2));
+        let on_cpu = ResourceRequest::of(&plan, &[], None, 7.5);
+        assert_eq!((on_cpu.shm, on_cpu.gpu), (None, None));
+        assert_eq!((on_cpu.ranks, on_cpu.cpus), (1, 8));
+    }
+
+    #[test]
+    fn a_rehearsal_that_failed_counts_for_nothing() {
+        let card = cards::find("t4").unwrap();
+        let plan = plan(Bytes::from_gib(4), Bytes(0), 1);
+        let mut shapes = shapes(2);
+        shapes.push(Shape {
+            failed: Some("out of memory".to_owned()),
+            rehearsed_at_unix_ms: 1,
+            ..Shape::default()
+        });
+        let found = ResourceRequest::of(&plan, &shapes, Some((card, 2)), 8.0);
+        assert_eq!((found.ranks, found.cpus), (2, 4));
     }
 
     #[test]
@@ -167,7 +205,7 @@ mod tests {
             safe: Bytes::from_gib(24),
             ..PlanBrim::default()
         });
-        let found = ResourceRequest::of(&plan, &shapes(1), None);
+        let found = ResourceRequest::of(&plan, &shapes(1), None, 1.0);
         assert_eq!(found.memory, Bytes::from_mib(24 * 1024 + 256));
     }
 }
