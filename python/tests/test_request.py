@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-not-found, unused-ignore]
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped, unused-ignore]
 
 SNAPSHOTS = Path(__file__).parents[2] / "crates/brimful-report/tests/it/snapshots"
 
 
-def printed(name: str) -> dict[str, object]:
+def printed(name: str) -> dict[str, Any]:
     text = (SNAPSHOTS / f"it__request__{name}.snap").read_text()
-    return yaml.safe_load(text.split("---\n", 2)[2])
+    document: dict[str, Any] = yaml.safe_load(text.split("---\n", 2)[2])
+    return document
 
 
 def test_kubernetes_takes_the_job() -> None:
