@@ -189,7 +189,10 @@ def test_a_store_gives_what_a_disk_gives(
     names = store.keys("plain/")
     assert [name for name in names if "brimful-prepare" in name] == []
     assert "plain/manifest.json" in names
-    assert finished(started(store, recipe, "s3://data/plain"))["digest"] == digest
+    report = tmp_path / "report.html"
+    again = started(store, recipe, "s3://data/plain", "--report", str(report))
+    assert finished(again)["digest"] == digest
+    assert "from the first shard" in report.read_text()
     for name, value in store.environment.items():
         monkeypatch.setenv(name, value)
     local = brimful.prepare(

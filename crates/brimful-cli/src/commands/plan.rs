@@ -80,7 +80,7 @@ fn plan_for(
         report::write(path, page, output)?;
     }
     match arguments.format {
-        Some(format) if planned.fits() => match form(format) {
+        Some(format) if planned.fits() => match printed(format) {
             Printed::Settings(form) => print_settings(form, &planned, output)?,
             Printed::Request(scheduler) => print_request(scheduler, &planned, arguments, output)?,
         },
@@ -215,7 +215,7 @@ enum Printed {
     Request(Scheduler),
 }
 
-fn form(format: FormatChoice) -> Printed {
+fn printed(format: FormatChoice) -> Printed {
     match format {
         FormatChoice::Args => Printed::Settings(Form::Args),
         FormatChoice::Env => Printed::Settings(Form::Env),
