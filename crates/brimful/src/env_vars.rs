@@ -166,6 +166,24 @@ variables! {
     LOCAL_RANK = "LOCAL_RANK",
         "`brimful run`, the rehearsal's hook",
         "The rank of a training process on this machine, set by its launcher.";
+    RANK = "RANK",
+        "`brimful run`",
+        "The rank of a training process on several nodes, set by torchrun.";
+    WORLD_SIZE = "WORLD_SIZE",
+        "`brimful run`",
+        "The number of ranks, set by torchrun.";
+    MASTER_ADDR = "MASTER_ADDR",
+        "`brimful run`",
+        "The host of the store in which the ranks on several nodes agree on an attempt, set by torchrun.";
+    MASTER_PORT = "MASTER_PORT",
+        "`brimful run`",
+        "The port of that store, set by torchrun.";
+    PET_NNODES = "PET_NNODES",
+        "`brimful run`, `brimful plan`, `brimful predict`",
+        "The number of nodes, which torchrun reads if `--nnodes` is not given.";
+    PET_NPROC_PER_NODE = "PET_NPROC_PER_NODE",
+        "`brimful run`, `brimful plan`",
+        "The number of ranks on each node, which torchrun reads if `--nproc-per-node` is not given.";
     TORCHELASTIC_ERROR_FILE = "TORCHELASTIC_ERROR_FILE",
         "`brimful run`",
         "Where torchrun writes the exception of the worker that failed first, which is read as evidence. Set for the job if it is not set.";

@@ -29,6 +29,7 @@ pub mod findings;
 pub mod job;
 pub mod kernels;
 pub mod live;
+pub mod nodes;
 pub mod plan;
 pub mod predict;
 pub mod preview;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::job::value::Value;
 use crate::printable::is_printable;
@@ -21,7 +22,7 @@ const MAX_KEY_BYTES: usize = 500;
 const MAX_NODES: usize = 100_000;
 
 /// A config file of a job, and what is written into its copy.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigOverrides {
     /// As the command names it.
     pub path: String,

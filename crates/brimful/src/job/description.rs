@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::config::ConfigOverrides;
 use crate::job::knob::{Choices, Knob, Science, knobs};
 use crate::job::value::Value;
 
 /// A job as its user describes it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The command line, with places for knobs: `{workers}`.
     pub command: Vec<String>,

@@ -1,16 +1,18 @@
 //! Settings that may change, and which of them change the result of a training.
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::value::Value;
 
 /// A setting that may change.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
     pub name: String,
     pub choices: Choices,
 }
 
 /// What a knob may be set to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Choices {
     /// Whatever fits best.
     Auto,

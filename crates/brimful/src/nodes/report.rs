@@ -1,0 +1,130 @@
+//! How an attempt ended on each node, and what the others do then.
+
+use serde::{Deserialize, Serialize};
+
+use crate::explain::{Cause, Detail, Verdict};
+
+/// How an attempt ended on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReport {
+    pub node: String,
+    pub host_name: String,
+    pub end: NodeEnd,
+    /// The verdict in one sentence.
+    pub summary: String,
+    pub at_unix_ms: u64,
+}
+
+/// Who has to do something about the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeEnd {
+    /// The training failed here, and not because of memory.
+    Failed,
+    /// It ran out of memory here.
+    Memory,
+    /// Only the connection to a rank on another node was lost.
+    PeerLost,
+    Finished,
+}
+
+impl NodeEnd {
+    /// How a training that did not finish ended on this node.
+    pub fn of(verdict: &Verdict) -> NodeEnd {
+        let is_about_peer = matches!(
+            verdict.detail,
+            Detail::ConnectionLost
+                | Detail::NcclError
+                | Detail::NcclTimeout
+                | Detail::FailedElsewhere
+                | Detail::MachineLost
+                | Detail::NoEvidence
+        );
+        if verdict.cause.is_memory() {
+            NodeEnd::Memory
+        } else if is_about_peer && matches!(verdict.cause, Cause::NotMemory | Cause::Ambiguous) {
+            NodeEnd::PeerLost
+        } else {
+            NodeEnd::Failed
+        }
+    }
+}
+
+/// What a node does after an attempt that did not end of its own memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterAttempt {
+    /// Not all nodes have reported: look again.
+    Wait,
+    /// Train again, with the settings that the nodes agree on.
+    Again,
+    /// The run has ended with this report.
+    End(NodeReport),
+}
+
+/// What a node does after an attempt, from the reports of all nodes so far.
+///
+/// If it ran out of memory anywhere, or if no node knows more than that another one was lost, everybody tries again.
+/// Another failure ends the run: the earliest one, so that all nodes name the same.
+pub fn after_attempt(reports: &[NodeReport], n_nodes: usize) -> AfterAttempt {
+    let has = |end: NodeEnd| reports.iter().any(|report| report.end == end);
+    if has(NodeEnd::Memory) {
+        return AfterAttempt::Again;
+    }
+    if reports.len() < n_nodes {
+        return AfterAttempt::Wait;
+    }
+    let failed = reports
+        .iter()
+        .filter(|report| report.end == NodeEnd::Failed)
+        .min_by_key(|report| (report.at_unix_ms, &report.node));
+    match failed {
+        Some(report) => AfterAttempt::End(report.clone()),
+        None if has(NodeEnd::PeerLost) => AfterAttempt::Again,
+        None => reports.first().map_or(AfterAttempt::Wait, |report| {
+            AfterAttempt::End(report.clone())
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(node: &str, end: NodeEnd, at_unix_ms: u64) -> NodeReport {
+        NodeReport {
+            node: node.into(),
+            host_name: node.into(),
+            end,
+            summary: String::new(),
+            at_unix_ms,
+        }
+    }
+
+    #[test]
+    fn memory_anywhere_means_another_attempt() {
+        let reports = [
+            report("a", NodeEnd::Failed, 1),
+            report("b", NodeEnd::Memory, 9),
+        ];
+        assert_eq!(after_attempt(&reports, 3), AfterAttempt::Again);
+        assert_eq!(after_attempt(&reports[..1], 3), AfterAttempt::Wait);
+    }
+
+    #[test]
+    fn the_earliest_failure_is_the_one_verdict() {
+        let (a, b) = (
+            report("a", NodeEnd::Failed, 7),
+            report("b", NodeEnd::Failed, 5),
+        );
+        let lost = report("c", NodeEnd::PeerLost, 3);
+        for order in [
+            [a.clone(), b.clone(), lost.clone()],
+            [lost.clone(), b.clone(), a],
+        ] {
+            assert_eq!(after_attempt(&order, 3), AfterAttempt::End(b.clone()));
+        }
+        assert_eq!(after_attempt(&vec![lost; 3], 3), AfterAttempt::Again);
+        let done = vec![report("a", NodeEnd::Finished, 1); 3];
+        assert!(matches!(after_attempt(&done, 3), AfterAttempt::End(_)));
+    }
+}
