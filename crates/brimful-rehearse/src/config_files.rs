@@ -58,7 +58,9 @@ impl UserError for ConfigFileError {
 #[derive(Debug)]
 pub struct ConfigFiles {
     texts: Vec<(String, String)>,
-    directory: TempDir,
+    directory: PathBuf,
+    /// Removes the directory, if it is a temporary one.
+    _temporary: Option<TempDir>,
     n_written: usize,
 }
 
@@ -89,9 +91,25 @@ impl ConfigFiles {
             })?;
         Ok(Some(ConfigFiles {
             texts,
-            directory,
+            directory: directory.path().to_owned(),
+            _temporary: Some(directory),
             n_written: 0,
         }))
+    }
+
+    /// The same from paths and texts that were read before, with copies in a directory of the caller.
+    pub fn with_texts(texts: Vec<(String, String)>, directory: PathBuf) -> ConfigFiles {
+        ConfigFiles {
+            texts,
+            directory,
+            _temporary: None,
+            n_written: 0,
+        }
+    }
+
+    /// Paths and texts of the files.
+    pub fn texts(&self) -> &[(String, String)] {
+        &self.texts
     }
 
     /// Writes the copies of a rendered job, and returns the command that names them. A copy keeps the file's name.
@@ -107,7 +125,7 @@ impl ConfigFiles {
                     source,
                 })?;
             self.n_written += 1;
-            let directory = self.directory.path().join(self.n_written.to_string());
+            let directory = self.directory.join(self.n_written.to_string());
             let name = Path::new(path).file_name().unwrap_or("config".as_ref());
             let copy = directory.join(name);
             brimful_private::new_directory(&directory)

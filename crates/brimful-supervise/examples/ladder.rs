@@ -116,7 +116,11 @@ impl Ladder for Scripts {
         self.attempt().unwrap_or_default()
     }
 
-    fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt> {
+    fn next(
+        &mut self,
+        ended: &AttemptEnd,
+        _pause: &mut dyn FnMut(Duration) -> bool,
+    ) -> Option<NextAttempt> {
         if ended.verdict.cause.is_memory() {
             // As if it took long to choose.
             if let Some(ms) = std::env::var("LADDER_PAUSE_MS")

@@ -36,6 +36,12 @@ pub struct RunEnd {
     pub attempts: Vec<AttemptEnd>,
 }
 
+/// The name of this machine in its network.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
 /// The first line of the record, and what became of the last run here.
 pub(crate) fn open(run: &mut RunContext<'_>, place: &str, gaps: &mut Vec<String>) {
     let written = step(StartStep::RunLine, || {
@@ -46,10 +52,7 @@ pub(crate) fn open(run: &mut RunContext<'_>, place: &str, gaps: &mut Vec<String>
             started_at_unix_ms: unix_ms(),
             command: recorded(&run.settings.command),
             folder: place.to_owned(),
-            host_name: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host_name: host_name(),
             supervisor_pid: std::process::id(),
         }));
         Ok(())
@@ -97,6 +100,11 @@ fn report_earlier_run(run: &mut RunContext<'_>, place: &str) {
     }
 }
 
+fn stopped(ladder: &mut dyn Ladder) {
+    // The run has ended, whatever the ladder makes of it.
+    let _ = catch_unwind(AssertUnwindSafe(|| ladder.stopped()));
+}
+
 /// Makes one attempt after the other until the ladder has no next one.
 pub(crate) fn run_ladder(
     mut run: RunContext<'_>,
@@ -126,6 +134,7 @@ pub(crate) fn run_ladder(
         ends.push(end);
         let Some(ladder) = &mut ladder else { break };
         if by_user || run.interrupted() {
+            stopped(*ladder);
             break;
         }
         if !all_gone {
@@ -133,7 +142,8 @@ pub(crate) fn run_ladder(
             break;
         }
         let asked = catch_unwind(AssertUnwindSafe(|| {
-            (ladder.next(&ended), ladder.max_attempts())
+            let following = ladder.next(&ended, &mut |length| run.pause(length));
+            (following, ladder.max_attempts())
         }));
         let of = match asked {
             Ok((Some(following), of)) => {
@@ -153,6 +163,7 @@ pub(crate) fn run_ladder(
         };
         // To choose the next one may have taken a while.
         if run.interrupted() {
+            stopped(*ladder);
             break;
         }
         run.notice(&Notice::ComingBack {

@@ -1,6 +1,7 @@
 //! What all attempts of a run share.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use brimful::record::{GapLine, Line};
 
@@ -18,6 +19,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) stored: Option<StoredRun>,
     pub(crate) id: String,
     pub(crate) events: Receiver<Arrived>,
+    /// Somebody has asked brimful to end during a pause.
+    pub(crate) is_interrupted: bool,
     /// Gaps that were reported: the next attempt has most of them too.
     pub(crate) reported_gaps: Vec<String>,
 }
@@ -25,6 +28,7 @@ pub(crate) struct RunContext<'a> {
 impl RunContext<'_> {
     /// Whether somebody has asked brimful to end while nothing ran.
     pub(crate) fn interrupted(&mut self) -> bool {
+        let was_interrupted = self.is_interrupted;
         let signals: Vec<i32> = self
             .events
             .try_iter()
@@ -36,7 +40,24 @@ impl RunContext<'_> {
                 "no further attempt: signal {signal} came between two of them"
             ));
         }
-        !signals.is_empty()
+        was_interrupted || !signals.is_empty()
+    }
+
+    /// Waits while nothing runs; false if somebody has asked brimful to end.
+    pub(crate) fn pause(&mut self, length: Duration) -> bool {
+        let until = Instant::now() + length;
+        while !self.is_interrupted {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(arrived) => self.is_interrupted |= signals::ends(arrived.signal),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(left);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Whether this gap has not been reported yet.

@@ -65,8 +65,14 @@ impl StateDir {
 }
 
 fn path_of(state: &Path, job_key: &str) -> PathBuf {
-    let name = format!("{:016x}.jsonl", hash(job_key.as_bytes()));
-    state.join(HISTORY).join(name)
+    state
+        .join(HISTORY)
+        .join(format!("{}.jsonl", job_file_stem(job_key)))
+}
+
+/// The name of a job's files, the same on every machine.
+pub fn job_file_stem(job_key: &str) -> String {
+    format!("{:016x}", hash(job_key.as_bytes()))
 }
 
 /// What identifies a job: the directory it is started in and its command with places for knobs.

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use brimful::explain::Verdict;
 use brimful::job::Settings;
@@ -61,8 +62,15 @@ pub trait Ladder {
 
     /// None: no further attempt (it finished, it is not memory, the ladder is at its end).
     ///
-    /// Not asked where the user ended the attempt.
-    fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt>;
+    /// Not asked where the user ended the attempt. `pause` waits, and returns false if the user ends the run meanwhile.
+    fn next(
+        &mut self,
+        ended: &AttemptEnd,
+        pause: &mut dyn FnMut(Duration) -> bool,
+    ) -> Option<NextAttempt>;
+
+    /// The user has ended the run.
+    fn stopped(&mut self) {}
 
     /// The most attempts that there can be, where that is known.
     fn max_attempts(&self) -> Option<u32> {

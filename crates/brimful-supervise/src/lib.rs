@@ -67,10 +67,10 @@ mod undo;
 mod watcher;
 
 pub use attach::AttachedRun;
-pub use attempts::RunEnd;
+pub use attempts::{RunEnd, host_name};
 pub use explained::{explain_record, snapshot_beside};
 pub use follow::{Followed, RecordFollower};
-pub use history::job_key;
+pub use history::{job_file_stem, job_key};
 pub use ladder::{AttemptEnd, Ladder, NextAttempt};
 pub use notice::{Audience, Notice};
 pub use parent::stop_with_parent;

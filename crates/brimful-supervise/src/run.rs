@@ -169,6 +169,7 @@ fn supervise(
         stored,
         id,
         events,
+        is_interrupted: false,
         reported_gaps: Vec::new(),
     };
     // Where the place is not known, no earlier run can be told to be of it.

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brimful::calendar::civil;
+use brimful::explain::Verdict;
+use brimful::plan::Observed;
 use brimful::record::{Attempt, AttemptLine, Line, Outcome, Record, RecordUnreadable, VerdictLine};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_private::Missing;
@@ -210,6 +212,22 @@ impl StateDir {
             .take(MAX_PRUNED)
             .filter(|run| fs::remove_dir_all(&run.directory).is_ok())
             .count()
+    }
+
+    /// Why the newest run of a directory ended, and what was seen of it, if brimful did not live to see its end. Nothing
+    /// is changed.
+    pub fn interrupted_in(&self, directory: &Path) -> Option<(Verdict, Observed)> {
+        let place = place_of(directory);
+        let runs = self.runs().ok()?.into_iter().take(MAX_SEARCHED);
+        let mut records = runs.filter_map(|run| Some((run.read_as_written().ok()?, run)));
+        let (record, run) = records.find(|(record, _)| record.run.folder == place)?;
+        let is_open = record.last_attempt()?.end.is_none();
+        if !is_open || run.is_running() {
+            return None;
+        }
+        let record = run.read().ok()?;
+        let verdict = explain_record(&record, Some(&run.directory));
+        Some((verdict, Observed::of(record.last_attempt()?)))
     }
 
     /// The newest run of this place whose record has no end and that nobody was told about; explained, and marked as

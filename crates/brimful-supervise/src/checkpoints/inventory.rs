@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::checkpoints::find;
 use crate::checkpoints::version::Version;
 
@@ -11,7 +13,7 @@ use crate::checkpoints::version::Version;
 ///
 /// By size and time of modification, not by name: a training renames its last checkpoint before it writes the next
 /// one, and a checkpoint that was copied aside is put back with its times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Inventory {
     contents: BTreeSet<u64>,
     taken_at: SystemTime,

@@ -32,7 +32,7 @@ pub use checkpoint::{Checkpoint, CheckpointKind, Incomplete};
 pub use choose::{Checkpoints, choose};
 pub use criteria::Criteria;
 pub use refusal::Refusal;
-pub use selector::{Selector, SelectorOptions};
+pub use selector::{Excluded, Selector, SelectorOptions};
 
 #[cfg(test)]
 mod refusal_tests;

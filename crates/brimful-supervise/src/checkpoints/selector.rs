@@ -3,6 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::checkpoints::choose::{Checkpoints, choose};
 use crate::checkpoints::criteria::Criteria;
 use crate::checkpoints::file;
@@ -30,10 +32,30 @@ pub struct Selector {
     /// Samples of the first choice, to tell whether it is still what was chosen.
     digest: Option<u64>,
     before: Inventory,
+    excluded: Excluded,
+}
+
+/// Checkpoints that a run does not resume from. Written to a file, it tells other nodes of the same run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Excluded {
     /// Written while the job was rehearsed.
     rehearsed: Option<Inventory>,
     /// There before the run, and so another run's.
     ignored: Option<Inventory>,
+    force: bool,
+}
+
+impl Excluded {
+    /// The furthest of the others.
+    pub fn choose(&self, directory: &Path, patterns: &[String]) -> Checkpoints {
+        let criteria = Criteria {
+            force: self.force,
+            rehearsed: self.rehearsed.as_ref(),
+            ignored: self.ignored.as_ref(),
+            ..Criteria::now()
+        };
+        choose(directory, patterns, &criteria)
+    }
 }
 
 /// What the user asked for.
@@ -68,8 +90,10 @@ impl Selector {
             first,
             digest,
             before,
-            rehearsed: None,
-            ignored: None,
+            excluded: Excluded {
+                force: options.force,
+                ..Excluded::default()
+            },
         }
     }
 
@@ -77,7 +101,7 @@ impl Selector {
     pub fn rehearsals_ended(&mut self) {
         let now = Inventory::take(&self.directory, &self.patterns);
         if !self.options.resume {
-            self.ignored = Some(now);
+            self.excluded.ignored = Some(now);
             return;
         }
         let mut rehearsed = now.new_since(&self.before);
@@ -100,7 +124,7 @@ impl Selector {
             }
         }
         let is_lost = self.first.chosen.is_some() && unchanged.is_none();
-        self.rehearsed = Some(rehearsed);
+        self.excluded.rehearsed = Some(rehearsed);
         if is_lost {
             self.first = self.choose();
         }
@@ -116,14 +140,13 @@ impl Selector {
         self.choose()
     }
 
+    /// What no attempt resumes from.
+    pub fn excluded(&self) -> &Excluded {
+        &self.excluded
+    }
+
     fn choose(&self) -> Checkpoints {
-        let criteria = Criteria {
-            force: self.options.force,
-            rehearsed: self.rehearsed.as_ref(),
-            ignored: self.ignored.as_ref(),
-            ..Criteria::now()
-        };
-        choose(&self.directory, &self.patterns, &criteria)
+        self.excluded.choose(&self.directory, &self.patterns)
     }
 }
 

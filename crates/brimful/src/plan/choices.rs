@@ -26,7 +26,7 @@ fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// From a rehearsal; before the first one, a rank for each card where that divides the batch.
+/// From a rehearsal; before the first one as the command tells, else a rank for each card where that divides the batch.
 pub(crate) fn world_size(room: &PlanLimits, shapes: &[Shape], effective: Option<u64>) -> u64 {
     let rehearsed = shapes
         .iter()
@@ -34,6 +34,9 @@ pub(crate) fn world_size(room: &PlanLimits, shapes: &[Shape], effective: Option<
         .max_by_key(|shape| shape.rehearsed_at_unix_ms);
     if let Some(shape) = rehearsed {
         return shape.world_size;
+    }
+    if let Some(ranks) = room.ranks {
+        return ranks.max(1);
     }
     let cards = u64::try_from(room.gpus.len()).unwrap_or(1).max(1);
     if effective.is_some_and(|batch| batch.is_multiple_of(cards)) {

@@ -83,6 +83,7 @@ mod tests {
                 .map(|name| ((*name).to_owned(), Bytes::from_gib(16)))
                 .collect(),
             cpus,
+            ranks: None,
         };
         let torch = |version: &str| {
             [Shape {

@@ -60,6 +60,9 @@ pub struct PlanLimits {
     pub gpus: Vec<(String, Bytes)>,
     /// Processors that the job may use.
     pub cpus: f64,
+    /// Ranks on all nodes, if the command tells.
+    #[serde(default)]
+    pub ranks: Option<u64>,
 }
 
 /// What one rehearsal found. It holds for every value of the computed knobs.

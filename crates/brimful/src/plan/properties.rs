@@ -108,6 +108,7 @@ fn larger(room: &PlanLimits, by: (u64, u64, u64)) -> PlanLimits {
             .map(|(name, limit)| (name.clone(), Bytes(limit.get() + by.2)))
             .collect(),
         cpus: room.cpus,
+        ranks: room.ranks,
     }
 }
 
@@ -357,7 +358,7 @@ proptest! {
             ..Job::default()
         };
         let gpus = cards.into_iter().map(|bytes| (String::new(), Bytes(bytes))).collect();
-        let room = PlanLimits { host: host.map(Bytes), shm: None, gpus, cpus };
+        let room = PlanLimits { host: host.map(Bytes), shm: None, gpus, cpus, ranks: None };
         let mut shapes: Vec<Shape> = Vec::new();
         for _ in 0..300 {
             let Step::Rehearse(settings) = next_step(&job, &room, &shapes, &[]) else { break };

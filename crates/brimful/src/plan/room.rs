@@ -44,6 +44,7 @@ impl PlanLimits {
             shm,
             gpus,
             cpus: cpus.known().map_or(1.0, |(count, _)| *count),
+            ranks: None,
         }
     }
 }

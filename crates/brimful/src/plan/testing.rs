@@ -290,6 +290,7 @@ pub(crate) fn room(host_mb: u64, card_mb: u64) -> PlanLimits {
         shm: Some(Bytes(2_000 * MB)),
         gpus: vec![("T4".to_owned(), Bytes(card_mb * MB))],
         cpus: 4.0,
+        ranks: None,
     }
 }
 
@@ -339,6 +340,7 @@ pub(crate) fn any_room() -> impl Strategy<Value = PlanLimits> {
             shm: shm.map(|mb| Bytes(mb * MB)),
             gpus: vec![("T4".to_owned(), Bytes(card * MB)); cards],
             cpus,
+            ranks: None,
         },
     )
 }
