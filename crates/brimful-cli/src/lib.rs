@@ -53,6 +53,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     {
         return commands::process_watch(&arguments[2..]);
     }
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == brimful_workflow::RANK_ARGUMENT)
+    {
+        return commands::rank(&arguments[2..]);
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return print_usage_error(&error),

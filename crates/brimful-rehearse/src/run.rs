@@ -1,11 +1,13 @@
 //! One rehearsal: start the script on the stage, wait for its steps, read what it wrote.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use brimful::nodes::Torchrun;
 use brimful::predict::AssumedCase;
 use brimful_isolate::{Isolated, Isolation, StartError};
 
@@ -153,6 +155,18 @@ fn case(assumed: AssumedCase) -> &'static str {
     }
 }
 
+/// The command for one of several nodes, and how many there are: a rehearsal must not meet the job's own nodes.
+fn several_nodes(command: &[OsString]) -> Option<(Vec<String>, u64)> {
+    let words: Vec<String> = command
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect::<Option<_>>()?;
+    let found = Torchrun::of(&words, |name| std::env::var(name).ok())?;
+    found
+        .has_several_nodes()
+        .then(|| (found.one_node(&words), found.nodes.1))
+}
+
 fn spawn(
     request: &RehearsalRequest,
     stage: &Stage,
@@ -161,7 +175,13 @@ fn spawn(
 ) -> Result<Isolated, RehearsalError> {
     let program = request.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
-    command.args(request.command.iter().skip(1));
+    match several_nodes(&request.command) {
+        Some((words, n_nodes)) => command
+            .args(&words[1..])
+            .env("BRIMFUL_REHEARSAL_NODES", n_nodes.to_string())
+            .env_remove(brimful::env_vars::PET_NNODES),
+        None => command.args(request.command.iter().skip(1)),
+    };
     if request.on_cpus {
         stage.apply_hook_without_card(&mut command);
     } else {

@@ -13,6 +13,8 @@ use brimful_probe::PlatformUnsupported;
 use brimful_rehearse::{ConfigFileError, JobFileError, LastStep, PlanError, PredictionError};
 use brimful_supervise::checkpoints::Refusal;
 
+use crate::nodes::NoSharedDirectory;
+
 /// A prediction, a plan or the preparation of a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkflowError {
@@ -50,6 +52,14 @@ pub enum WorkflowError {
     UnknownPrice { name: String },
     #[error("the profile `{id}` names no GPU")]
     NoGpuInProfile { id: &'static str },
+    #[error(transparent)]
+    NoCommand(#[from] NoCommand),
+    #[error(transparent)]
+    NoSharedDirectory(#[from] NoSharedDirectory),
+    #[error(
+        "`--nnodes={least}:{most}` lets the number of nodes change; a job file needs one number of nodes"
+    )]
+    ElasticNodes { least: u64, most: u64 },
     #[error("no settings of this job fit in memory; the job was not started")]
     NothingFits,
     #[error("no checkpoint of this job is usable{}", listed(.refused))]
@@ -77,8 +87,11 @@ impl WorkflowError {
             WorkflowError::Config(error) => error,
             WorkflowError::Prediction(error) => error,
             WorkflowError::Plan(error) => error,
+            WorkflowError::NoCommand(error) => error,
+            WorkflowError::NoSharedDirectory(error) => error,
             WorkflowError::NoPhantom { .. }
             | WorkflowError::NoScratch(_)
+            | WorkflowError::ElasticNodes { .. }
             | WorkflowError::NoJob
             | WorkflowError::Alternatives { .. }
             | WorkflowError::UnknownPrice { .. }
@@ -108,6 +121,12 @@ impl UserError for WorkflowError {
                 Hint::text("name one GPU model, or several of one machine, for example `2x t4`"),
                 Hint::text("`compare` takes alternatives"),
             ],
+            WorkflowError::ElasticNodes { most, .. } => vec![
+                Hint::text(format!("write `--nnodes={most}`")),
+                Hint::text(
+                    "`brimful run -- torchrun …` watches such a job and does not restart it",
+                ),
+            ],
             WorkflowError::NoJob => vec![Hint::CreateJobFile, Hint::RunWithoutJob],
             WorkflowError::NothingFits => vec![Hint::AllowMoreKnobs, Hint::StartAsWanted],
             WorkflowError::NoUsableCheckpoint { refused } => {
@@ -133,6 +152,33 @@ impl From<PlanError> for WorkflowError {
             PlanError::Prediction(error) => WorkflowError::Prediction(error),
             PlanError::Config(error) => WorkflowError::Config(error),
             PlanError::Endless => WorkflowError::Plan(error),
+        }
+    }
+}
+
+/// The command of an attempt could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCommand {
+    #[error(transparent)]
+    Config(#[from] ConfigFileError),
+    #[error("failed to write the order of an attempt to the temporary directory")]
+    Order(#[from] io::Error),
+}
+
+impl UserError for NoCommand {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            NoCommand::Config(error) => error.kind(),
+            NoCommand::Order(_) => ErrorKind::Environment,
+        }
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        match self {
+            NoCommand::Config(error) => error.hints(),
+            NoCommand::Order(_) => vec![Hint::text(
+                "check that the temporary directory (TMPDIR) exists and has free space",
+            )],
         }
     }
 }

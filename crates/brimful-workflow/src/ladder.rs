@@ -2,17 +2,18 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Rendered, Settings};
 use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Rung, Shape, revise};
 use brimful::record::Outcome;
-use brimful_rehearse::{ConfigFileError, ConfigFiles};
+use brimful_rehearse::ConfigFiles;
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoint, Checkpoints, Refusal, Selector};
 use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir};
 
-use crate::error::WorkflowError;
+use crate::error::{NoCommand, WorkflowError};
+use crate::nodes::{AttemptOnNodes, NodesLadder};
 
 /// Chooses the next attempt from the verdict on the last one, and stores what each one measured.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct JobLadder {
     pub(crate) config: Option<ConfigFiles>,
     /// The command of the first attempt, from [`JobLadder::prepare`] until it starts.
     pub(crate) prepared: Option<Vec<String>>,
+    /// If several nodes train together: what they agree on.
+    pub(crate) nodes: Option<NodesLadder>,
     /// Why there is no further attempt.
     pub(crate) gave_up: Option<String>,
 }
@@ -51,7 +54,7 @@ impl JobLadder {
         Ok(self.prepare_command()?)
     }
 
-    fn prepare_command(&mut self) -> Result<Vec<OsString>, ConfigFileError> {
+    fn prepare_command(&mut self) -> Result<Vec<OsString>, NoCommand> {
         let chosen = self.checkpoints.first().chosen.as_ref();
         let path = chosen.and_then(|chosen| chosen.path.to_str());
         let command = self.command(&self.job.render(&self.first, path))?;
@@ -60,9 +63,13 @@ impl JobLadder {
     }
 
     /// The command of an attempt, with copies of its config files.
-    fn command(&mut self, rendered: &Rendered) -> Result<Vec<String>, ConfigFileError> {
+    fn command(&mut self, rendered: &Rendered) -> Result<Vec<String>, NoCommand> {
+        if let Some(nodes) = &mut self.nodes {
+            // Its ranks write the copies, once they know the settings.
+            return Ok(nodes.command(&self.job, &rendered.command)?);
+        }
         match &mut self.config {
-            Some(files) => files.write(rendered),
+            Some(files) => Ok(files.write(rendered)?),
             None => Ok(rendered.command.clone()),
         }
     }
@@ -73,7 +80,7 @@ impl JobLadder {
         changed: Vec<Change>,
         why: String,
         found: Checkpoints,
-    ) -> Result<NextAttempt, ConfigFileError> {
+    ) -> Result<NextAttempt, NoCommand> {
         let refused = sentences(&found.refused);
         let age = found.chosen.as_ref().and_then(age_ms);
         let step = found.chosen.as_ref().and_then(|chosen| chosen.step);
@@ -93,6 +100,8 @@ impl JobLadder {
             variables: rendered
                 .variables
                 .into_iter()
+                // Ranks set those of the settings that they agree on.
+                .filter(|_| self.nodes.is_none())
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             settings: Some(settings),
@@ -135,6 +144,62 @@ impl JobLadder {
             why.push("run `brimful run --resume --force` to accept it".into());
         }
         Some(why.join("; "))
+    }
+
+    /// The next attempt of a job on several nodes, which all of them make together.
+    fn next_on_nodes(
+        &mut self,
+        ended: &AttemptEnd,
+        pause: &mut dyn FnMut(Duration) -> bool,
+    ) -> Option<NextAttempt> {
+        let nodes = self.nodes.as_mut()?;
+        let after = nodes.after(ended, pause);
+        if let Some(run) = &nodes.agreed
+            && nodes.has_begun()
+        {
+            self.tried.clone_from(&run.tried);
+            self.remember(ended);
+        }
+        let nodes = self.nodes.as_mut()?;
+        let (changed, why) = match after {
+            AttemptOnNodes::End(why) => {
+                self.gave_up = why;
+                return None;
+            }
+            AttemptOnNodes::Again(why) => (Vec::new(), why),
+            AttemptOnNodes::OutOfMemory(run) => {
+                let revision = revise(
+                    &self.job,
+                    &self.room,
+                    &self.shapes,
+                    &self.learnt,
+                    &self.tried,
+                    &ended.verdict,
+                    &ended.observed,
+                );
+                match revision {
+                    Revision::Next {
+                        settings,
+                        changed,
+                        why,
+                    } => {
+                        nodes.propose(&run, settings);
+                        (changed, why)
+                    }
+                    Revision::GiveUp { why } => {
+                        let _ = nodes.end(&ended.verdict.summary);
+                        self.gave_up = Some(why);
+                        return None;
+                    }
+                }
+            }
+        };
+        let settings = nodes.proposal.settings.clone();
+        let found = nodes.checkpoints(&self.job.checkpoints);
+        let attempt = self.attempt(settings, changed, why, found);
+        attempt
+            .map_err(|error| self.gave_up = Some(error.to_string()))
+            .ok()
     }
 
     fn remember(&mut self, ended: &AttemptEnd) {
@@ -192,6 +257,10 @@ fn sentences(refused: &[(PathBuf, Refusal)]) -> Vec<String> {
 
 impl Ladder for JobLadder {
     fn max_attempts(&self) -> Option<u32> {
+        // Starts of torchrun that do not find the other nodes are not counted.
+        if self.nodes.is_some() {
+            return None;
+        }
         u32::try_from(self.max_attempts).ok()
     }
 
@@ -202,7 +271,14 @@ impl Ladder for JobLadder {
             .unwrap_or_default()
     }
 
-    fn next(&mut self, ended: &AttemptEnd) -> Option<NextAttempt> {
+    fn next(
+        &mut self,
+        ended: &AttemptEnd,
+        pause: &mut dyn FnMut(Duration) -> bool,
+    ) -> Option<NextAttempt> {
+        if self.nodes.is_some() {
+            return self.next_on_nodes(ended, pause);
+        }
         self.remember(ended);
         if matches!(
             ended.outcome,
@@ -254,12 +330,17 @@ impl Ladder for JobLadder {
             }
         }
     }
+
+    fn stopped(&mut self) {
+        if let Some(nodes) = &self.nodes {
+            let _ = nodes.end("it was stopped");
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
 
     use brimful_supervise::checkpoints::SelectorOptions;
 
@@ -292,6 +373,7 @@ mod tests {
             key: String::new(),
             config: None,
             prepared: None,
+            nodes: None,
             gave_up: None,
         }
     }

@@ -15,6 +15,7 @@ use brimful_supervise::{StateDir, job_key};
 use crate::error::WorkflowError;
 use crate::job::{FoundJob, JobRequest, find_job};
 use crate::machine::{MachineRequest, describe_machine};
+use crate::nodes::torchrun;
 use crate::options::{RehearsalOptions, side_effects_document};
 use crate::planned::PlannedJob;
 use crate::progress::Progress;
@@ -92,7 +93,8 @@ impl Search {
         forget: bool,
         progress: &mut impl FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Search {
-        let (room, card) = PlanLimits::for_job(&machine, is_without_gpu);
+        let (mut room, card) = PlanLimits::for_job(&machine, is_without_gpu);
+        room.ranks = torchrun(&job.command).and_then(|found| found.n_ranks());
         let key = job_key(&working_directory(), &job.command);
         if forget {
             let n_runs = state.as_ref().map_or(0, |state| state.forget(&key));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::env_vars::BRIMFUL_KEEP_RUNS;
-use brimful::plan::{Answer, wanted};
+use brimful::job::Job;
+use brimful::nodes::Torchrun;
+use brimful::plan::{Answer, Revision, revise, wanted};
 use brimful::user_error::{ErrorKind, UserError};
 use brimful_rehearse::{ConfigFiles, PredictionError, RehearsalError};
 use brimful_supervise::checkpoints::{Checkpoints, Refusal, Selector, SelectorOptions};
@@ -15,6 +17,7 @@ use crate::error::WorkflowError;
 use crate::job::{JobRequest, find_job};
 use crate::ladder::JobLadder;
 use crate::machine::{MachineRequest, describe_machine};
+use crate::nodes::{NodesLadder, NodesSetup, torchrun};
 use crate::options::RehearsalOptions;
 use crate::plan::Search;
 use crate::planned::PlannedJob;
@@ -49,6 +52,7 @@ pub fn prepare(
 ) -> Result<JobLadder, WorkflowError> {
     let found = find_job(&request.job)?;
     let config = ConfigFiles::open(&found.job)?;
+    let several_nodes = has_several_nodes(&found.job)?;
     // Before anything is rehearsed: a checkpoint that a rehearsal might write is not a candidate.
     let mut checkpoints = Selector::new(
         &working_directory(),
@@ -83,22 +87,23 @@ pub fn prepare(
             Err(error) => plan_failed(&error, &mut progress),
         }
     };
-    let (first, rungs, shapes) = match planned {
+    let (first, rungs, shapes, samples_per_second) = match planned {
         Some(planned) => {
             let _ = progress(Progress::Planned(&planned));
             let Answer::Plan(plan) = planned.answer else {
                 return Err(WorkflowError::NothingFits);
             };
-            (plan.settings, plan.rungs, planned.shapes)
+            let speed = plan.throughput.samples_per_second;
+            (plan.settings, plan.rungs, planned.shapes, Some(speed))
         }
-        None => (wanted(&job, &search.room), Vec::new(), Vec::new()),
+        None => (wanted(&job, &search.room), Vec::new(), Vec::new(), None),
     };
     checkpoints.rehearsals_ended();
     check_usable(checkpoints.first())?;
     if checkpoints.first().chosen.is_some() {
         let _ = progress(Progress::Resuming(checkpoints.first()));
     }
-    Ok(JobLadder {
+    let mut ladder = JobLadder {
         job,
         room: search.room,
         shapes,
@@ -113,8 +118,72 @@ pub fn prepare(
         key: search.key,
         config,
         prepared: None,
+        nodes: None,
         gave_up: None,
-    })
+    };
+    if several_nodes {
+        join_nodes(&mut ladder, request.resume, samples_per_second)?;
+    }
+    Ok(ladder)
+}
+
+/// Whether several nodes train together.
+fn has_several_nodes(job: &Job) -> Result<bool, WorkflowError> {
+    let found = torchrun(&job.command).filter(Torchrun::has_several_nodes);
+    let Some(launcher) = found else {
+        return Ok(false);
+    };
+    if launcher.n_nodes().is_none() {
+        let (least, most) = launcher.nodes;
+        return Err(WorkflowError::ElasticNodes { least, most });
+    }
+    Ok(true)
+}
+
+/// Makes the ladder one that agrees with the other nodes on each attempt.
+///
+/// A node that was killed in a run that the others are still in explains that attempt now: if it ran out of memory, the
+/// node proposes other settings.
+fn join_nodes(
+    ladder: &mut JobLadder,
+    resume: bool,
+    samples_per_second: Option<f64>,
+) -> Result<(), WorkflowError> {
+    let config = ladder.config.as_ref();
+    let mut nodes = NodesLadder::new(NodesSetup {
+        job: &ladder.job,
+        working_directory: working_directory(),
+        config: config.map_or_else(Vec::new, |files| files.texts().to_vec()),
+        excluded: ladder.checkpoints.excluded().clone(),
+        max_attempts: ladder.max_attempts,
+        resume,
+        settings: ladder.first.clone(),
+        samples_per_second,
+    })?;
+    if let Some(unfinished) = nodes.unfinished() {
+        let run = unfinished.agreed;
+        nodes.proposal.run = Some(run.run.clone());
+        let interrupted = ladder
+            .state
+            .as_ref()
+            .and_then(|state| state.interrupted_in(&working_directory()));
+        if let Some((verdict, observed)) = interrupted
+            && verdict.cause.is_memory()
+            && let Revision::Next { settings, .. } = revise(
+                &ladder.job,
+                &ladder.room,
+                &ladder.shapes,
+                &ladder.learnt,
+                &run.tried,
+                &verdict,
+                &observed,
+            )
+        {
+            nodes.propose(&run, settings);
+        }
+    }
+    ladder.nodes = Some(nodes);
+    Ok(())
 }
 
 /// A plan that brimful fails to make does not keep the job from starting: it starts with the settings of the job file.

@@ -72,6 +72,7 @@ WRAPPERS = {"_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"}
 def wait_for_torch():
     """Call `Rehearsal.install` when torch has been imported."""
     several = local_world_size()
+    stand_for_all_nodes()
     devices = os.environ.get("BRIMFUL_PHANTOM_DEVICES", "")
     if WITHOUT_CUDA:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -79,6 +80,17 @@ def wait_for_torch():
         # A launcher such as torchrun has started several processes: each has a card of its own.
         os.environ["BRIMFUL_PHANTOM_DEVICES"] = ";".join([devices] * min(several, 16))
     TorchWatch(lambda torch: rehearsal_for(torch).install()).start()
+
+
+def stand_for_all_nodes():
+    """Let the ranks of this node see all ranks of a job on several nodes. Collectives with the others return at once."""
+    if "LOCAL_RANK" not in os.environ or "RANK" not in os.environ:
+        return  # the launcher
+    # Removed, so that the processes of a rank do not count the nodes again.
+    nodes = int(os.environ.pop("BRIMFUL_REHEARSAL_NODES", "1"))
+    for name in ("WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"):
+        if nodes > 1 and os.environ.get(name, "").isdigit():
+            os.environ[name] = str(int(os.environ[name]) * nodes)
 
 
 def local_world_size():
