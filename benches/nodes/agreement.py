@@ -2,11 +2,11 @@
 
     python benches/nodes/agreement.py [--ranks 3 256] [--repeat N]
 
-The store is PyTorch's own, as torchrun opens it. Every rank is a process that agrees as it does below torchrun,
-and then becomes `true` in place of a training. Needs `brimful` and a Python with torch. Printed: the longest time
-that a rank says it needed, and the time from the first start to the last end, beside that of as many processes of
-`brimful --version`. PyTorch's store looks up the name of every client; to measure without slow lookups, run it in
-`unshare --mount` with `hosts: files` in /etc/nsswitch.conf.
+The store is PyTorch's own, as torchrun opens it. Every rank is a process that agrees as it does below
+torchrun, and then becomes `true` in place of a training. Needs `brimful` and a Python with torch. Printed:
+the longest time that a rank says it needed, and the time from the first start to the last end, beside that
+of as many processes of `brimful --version`. PyTorch's store looks up the name of every client; to measure
+without slow lookups, run it in `unshare --mount` with `hosts: files` in /etc/nsswitch.conf.
 """
 
 import argparse
