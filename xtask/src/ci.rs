@@ -202,6 +202,7 @@ fn python_style() -> Result<()> {
         "docs",
         "examples",
         "faults",
+        "integrations",
         "crates/brimful-rehearse/src/hook",
         "crates/brimful-supervise/src/hook",
     ];
