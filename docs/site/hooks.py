@@ -34,6 +34,10 @@ PAGES = {
     "examples/nyu-depth/README.md": "project/examples-nyu-depth.md",
     "examples/wikitext-sparse/README.md": "project/examples-wikitext-sparse.md",
     "examples/modelnet-voxel/README.md": "project/examples-modelnet-voxel.md",
+    "integrations/README.md": "project/integrations.md",
+    "integrations/grafana/README.md": "project/integrations-grafana.md",
+    "integrations/slurm/README.md": "project/integrations-slurm.md",
+    "integrations/kubernetes/README.md": "project/integrations-kubernetes.md",
     "benches/README.md": "project/benches.md",
     "benches/load/README.md": "project/benches-load.md",
 }
