@@ -48,7 +48,7 @@ def order(folder, shared, rank, ranks):
         "brimful_version": "same",
         "run": None,
         "is_member": False,
-        "resume": False,
+        "job": "same",
         "rung": 0,
         "settings": {"micro_batch": 8},
         "samples_per_second": None,
@@ -101,6 +101,7 @@ def trial(ranks):
                 "RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
                 "LOCAL_RANK": "0",
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(store.port),
             }

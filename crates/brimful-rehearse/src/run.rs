@@ -162,9 +162,12 @@ fn several_nodes(command: &[OsString]) -> Option<(Vec<String>, u64)> {
         .map(|word| word.to_str().map(str::to_owned))
         .collect::<Option<_>>()?;
     let found = Torchrun::of(&words, |name| std::env::var(name).ok())?;
-    found
-        .has_several_nodes()
-        .then(|| (found.one_node(&words), found.nodes.1))
+    found.has_several_nodes().then(|| {
+        (
+            found.one_node(&words),
+            found.nodes.map_or(1, |(_, most)| most),
+        )
+    })
 }
 
 fn spawn(

@@ -10,6 +10,7 @@ use crate::clock::unix_ms;
 use crate::command::recorded;
 use crate::context::RunContext;
 use crate::ending::{FinishedAttempt, watch_and_finish};
+use crate::host_name::host_name;
 use crate::ladder::{AttemptEnd, Ladder, NextAttempt};
 use crate::launch::NotStarted;
 use crate::notice::Notice;
@@ -34,12 +35,6 @@ pub struct RunEnd {
     pub exit_code: u8,
     /// All of them, oldest first.
     pub attempts: Vec<AttemptEnd>,
-}
-
-/// The name of this machine in its network.
-pub fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
 }
 
 /// The first line of the record, and what became of the last run here.
@@ -120,6 +115,9 @@ pub(crate) fn run_ladder(
             Err(why) if number == 1 => return Err(why),
             Err(NotStarted::Command(source) | NotStarted::Brimful(source)) => {
                 run.gap(&format!("attempt {number} could not be started: {source}"));
+                if let Some(ladder) = &mut ladder {
+                    stopped(*ladder);
+                }
                 break;
             }
         };
@@ -139,6 +137,7 @@ pub(crate) fn run_ladder(
         }
         if !all_gone {
             run.gap("no further attempt: processes of the last one do not end");
+            stopped(*ladder);
             break;
         }
         let asked = catch_unwind(AssertUnwindSafe(|| {
@@ -151,6 +150,9 @@ pub(crate) fn run_ladder(
                 of
             }
             Ok((None, _)) => {
+                if run.interrupted() {
+                    stopped(*ladder);
+                }
                 if ended.outcome != Outcome::Finished && ended.verdict.cause.is_memory() {
                     run.notice(&Notice::LadderAtItsEnd { ended: &ended });
                 }
@@ -158,6 +160,7 @@ pub(crate) fn run_ladder(
             }
             Err(_) => {
                 run.gap("no further attempt: a bug in brimful, where the next one is chosen");
+                stopped(*ladder);
                 break;
             }
         };

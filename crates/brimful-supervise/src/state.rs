@@ -14,6 +14,7 @@ use brimful_private::Missing;
 use crate::contain::ATTACHED;
 use crate::exit_status;
 use crate::explained::{self, explain_record};
+use crate::host_name::host_name;
 use crate::recorder::{self, FILE_NAME, end_line};
 
 /// A list of runs is read in full; nobody keeps more.
@@ -220,7 +221,9 @@ impl StateDir {
         let place = place_of(directory);
         let runs = self.runs().ok()?.into_iter().take(MAX_SEARCHED);
         let mut records = runs.filter_map(|run| Some((run.read_as_written().ok()?, run)));
-        let (record, run) = records.find(|(record, _)| record.run.folder == place)?;
+        let host = host_name();
+        let (record, run) = records
+            .find(|(record, _)| record.run.folder == place && record.run.host_name == host)?;
         let is_open = record.last_attempt()?.end.is_none();
         if !is_open || run.is_running() {
             return None;

@@ -60,6 +60,10 @@ pub enum WorkflowError {
         "`--nnodes={least}:{most}` lets the number of nodes change; a job file needs one number of nodes"
     )]
     ElasticNodes { least: u64, most: u64 },
+    #[error("the number of nodes is not a number (`--nnodes`, PET_NNODES)")]
+    UnknownNodes,
+    #[error("`--virtual-local-rank` is not supported for a job file on several nodes")]
+    VirtualLocalRanks,
     #[error("no settings of this job fit in memory; the job was not started")]
     NothingFits,
     #[error("no checkpoint of this job is usable{}", listed(.refused))]
@@ -92,6 +96,8 @@ impl WorkflowError {
             WorkflowError::NoPhantom { .. }
             | WorkflowError::NoScratch(_)
             | WorkflowError::ElasticNodes { .. }
+            | WorkflowError::UnknownNodes
+            | WorkflowError::VirtualLocalRanks
             | WorkflowError::NoJob
             | WorkflowError::Alternatives { .. }
             | WorkflowError::UnknownPrice { .. }
@@ -121,6 +127,10 @@ impl UserError for WorkflowError {
                 Hint::text("name one GPU model, or several of one machine, for example `2x t4`"),
                 Hint::text("`compare` takes alternatives"),
             ],
+            WorkflowError::UnknownNodes => {
+                vec![Hint::text("write it out, for example `--nnodes=2`")]
+            }
+            WorkflowError::VirtualLocalRanks => vec![Hint::text("remove the option")],
             WorkflowError::ElasticNodes { most, .. } => vec![
                 Hint::text(format!("write `--nnodes={most}`")),
                 Hint::text(

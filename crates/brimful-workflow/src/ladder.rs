@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Rendered, Settings};
+use brimful::nodes::NodeEnd;
 use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Rung, Shape, revise};
 use brimful::record::Outcome;
 use brimful_rehearse::ConfigFiles;
@@ -155,7 +156,7 @@ impl JobLadder {
         let nodes = self.nodes.as_mut()?;
         let after = nodes.after(ended, pause);
         if let Some(run) = &nodes.agreed
-            && nodes.has_begun()
+            && nodes.has_begun
         {
             self.tried.clone_from(&run.tried);
             self.remember(ended);
@@ -183,11 +184,14 @@ impl JobLadder {
                         changed,
                         why,
                     } => {
+                        nodes.report(NodeEnd::Memory, ended);
                         nodes.propose(&run, settings);
                         (changed, why)
                     }
                     Revision::GiveUp { why } => {
+                        // Before the report: it would make the others start again.
                         let _ = nodes.end(&ended.verdict.summary);
+                        nodes.report(NodeEnd::Memory, ended);
                         self.gave_up = Some(why);
                         return None;
                     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use brimful::env_vars::BRIMFUL_KEEP_RUNS;
-use brimful::job::Job;
+use brimful::job::{Job, Settings};
 use brimful::nodes::Torchrun;
 use brimful::plan::{Answer, Revision, revise, wanted};
 use brimful::user_error::{ErrorKind, UserError};
@@ -122,22 +122,26 @@ pub fn prepare(
         gave_up: None,
     };
     if several_nodes {
-        join_nodes(&mut ladder, request.resume, samples_per_second)?;
+        join_nodes(&mut ladder, samples_per_second)?;
     }
     Ok(ladder)
 }
 
 /// Whether several nodes train together.
 fn has_several_nodes(job: &Job) -> Result<bool, WorkflowError> {
-    let found = torchrun(&job.command).filter(Torchrun::has_several_nodes);
+    let rendered = job.render(&Settings::default(), None);
+    let found = torchrun(&rendered.command).filter(Torchrun::has_several_nodes);
     let Some(launcher) = found else {
         return Ok(false);
     };
-    if launcher.n_nodes().is_none() {
-        let (least, most) = launcher.nodes;
-        return Err(WorkflowError::ElasticNodes { least, most });
+    if launcher.has_virtual_local_ranks {
+        return Err(WorkflowError::VirtualLocalRanks);
     }
-    Ok(true)
+    match launcher.nodes {
+        None => Err(WorkflowError::UnknownNodes),
+        Some((least, most)) if least != most => Err(WorkflowError::ElasticNodes { least, most }),
+        Some(_) => Ok(true),
+    }
 }
 
 /// Makes the ladder one that agrees with the other nodes on each attempt.
@@ -146,7 +150,6 @@ fn has_several_nodes(job: &Job) -> Result<bool, WorkflowError> {
 /// node proposes other settings.
 fn join_nodes(
     ladder: &mut JobLadder,
-    resume: bool,
     samples_per_second: Option<f64>,
 ) -> Result<(), WorkflowError> {
     let config = ladder.config.as_ref();
@@ -156,7 +159,6 @@ fn join_nodes(
         config: config.map_or_else(Vec::new, |files| files.texts().to_vec()),
         excluded: ladder.checkpoints.excluded().clone(),
         max_attempts: ladder.max_attempts,
-        resume,
         settings: ladder.first.clone(),
         samples_per_second,
     })?;

@@ -178,6 +178,9 @@ variables! {
     MASTER_PORT = "MASTER_PORT",
         "`brimful run`",
         "The port of that store, set by torchrun.";
+    TORCHELASTIC_USE_AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE",
+        "`brimful run`",
+        "`True` if torchrun has opened that store, set by torchrun.";
     PET_NNODES = "PET_NNODES",
         "`brimful run`, `brimful plan`, `brimful predict`",
         "The number of nodes, which torchrun reads if `--nnodes` is not given.";

@@ -14,6 +14,8 @@ const MAX_ENTRIES: usize = 200_000;
 /// Directories below directories that `**` goes down to.
 const MAX_DEPTH: usize = 16;
 const MAX_FOUND: usize = 10_000;
+/// The directory beside checkpoints in which the nodes of a job share their state.
+pub const SHARED_STATE: &str = ".brimful";
 const MAX_PATTERN: usize = 1000;
 
 const OPTIONS: MatchOptions = MatchOptions {
@@ -136,6 +138,9 @@ impl PatternSearch<'_> {
             }
             self.n_left -= 1;
             let name = entry.file_name();
+            if name == SHARED_STATE {
+                continue;
+            }
             let below = relative.join(&name);
             if self.pattern.matches_path_with(&below, OPTIONS) {
                 add(entry.path(), self.found);

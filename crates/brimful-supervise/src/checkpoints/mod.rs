@@ -28,6 +28,8 @@ mod zeros;
 
 pub(crate) use find::newest_written;
 
+pub use find::SHARED_STATE;
+
 pub use checkpoint::{Checkpoint, CheckpointKind, Incomplete};
 pub use choose::{Checkpoints, choose};
 pub use criteria::Criteria;

@@ -15,17 +15,19 @@ use brimful_supervise::checkpoints::{Checkpoints, Excluded};
 
 use crate::nodes::decision::{Agreed, Decision};
 use crate::nodes::order::{Order, torchrun};
-use crate::nodes::rank::{DECISION, RANK_ARGUMENT, RESTARTED};
+use crate::nodes::rank::{DECISION, FAILED, RANK_ARGUMENT, RESTARTED};
 use crate::nodes::shared::{NoSharedDirectory, SharedDirectory, SharedState};
 
 /// How long the reports of the other nodes are waited for. A node without one was killed, or is about to report.
 const REPORTS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// How long an attempt is tried to begin: a node that was lost may have to be started again by a scheduler.
+/// How long an attempt is tried to begin, from its first start on: a node that was lost may have to be started again by a scheduler.
 const BEGIN_WITHIN: Duration = Duration::from_mins(20);
 /// The same before the first attempt: what does not begin by then is called wrongly.
-const FIRST_BEGINS_WITHIN: Duration = Duration::from_mins(5);
+const FIRST_BEGINS_WITHIN: Duration = Duration::from_mins(15);
+/// Before another try, and more from try to try.
 const PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Started by torchrun for each rank, with the path of brimful and of the order.
 const START_SCRIPT: &str = "\
@@ -51,8 +53,11 @@ pub(crate) struct NodesLadder {
     pub(crate) proposal: Proposal,
     /// The last attempt that took place.
     pub(crate) agreed: Option<AgreedRun>,
-    /// Since when no attempt has begun.
+    /// Since when no attempt has begun, and how often one was tried.
     waiting_since: Option<Instant>,
+    n_tries: u32,
+    /// The last attempt took place.
+    pub(crate) has_begun: bool,
 }
 
 /// What a [`NodesLadder`] is made of.
@@ -62,7 +67,6 @@ pub(crate) struct NodesSetup<'a> {
     pub(crate) config: Vec<(String, String)>,
     pub(crate) excluded: Excluded,
     pub(crate) max_attempts: usize,
-    pub(crate) resume: bool,
     pub(crate) settings: Settings,
     pub(crate) samples_per_second: Option<f64>,
 }
@@ -92,6 +96,7 @@ impl NodesLadder {
                 }
             })?;
         let number = RandomState::new().hash_one(std::process::id());
+        let job = digest(setup.job, &setup.config);
         Ok(NodesLadder {
             shared,
             shared_path,
@@ -106,13 +111,15 @@ impl NodesLadder {
                 node: format!("{number:016x}"),
                 host_name: brimful_supervise::host_name(),
                 brimful_version: env!("CARGO_PKG_VERSION").into(),
-                resume: setup.resume,
+                job,
                 settings: setup.settings,
                 samples_per_second: setup.samples_per_second,
                 ..Proposal::default()
             },
             agreed: None,
             waiting_since: None,
+            n_tries: 0,
+            has_begun: false,
         })
     }
 
@@ -128,6 +135,8 @@ impl NodesLadder {
     /// Writes the order of the next attempt, and returns the command that starts torchrun with it.
     pub(crate) fn command(&mut self, job: &Job, command: &[String]) -> io::Result<Vec<String>> {
         self.n_orders += 1;
+        self.has_begun = false;
+        self.waiting_since.get_or_insert_with(Instant::now);
         let directory = self.order_directory();
         brimful_private::new_directory(&directory)?;
         let path = directory.join("order.json");
@@ -180,24 +189,32 @@ impl NodesLadder {
             Agreed::Stop { why } | Agreed::Abort { why } => return AttemptOnNodes::End(Some(why)),
         };
         self.waiting_since = None;
+        self.n_tries = 0;
+        self.has_begun = true;
         self.proposal.run = Some(run.run.clone());
         self.proposal.is_member = true;
         self.proposal.rung = run.rung;
         self.proposal.settings.clone_from(&run.settings);
         self.agreed = Some(run.clone());
-        let end = self.own_end(ended);
-        // Without it the others wait in vain for some seconds, and then try again.
-        let _ = self.shared.report(&run, &self.own_report(end, ended));
         if matches!(
             ended.outcome,
             Outcome::StoppedByUser { .. } | Outcome::NotStarted { .. }
         ) {
             return self.end("it was stopped");
         }
+        let end = self.own_end(ended);
         if end == NodeEnd::Memory {
             return AttemptOnNodes::OutOfMemory(run);
         }
+        self.report(end, ended);
         self.wait_for_others(&run, &decision.nodes, end, pause)
+    }
+
+    /// Tells the others how the last attempt ended here. Without it they wait some seconds in vain.
+    pub(crate) fn report(&self, end: NodeEnd, ended: &AttemptEnd) {
+        if let Some(run) = &self.agreed {
+            let _ = self.shared.report(run, &self.own_report(end, ended));
+        }
     }
 
     /// The checkpoint that rank 0 would choose now. It chooses when all ranks have started.
@@ -207,15 +224,10 @@ impl NodesLadder {
         excluded.choose(&self.working_directory, patterns)
     }
 
-    /// Whether the last attempt took place.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.waiting_since.is_none()
-    }
-
     /// Proposes settings one rung below an attempt.
     pub(crate) fn propose(&mut self, run: &AgreedRun, settings: Settings) {
         self.proposal.run = Some(run.run.clone());
-        self.proposal.rung = run.rung + 1;
+        self.proposal.rung = run.rung.saturating_add(1);
         self.proposal.settings = settings;
         self.proposal.samples_per_second = None;
     }
@@ -225,9 +237,19 @@ impl NodesLadder {
             NodeEnd::Finished
         } else if self.order_directory().join(RESTARTED).exists() {
             NodeEnd::PeerLost
+        } else if self.failed().is_some() {
+            NodeEnd::Failed
         } else {
-            NodeEnd::of(&ended.verdict)
+            let by_signal = matches!(ended.outcome, Outcome::Killed { .. });
+            NodeEnd::of(&ended.verdict, by_signal)
         }
+    }
+
+    /// Why brimful could not start a rank on this node.
+    fn failed(&self) -> Option<String> {
+        const MAX_BYTES: u64 = 64 << 10;
+        let path = self.order_directory().join(FAILED);
+        String::from_utf8(brimful_private::read(&path, MAX_BYTES).ok()?).ok()
     }
 
     fn own_report(&self, end: NodeEnd, ended: &AttemptEnd) -> NodeReport {
@@ -235,7 +257,9 @@ impl NodesLadder {
             node: self.proposal.node.clone(),
             host_name: self.proposal.host_name.clone(),
             end,
-            summary: ended.verdict.summary.clone(),
+            summary: self
+                .failed()
+                .unwrap_or_else(|| ended.verdict.summary.clone()),
             at_unix_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0)),
@@ -254,36 +278,41 @@ impl NodesLadder {
             if let Some(why) = self.shared.ended(&run.run) {
                 return AttemptOnNodes::End((end != NodeEnd::Finished).then_some(why));
             }
-            match after_attempt(&self.shared.reports(run, nodes), nodes.len()) {
+            let is_late = Instant::now() >= until;
+            let reports = self.shared.reports(run, nodes);
+            match after_attempt(&reports, nodes.len(), is_late) {
+                AfterAttempt::Again if reports.len() < nodes.len() && is_late => {
+                    let why = "another node was lost; the training continues when it is back";
+                    return AttemptOnNodes::Again(why.into());
+                }
                 AfterAttempt::Again => {
                     return AttemptOnNodes::Again("the training ended on another node".into());
                 }
                 AfterAttempt::End(report) if report.end == NodeEnd::Finished => {
-                    let _ = self.shared.end(&run.run, "it finished");
-                    return AttemptOnNodes::End(None);
+                    let why = self.shared.end(&run.run, "it finished");
+                    return AttemptOnNodes::End((end != NodeEnd::Finished).then_some(why));
                 }
                 AfterAttempt::End(report) => {
                     let why = format!("on {}: {}", report.host_name, report.summary);
                     return self.end(&why);
                 }
-                AfterAttempt::Wait if Instant::now() >= until => break,
                 AfterAttempt::Wait => {}
             }
             if !pause(LOOK_AGAIN_AFTER) {
                 return AttemptOnNodes::End(None);
             }
         }
-        if end == NodeEnd::Finished {
-            return AttemptOnNodes::End(None);
-        }
-        let why = "another node was lost; the training continues when it is back";
-        AttemptOnNodes::Again(why.into())
     }
 
     /// Ends the run for all nodes. The reason that was given first counts.
     pub(crate) fn end(&self, why: &str) -> AttemptOnNodes {
-        let why = match &self.agreed {
-            Some(run) => self.shared.end(&run.run, why),
+        let of_last = self.decision().and_then(|decision| match decision.agreed {
+            Agreed::Attempt { run, .. } => Some(run.run),
+            Agreed::Stop { .. } | Agreed::Abort { .. } => None,
+        });
+        let run = of_last.or_else(|| Some(self.agreed.as_ref()?.run.clone()));
+        let why = match run {
+            Some(run) => self.shared.end(&run, why),
             None => why.to_owned(),
         };
         AttemptOnNodes::End(Some(why))
@@ -307,19 +336,33 @@ impl NodesLadder {
         if is_hopeless || ended.outcome == Outcome::Finished {
             return AttemptOnNodes::End(None);
         }
+        if let Some(why) = self.failed() {
+            return self.end(&why);
+        }
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let limit = match &self.agreed {
             Some(_) => BEGIN_WITHIN,
             None => FIRST_BEGINS_WITHIN,
         };
         if since.elapsed() > limit {
-            return self.end("torchrun does not find all nodes");
+            return self.end("no attempt began on all nodes");
         }
-        if !pause(PAUSE) {
+        self.n_tries = self.n_tries.saturating_add(1);
+        if !pause((PAUSE * self.n_tries).min(LONGEST_PAUSE)) {
             return AttemptOnNodes::End(None);
         }
-        AttemptOnNodes::Again("torchrun did not find all nodes".into())
+        AttemptOnNodes::Again("the attempt did not begin on all nodes".into())
     }
+}
+
+/// A digest of what all nodes of a job must have in common: all but the options of torchrun.
+fn digest(job: &Job, config: &[(String, String)]) -> String {
+    let mut job = job.clone();
+    if let Some(launcher) = torchrun(&job.command) {
+        job.command = launcher.rank_command(&job.command).words;
+    }
+    let text = serde_json::to_string(&(job, config)).unwrap_or_default();
+    brimful_supervise::job_file_stem(&text)
 }
 
 /// The name of a job in the shared directory: by what its ranks run. The options of torchrun, such as `--node-rank`, and

@@ -35,6 +35,18 @@ const DECISION_KEY: &str = "brimful/decision";
 pub enum RankError {
     #[error("failed to read the order of this attempt")]
     Order(#[source] io::Error),
+    #[error("failed to write to `{}`", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "torchrun has no store for its ranks: use PyTorch 2.4 or later with `--rdzv-backend=c10d` or `--master-addr`, and do not set TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    )]
+    NoStore,
+    #[error("the directory `{}` is not the one that rank 0 sees: write checkpoints to a directory that all nodes share", .0.display())]
+    NotShared(PathBuf),
     #[error("torchrun did not set {0}")]
     Variable(&'static str),
     #[error("torchrun has started this rank again; all nodes start a new attempt instead")]
@@ -63,6 +75,28 @@ pub enum RankError {
     },
 }
 
+impl RankError {
+    /// Whether another attempt would fail in the same way.
+    fn is_final(&self) -> bool {
+        match self {
+            RankError::Order(_)
+            | RankError::Write { .. }
+            | RankError::Variable(_)
+            | RankError::NoStore
+            | RankError::NotShared(_)
+            | RankError::CheckpointNotHere(_)
+            | RankError::Config(_)
+            | RankError::Start { .. } => true,
+            RankError::Restarted
+            | RankError::Store(_)
+            | RankError::Decision(_)
+            | RankError::NotSeen
+            | RankError::Aborted(_)
+            | RankError::Stopped(_) => false,
+        }
+    }
+}
+
 /// What a rank says, and rank 0 collects.
 #[derive(Serialize, Deserialize)]
 struct Message {
@@ -83,7 +117,7 @@ struct Place {
 ///
 /// `python` is the interpreter of torchrun. `say` gets a line for the user from the first rank of each node.
 pub fn become_rank(order: &Path, python: &Path, say: impl FnOnce(&str)) -> RankError {
-    match prepare(order, python, say) {
+    let error = match prepare(order, python, say) {
         Ok(mut command) => {
             let source = command.exec();
             RankError::Start {
@@ -92,7 +126,12 @@ pub fn become_rank(order: &Path, python: &Path, say: impl FnOnce(&str)) -> RankE
             }
         }
         Err(error) => error,
+    };
+    if error.is_final() {
+        let path = order.parent().unwrap_or(order).join(FAILED);
+        let _ = brimful_private::write_new(&path, error.to_string().as_bytes());
     }
+    error
 }
 
 fn prepare(order_path: &Path, python: &Path, say: impl FnOnce(&str)) -> Result<Command, RankError> {
@@ -100,10 +139,17 @@ fn prepare(order_path: &Path, python: &Path, say: impl FnOnce(&str)) -> Result<C
     let place = Place::of_environment()?;
     let directory = order_path.parent().unwrap_or(order_path);
     let started = directory.join(format!("started-{}", place.local_rank));
-    if brimful_private::create_new(&started).is_err() {
-        // The nodes would no longer know which attempt this is.
-        let _ = brimful_private::create_new(&directory.join(RESTARTED));
-        return Err(RankError::Restarted);
+    match brimful_private::create_new(&started) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // The nodes would no longer know which attempt this is.
+            let _ = brimful_private::create_new(&directory.join(RESTARTED));
+            return Err(RankError::Restarted);
+        }
+        Err(error) => return Err(not_written(&started)(error)),
+    }
+    if std::env::var(env_vars::TORCHELASTIC_USE_AGENT_STORE).as_deref() != Ok("True") {
+        return Err(RankError::NoStore);
     }
     let began = Instant::now();
     let decision = agree(&order, &place)?;
@@ -111,7 +157,8 @@ fn prepare(order_path: &Path, python: &Path, say: impl FnOnce(&str)) -> Result<C
         return Err(RankError::Aborted(why));
     }
     let text = serde_json::to_vec(&decision).map_err(RankError::Decision)?;
-    brimful_private::replace(&directory.join(DECISION), &text).map_err(RankError::Order)?;
+    let path = directory.join(DECISION);
+    brimful_private::replace(&path, &text).map_err(not_written(&path))?;
     let (run, checkpoint, step) = match decision.agreed {
         Agreed::Attempt {
             run,
@@ -129,14 +176,26 @@ fn prepare(order_path: &Path, python: &Path, say: impl FnOnce(&str)) -> Result<C
             began.elapsed(),
         ));
     }
-    if let Some(path) = &checkpoint {
-        wait_for(&order.working_directory.join(path))
-            .ok_or_else(|| RankError::CheckpointNotHere(path.clone()))?;
+    let checkpoint = checkpoint.map(|path| order.working_directory.join(path));
+    let shared = SharedDirectory::existing(&order.shared, &order.key);
+    let is_same = || {
+        shared
+            .state()
+            .is_some_and(|state| state.agreed.run == run.run && state.agreed.attempt == run.attempt)
+    };
+    if !becomes_true(is_same) {
+        return Err(RankError::NotShared(order.shared));
     }
+    if let Some(path) = &checkpoint
+        && !becomes_true(|| path.exists())
+    {
+        return Err(RankError::CheckpointNotHere(path.display().to_string()));
+    }
+    let checkpoint = checkpoint.as_deref().and_then(Path::to_str);
     training(
         &order,
         &run,
-        checkpoint.as_deref(),
+        checkpoint,
         python,
         &directory.join(&place.local_rank),
     )
@@ -145,6 +204,8 @@ fn prepare(order_path: &Path, python: &Path, say: impl FnOnce(&str)) -> Result<C
 /// Left beside the order: what was decided, and whether torchrun has started a rank again.
 pub(super) const DECISION: &str = "decision.json";
 pub(super) const RESTARTED: &str = "restarted";
+/// Why no attempt can begin on this node.
+pub(super) const FAILED: &str = "failed";
 
 impl Place {
     fn of_environment() -> Result<Place, RankError> {
@@ -250,15 +311,18 @@ fn missing(keys: &[String], place: &Place) -> Result<String, RankError> {
 fn decide_and_store(order: &Order, proposals: &[Proposal]) -> Agreed {
     let shared = SharedDirectory::existing(&order.shared, &order.key);
     let last = shared.state();
-    let agreed = last.as_ref().map(|state| {
-        let mut agreed = state.agreed.clone();
-        agreed.ended = shared.ended(&agreed.run);
-        agreed
-    });
+    let agreed = last.as_ref().map(|state| &state.agreed);
     let new_run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
-    let mut run = match decide(proposals, agreed.as_ref(), &new_run, order.max_attempts) {
+    let mut run = match decide(proposals, agreed, &new_run, order.max_attempts) {
         Ok(run) => run,
-        Err(why) => return stop(&shared, agreed.as_ref(), why.to_string()),
+        Err(why) => {
+            // Only a run that one of these nodes is in, and not another one that has begun in this directory.
+            let is_theirs = |run: &&AgreedRun| {
+                let mut members = proposals.iter().filter(|proposal| proposal.is_member);
+                members.any(|proposal| proposal.run.as_ref() == Some(&run.run))
+            };
+            return stop(&shared, agreed.filter(is_theirs), why.to_string());
+        }
     };
     let excluded = last
         .filter(|state| state.agreed.run == run.run)
@@ -281,7 +345,12 @@ fn decide_and_store(order: &Order, proposals: &[Proposal]) -> Agreed {
     let path = found.chosen.as_ref();
     Agreed::Attempt {
         run: Box::new(run),
-        checkpoint: path.and_then(|chosen| chosen.path.to_str().map(str::to_owned)),
+        checkpoint: path.and_then(|chosen| {
+            // Other nodes may have the directory under another path.
+            let path = chosen.path.strip_prefix(&order.working_directory);
+            let path = path.unwrap_or(&chosen.path);
+            path.to_str().map(str::to_owned)
+        }),
         checkpoint_step: path.and_then(|chosen| chosen.step),
     }
 }
@@ -307,8 +376,14 @@ fn starting_over_loses(run: &AgreedRun, found: &Checkpoints) -> Option<String> {
         || "no checkpoint of this run is left".to_owned(),
         |(path, why)| format!("`{}` is not used: {why}", path.display()),
     );
+    let force = match refused {
+        Some((_, why)) if why.is_lifted_by_force() => {
+            "; run `brimful run --resume --force` to accept it"
+        }
+        _ => "",
+    };
     Some(format!(
-        "the next attempt would start from the beginning; {reason}"
+        "the next attempt would start from the beginning; {reason}{force}"
     ))
 }
 
@@ -344,15 +419,21 @@ fn sentence(
     )
 }
 
-fn wait_for(path: &Path) -> Option<()> {
+/// Whether something becomes true within the time that a network file system may take.
+fn becomes_true(is_true: impl Fn() -> bool) -> bool {
     let until = Instant::now() + VISIBLE_AFTER;
-    while !path.exists() {
+    while !is_true() {
         if Instant::now() >= until {
-            return None;
+            return false;
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    Some(())
+    true
+}
+
+fn not_written(path: &Path) -> impl FnOnce(io::Error) -> RankError {
+    let path = path.to_owned();
+    move |source| RankError::Write { path, source }
 }
 
 /// The command of the training, with copies of the config files.
@@ -368,7 +449,7 @@ fn training(
         rendered.command.clone()
     } else {
         let directory: PathBuf = copies.to_owned();
-        brimful_private::new_directory(&directory).map_err(RankError::Order)?;
+        brimful_private::new_directory(&directory).map_err(not_written(&directory))?;
         ConfigFiles::with_texts(order.config.clone(), directory).write(&rendered)?
     };
     let launcher = torchrun(&words).ok_or(RankError::Variable("the command"))?;

@@ -3,16 +3,17 @@
 //! What decides is agreed on through torchrun's store. These files tell a node that was restarted which run it belongs
 //! to, and all nodes how an attempt ended on the others.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use brimful::nodes::{AgreedRun, NodeReport};
 use brimful::user_error::{ErrorKind, Hint, UserError};
-use brimful_supervise::checkpoints::Excluded;
+use brimful_supervise::checkpoints::{Excluded, SHARED_STATE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The directory in that of the checkpoints.
-const NAME: &str = ".brimful";
+const NAME: &str = SHARED_STATE;
 /// Bytes of the state at most: 10,000 checkpoints that were there before.
 const MAX_STATE: u64 = 16 << 20;
 const MAX_REPORT: u64 = 64 << 10;
@@ -129,10 +130,15 @@ impl SharedDirectory {
         let path = self.path(run, "end");
         let text = serde_json::to_vec(why).unwrap_or_default();
         // Whole or not at all: others read it at any time.
-        let part = self.path(run, &format!("end.{}.part", std::process::id()));
-        let _ = brimful_private::write_new(&part, &text);
-        let _ = std::fs::hard_link(&part, &path);
+        let number = RandomState::new().hash_one(std::process::id());
+        let part = self.path(run, &format!("end.{number:016x}.part"));
+        let linked = brimful_private::write_new(&part, &text)
+            .and_then(|()| std::fs::hard_link(&part, &path));
         let _ = std::fs::remove_file(&part);
+        if linked.is_err() && !path.exists() {
+            // A file system without links.
+            let _ = brimful_private::write_new(&path, &text);
+        }
         self.ended(run).unwrap_or_else(|| why.to_owned())
     }
 

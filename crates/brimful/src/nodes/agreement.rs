@@ -15,8 +15,8 @@ pub struct Proposal {
     pub run: Option<String>,
     /// It took part since brimful was started on it.
     pub is_member: bool,
-    /// Continue an earlier run (`--resume`).
-    pub resume: bool,
+    /// A digest of the job without the options of torchrun: what all nodes must have in common.
+    pub job: String,
     /// Rungs below the first settings.
     pub rung: u32,
     pub settings: Settings,
@@ -38,9 +38,6 @@ pub struct AgreedRun {
     pub tried: Vec<Settings>,
     /// An attempt of this run has resumed from a checkpoint.
     pub has_resumed: bool,
-    /// The run has ended: why, in one sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<String>,
 }
 
 /// Why there is no further attempt.
@@ -51,6 +48,10 @@ pub enum Disagreement {
     #[error("the nodes run different versions of brimful: {0}")]
     Versions(String),
     #[error(
+        "the nodes run different jobs: the job file, its overrides or a config file differ on {0}"
+    )]
+    Jobs(String),
+    #[error(
         "the state of run {0} is missing from the directory of the checkpoints, which all nodes must share"
     )]
     StateMissing(String),
@@ -60,8 +61,7 @@ pub enum Disagreement {
 
 /// The next attempt, from the proposals of all ranks in their order and the state that the last attempt left.
 ///
-/// A run continues if a node that has taken part in it says so, or if all nodes were started with `--resume` and it has
-/// not ended. Otherwise a run of the name `new_run` begins. Only a proposal of a lower rung than the last one changes the
+/// A run continues if a node that has taken part in it says so. Otherwise a run of the name `new_run` begins. Only a proposal of a lower rung than the last one changes the
 /// settings: the lowest counts, and of equal ones that of the first rank. At the beginning, the slowest settings count,
 /// which are those of the node with the least memory.
 pub fn decide(
@@ -80,19 +80,22 @@ pub fn decide(
     if versions.len() > 1 {
         return Err(Disagreement::Versions(versions.join(", ")));
     }
+    let other = proposals.iter().find(|other| other.job != first.job);
+    if let Some(other) = other {
+        let hosts = format!("{} and {}", first.host_name, other.host_name);
+        return Err(Disagreement::Jobs(hosts));
+    }
     let members: Vec<&String> = proposals
         .iter()
         .filter(|proposal| proposal.is_member)
         .filter_map(|proposal| proposal.run.as_ref())
         .collect();
-    let resumed = last
-        .filter(|last| last.ended.is_none() && proposals.iter().all(|proposal| proposal.resume));
     let continued = match members.first() {
         Some(run) => {
             let known = last.filter(|last| members.contains(&&last.run));
             Some(known.ok_or_else(|| Disagreement::StateMissing((*run).clone()))?)
         }
-        None => resumed,
+        None => None,
     };
     let mut next = match continued {
         Some(last) => lowered(last, proposals),
@@ -102,8 +105,7 @@ pub fn decide(
             ..AgreedRun::default()
         },
     };
-    next.ended = None;
-    next.attempt += 1;
+    next.attempt = next.attempt.saturating_add(1);
     if next.attempt > max_attempts {
         return Err(Disagreement::MaxAttempts(max_attempts));
     }
@@ -199,12 +201,9 @@ mod tests {
         let others = proposal(Some("r"), 0, 4);
         let next = decide(&[killed.clone(), others], Some(&last()), "new", 5).expect("agreed");
         assert_eq!((next.run.as_str(), next.rung), ("r", 1));
-        // Without anybody who took part it is a new run, unless the user says to resume.
-        let alone = decide(std::slice::from_ref(&killed), Some(&last()), "new", 5).expect("agreed");
+        // Without anybody who took part it is a new run.
+        let alone = decide(&[killed], Some(&last()), "new", 5).expect("agreed");
         assert_eq!((alone.run.as_str(), alone.attempt), ("new", 1));
-        killed.resume = true;
-        let resumed = decide(&[killed], Some(&last()), "new", 5).expect("agreed");
-        assert_eq!((resumed.run.as_str(), resumed.attempt), ("r", 2));
     }
 
     #[test]
@@ -215,6 +214,10 @@ mod tests {
         other.brimful_version = "2".into();
         let versions = decide(&[proposal(run, 0, 4), other], Some(&last()), "new", 5);
         assert!(matches!(versions, Err(Disagreement::Versions(_))));
+        let mut edited = proposal(run, 0, 4);
+        edited.job = "edited".into();
+        let jobs = decide(&[proposal(run, 0, 4), edited], Some(&last()), "new", 5);
+        assert!(matches!(jobs, Err(Disagreement::Jobs(_))));
         let lost = decide(&[proposal(run, 0, 4)], None, "new", 5);
         assert_eq!(lost, Err(Disagreement::StateMissing("r".into())));
         let many = decide(&[proposal(run, 0, 4)], Some(&last()), "new", 1);

@@ -29,8 +29,8 @@ pub enum NodeEnd {
 }
 
 impl NodeEnd {
-    /// How a training that did not finish ended on this node.
-    pub fn of(verdict: &Verdict) -> NodeEnd {
+    /// How a training that did not finish ended on this node. `by_signal`: a signal ended it.
+    pub fn of(verdict: &Verdict, by_signal: bool) -> NodeEnd {
         let is_about_peer = matches!(
             verdict.detail,
             Detail::ConnectionLost
@@ -38,8 +38,7 @@ impl NodeEnd {
                 | Detail::NcclTimeout
                 | Detail::FailedElsewhere
                 | Detail::MachineLost
-                | Detail::NoEvidence
-        );
+        ) || by_signal && verdict.detail == Detail::NoEvidence;
         if verdict.cause.is_memory() {
             NodeEnd::Memory
         } else if is_about_peer && matches!(verdict.cause, Cause::NotMemory | Cause::Ambiguous) {
@@ -64,25 +63,26 @@ pub enum AfterAttempt {
 /// What a node does after an attempt, from the reports of all nodes so far.
 ///
 /// If it ran out of memory anywhere, or if no node knows more than that another one was lost, everybody tries again.
-/// Another failure ends the run: the earliest one, so that all nodes name the same.
-pub fn after_attempt(reports: &[NodeReport], n_nodes: usize) -> AfterAttempt {
+/// Another failure ends the run: the earliest one, so that all nodes name the same. A training that finished on a node
+/// has finished. `is_late`: no further report is waited for.
+pub fn after_attempt(reports: &[NodeReport], n_nodes: usize, is_late: bool) -> AfterAttempt {
     let has = |end: NodeEnd| reports.iter().any(|report| report.end == end);
     if has(NodeEnd::Memory) {
         return AfterAttempt::Again;
     }
-    if reports.len() < n_nodes {
+    if reports.len() < n_nodes && !is_late {
         return AfterAttempt::Wait;
     }
     let failed = reports
         .iter()
         .filter(|report| report.end == NodeEnd::Failed)
         .min_by_key(|report| (report.at_unix_ms, &report.node));
-    match failed {
+    let finished = reports
+        .iter()
+        .find(|report| report.end == NodeEnd::Finished);
+    match failed.or(finished) {
         Some(report) => AfterAttempt::End(report.clone()),
-        None if has(NodeEnd::PeerLost) => AfterAttempt::Again,
-        None => reports.first().map_or(AfterAttempt::Wait, |report| {
-            AfterAttempt::End(report.clone())
-        }),
+        None => AfterAttempt::Again,
     }
 }
 
@@ -106,8 +106,11 @@ mod tests {
             report("a", NodeEnd::Failed, 1),
             report("b", NodeEnd::Memory, 9),
         ];
-        assert_eq!(after_attempt(&reports, 3), AfterAttempt::Again);
-        assert_eq!(after_attempt(&reports[..1], 3), AfterAttempt::Wait);
+        assert_eq!(after_attempt(&reports, 3, false), AfterAttempt::Again);
+        assert_eq!(after_attempt(&reports[..1], 3, false), AfterAttempt::Wait);
+        let late = after_attempt(&reports[..1], 3, true);
+        assert_eq!(late, AfterAttempt::End(reports[0].clone()));
+        assert_eq!(after_attempt(&[], 3, true), AfterAttempt::Again);
     }
 
     #[test]
@@ -121,10 +124,22 @@ mod tests {
             [a.clone(), b.clone(), lost.clone()],
             [lost.clone(), b.clone(), a],
         ] {
-            assert_eq!(after_attempt(&order, 3), AfterAttempt::End(b.clone()));
+            assert_eq!(
+                after_attempt(&order, 3, false),
+                AfterAttempt::End(b.clone())
+            );
         }
-        assert_eq!(after_attempt(&vec![lost; 3], 3), AfterAttempt::Again);
+        assert_eq!(after_attempt(&vec![lost; 3], 3, false), AfterAttempt::Again);
+        let mut ends = vec![report("a", NodeEnd::Finished, 1); 2];
+        ends.push(report("c", NodeEnd::PeerLost, 2));
+        assert!(matches!(
+            after_attempt(&ends, 3, false),
+            AfterAttempt::End(_)
+        ));
         let done = vec![report("a", NodeEnd::Finished, 1); 3];
-        assert!(matches!(after_attempt(&done, 3), AfterAttempt::End(_)));
+        assert!(matches!(
+            after_attempt(&done, 3, false),
+            AfterAttempt::End(_)
+        ));
     }
 }

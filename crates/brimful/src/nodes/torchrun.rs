@@ -28,14 +28,49 @@ const OF_SEVERAL_NODES: [&str; 10] = [
     "rdzv-conf",
     "standalone",
 ];
-/// Modules that are started with `python -m`.
-const MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
+/// The module that `python -m` starts.
+const MODULE: &str = "torch.distributed.run";
+/// Words before torchrun that start it on this machine.
+const PREFIXES: [&str; 8] = [
+    "env", "uv", "run", "poetry", "pipenv", "nice", "time", "exec",
+];
+/// Its options, for those that are written in short.
+const OPTIONS: [&str; 26] = [
+    "nnodes",
+    "nproc-per-node",
+    "rdzv-backend",
+    "rdzv-endpoint",
+    "rdzv-id",
+    "rdzv-conf",
+    "standalone",
+    "max-restarts",
+    "monitor-interval",
+    "start-method",
+    "event-log-handler",
+    "role",
+    "module",
+    "no-python",
+    "run-path",
+    "log-dir",
+    "redirects",
+    "tee",
+    "local-ranks-filter",
+    "node-rank",
+    "master-addr",
+    "master-port",
+    "local-addr",
+    "logs-specs",
+    "numa-binding",
+    "virtual-local-rank",
+];
 
 /// How `torchrun` is called: on how many nodes, and where its options end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torchrun {
-    /// Nodes of the job: at least, and at most.
-    pub nodes: (u64, u64),
+    /// Nodes of the job: at least, and at most; `None` if that is not a number.
+    pub nodes: Option<(u64, u64)>,
+    /// Every rank of a node has the local rank 0.
+    pub has_virtual_local_ranks: bool,
     /// Ranks of a node; `None` if it is one for each GPU, or not a number.
     pub ranks_per_node: Option<u64>,
     /// The words up to its options.
@@ -70,10 +105,11 @@ impl Torchrun {
         let mut nodes = variable(env_vars::PET_NNODES);
         let mut ranks = variable(env_vars::PET_NPROC_PER_NODE);
         let mut kind = RankKind::Script;
-        let mut is_standalone = false;
+        let (mut is_standalone, mut is_virtual) = (false, false);
         let mut at = options_at;
         while let Some(word) = command.get(at) {
             let Some(option) = LauncherOption::of(word) else {
+                at += usize::from(word == "--");
                 break;
             };
             let has_own_value = !FLAGS.contains(&option.name.as_str()) && option.value.is_none();
@@ -87,6 +123,7 @@ impl Torchrun {
                 "nnodes" => nodes = value(),
                 "nproc-per-node" => ranks = value(),
                 "standalone" => is_standalone = true,
+                "virtual-local-rank" => is_virtual = true,
                 "m" | "module" => kind = RankKind::Module,
                 "no-python" => kind = RankKind::Program,
                 _ => {}
@@ -94,13 +131,13 @@ impl Torchrun {
             at += if has_own_value { 2 } else { 1 };
         }
         command.get(at)?;
-        let nodes = if is_standalone {
-            (1, 1)
-        } else {
-            nodes.map_or(Some((1, 1)), |text| range(&text))?
+        let nodes = match nodes {
+            Some(text) if !is_standalone => range(&text),
+            _ => Some((1, 1)),
         };
         Some(Torchrun {
             nodes,
+            has_virtual_local_ranks: is_virtual,
             ranks_per_node: ranks.map_or(Some(1), |text| text.parse().ok()),
             options_at,
             rank_at: at,
@@ -108,14 +145,15 @@ impl Torchrun {
         })
     }
 
-    /// Whether several nodes train together.
+    /// Whether several nodes train together, or may do so.
     pub fn has_several_nodes(&self) -> bool {
-        self.nodes.1 > 1
+        self.nodes.is_none_or(|(_, most)| most > 1)
     }
 
     /// The number of nodes, unless it may change.
     pub fn n_nodes(&self) -> Option<u64> {
-        (self.nodes.0 == self.nodes.1).then_some(self.nodes.1)
+        let (least, most) = self.nodes?;
+        (least == most).then_some(most)
     }
 
     /// Ranks on all nodes, if both numbers are known.
@@ -127,7 +165,7 @@ impl Torchrun {
     ///
     /// `start` is a Python script with its arguments, or a program where the command starts one.
     pub fn command_with(&self, command: &[String], start: &[String]) -> Vec<String> {
-        let mut words = self.without(command, &["max-restarts", "m", "module"]);
+        let mut words = self.without(command, &["max-restarts", "m", "module", "run-path"]);
         words.push("--max-restarts=0".to_owned());
         words.extend(start.iter().cloned());
         words
@@ -191,8 +229,17 @@ struct LauncherOption {
 
 impl LauncherOption {
     fn of(word: &str) -> Option<LauncherOption> {
-        let rest = word.strip_prefix('-')?;
-        let rest = rest.strip_prefix('-').unwrap_or(rest);
+        let short = word.strip_prefix('-')?;
+        let Some(rest) = short.strip_prefix('-') else {
+            // `-t3` is `-t 3`.
+            let name = short.chars().next().filter(char::is_ascii_alphabetic)?;
+            let value = &short[1..];
+            let value = value.strip_prefix('=').unwrap_or(value);
+            return Some(LauncherOption {
+                name: name.to_string(),
+                value: (!value.is_empty()).then(|| value.to_owned()),
+            });
+        };
         if !rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return None;
         }
@@ -201,21 +248,37 @@ impl LauncherOption {
             None => (rest, None),
         };
         Some(LauncherOption {
-            name: name.replace('_', "-"),
+            name: whole_name(name.replace('_', "-")),
             value,
         })
     }
 }
 
+/// The option that a name is the beginning of, if there is only one.
+fn whole_name(name: String) -> String {
+    let mut fitting = OPTIONS.iter().filter(|option| option.starts_with(&name));
+    match (fitting.next(), fitting.next()) {
+        (Some(option), None) => (*option).to_owned(),
+        _ => name,
+    }
+}
+
 /// The first word after `torchrun` or `-m torch.distributed.run`.
+///
+/// A word of that name counts only if nothing before it may start it elsewhere, as `srun` and `docker` do.
 fn options_at(command: &[String]) -> Option<usize> {
-    command.iter().enumerate().find_map(|(at, word)| {
-        let is_program = Path::new(word)
-            .file_name()
-            .is_some_and(|name| name == "torchrun");
-        let is_module = at > 0 && command[at - 1] == "-m" && MODULES.contains(&word.as_str());
-        (is_program || is_module).then_some(at + 1)
-    })
+    let at = command.iter().position(|word| {
+        let name = Path::new(word).file_name().and_then(|name| name.to_str());
+        let is_prefix = word.contains('=')
+            || word.starts_with('-')
+            || name.is_some_and(|name| PREFIXES.contains(&name) || name.starts_with("python"));
+        !is_prefix
+    })?;
+    let is_program = Path::new(&command[at])
+        .file_name()
+        .is_some_and(|name| name == "torchrun");
+    let is_module = at > 0 && command[at - 1] == "-m" && command[at] == MODULE;
+    (is_program || is_module).then_some(at + 1)
 }
 
 /// `3` or `2:4`.
@@ -244,6 +307,7 @@ mod tests {
             "/opt/venv/bin/torchrun --nnodes 3:3 --nproc-per-node 2 -m pkg.train",
             "python -m torch.distributed.run --nproc_per_node=2 --nnodes=3 train.py",
             "env A=1 torchrun --no-python --nnodes=3 --nproc-per-node=2 ./train.sh",
+            "torchrun -t3 -r 3 --nnode 3 --nproc-per-node=2 -- train.py out",
         ] {
             let found = of(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(found.n_nodes(), Some(3), "{text}");
@@ -260,7 +324,10 @@ mod tests {
     fn one_node_and_other_programs_are_told_apart() {
         assert_eq!(of("python train.py --nnodes 3"), None);
         assert_eq!(of("torchrun --nnodes 3"), None);
-        assert_eq!(of("torchrun --nnodes=many train.py"), None);
+        assert_eq!(of("srun torchrun --nnodes 3 train.py"), None);
+        assert_eq!(of("python train.py --launcher torchrun data"), None);
+        let unknown = of("torchrun --nnodes={n} train.py").expect("torchrun");
+        assert!(unknown.has_several_nodes() && unknown.n_nodes().is_none());
         assert!(
             !of("torchrun train.py")
                 .expect("torchrun")
