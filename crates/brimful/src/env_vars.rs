@@ -223,6 +223,9 @@ variables! {
     BRIMFUL_REHEARSAL = "BRIMFUL_REHEARSAL",
         "the rehearsal's hook, the phantom GPU",
         "The directory for the results of the rehearsal. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_REHEARSAL_NODES = "BRIMFUL_REHEARSAL_NODES",
+        "the rehearsal's hook",
+        "Number of nodes of a job of which one is rehearsed. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_REHEARSAL_STEPS = "BRIMFUL_REHEARSAL_STEPS",
         "the rehearsal's hook",
         "Number of steps to rehearse. Set by `brimful predict` and `brimful plan`.";
