@@ -83,7 +83,7 @@ def wait_for_torch():
 
 
 def stand_for_all_nodes():
-    """Let the ranks of this node see all ranks of a job on several nodes. Collectives with the others return at once."""
+    """Let the ranks of this node see all ranks of a job on several nodes. Collectives return at once."""
     if "LOCAL_RANK" not in os.environ or "RANK" not in os.environ:
         return  # the launcher
     # Removed, so that the processes of a rank do not count the nodes again.
