@@ -56,6 +56,8 @@ pub(crate) struct NodesLadder {
     /// Since when no attempt has begun, and how often one was tried.
     waiting_since: Option<Instant>,
     n_tries: u32,
+    /// How the last try failed, and how many tries in a row failed so within seconds.
+    same_failure: (String, u32),
     /// The last attempt took place.
     pub(crate) has_begun: bool,
 }
@@ -119,8 +121,14 @@ impl NodesLadder {
             agreed: None,
             waiting_since: None,
             n_tries: 0,
+            same_failure: (String::new(), 0),
             has_begun: false,
         })
+    }
+
+    /// The name of the job in the shared directory, the same on all nodes.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     /// The run that other nodes may still be in, if it has not ended.
@@ -318,6 +326,24 @@ impl NodesLadder {
         AttemptOnNodes::End(Some(why))
     }
 
+    /// Whether torchrun has failed in the same way again and again, and not because of another node: it cannot import
+    /// torch, for example. A job that has begun is not given up so.
+    fn fails_by_itself(&mut self, ended: &AttemptEnd) -> bool {
+        let summary = &ended.verdict.summary;
+        let is_of_other_node = OF_OTHER_NODES.iter().any(|words| summary.contains(words))
+            || !matches!(ended.outcome, Outcome::Failed { .. })
+            || Duration::from_millis(ended.wall_ms) > FAILS_AT_ONCE;
+        if is_of_other_node || self.agreed.is_some() {
+            self.same_failure.1 = 0;
+            return false;
+        }
+        if self.same_failure.0 != *summary {
+            self.same_failure = (summary.clone(), 0);
+        }
+        self.same_failure.1 += 1;
+        self.same_failure.1 >= MAX_SAME_FAILURES
+    }
+
     /// torchrun ended before its ranks agreed: it did not find the other nodes, or one of them was lost.
     fn not_begun(
         &mut self,
@@ -333,7 +359,7 @@ impl NodesLadder {
             ended.verdict.detail,
             Detail::Arguments | Detail::NoScript | Detail::MissingModule | Detail::NotStarted
         );
-        if is_hopeless || ended.outcome == Outcome::Finished {
+        if is_hopeless || ended.outcome == Outcome::Finished || self.fails_by_itself(ended) {
             return AttemptOnNodes::End(None);
         }
         if let Some(why) = self.failed() {
@@ -354,6 +380,20 @@ impl NodesLadder {
         AttemptOnNodes::Again("the attempt did not begin on all nodes".into())
     }
 }
+
+/// A torchrun that waits for other nodes takes longer than this to fail.
+const FAILS_AT_ONCE: Duration = Duration::from_secs(20);
+/// Equal failures in a row after which another try is hopeless.
+const MAX_SAME_FAILURES: u32 = 3;
+/// What torchrun prints when it does not find, or loses, the other nodes.
+const OF_OTHER_NODES: [&str; 6] = [
+    "Rendezvous",
+    "DistNetworkError",
+    "DistStoreError",
+    "Connection",
+    "connection",
+    "timed out",
+];
 
 /// A digest of what all nodes of a job must have in common: all but the options of torchrun.
 fn digest(job: &Job, config: &[(String, String)]) -> String {
