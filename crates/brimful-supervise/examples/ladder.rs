@@ -34,6 +34,8 @@ fn main() -> ExitCode {
     }
     let settings = RunSettings {
         command: rest.clone(),
+        job: String::new(),
+        records: None,
         brimful_version: env!("CARGO_PKG_VERSION").into(),
         state: Some(StateDir {
             directory: PathBuf::from(first),

@@ -49,6 +49,8 @@ pub(crate) fn open(run: &mut RunContext<'_>, place: &str, gaps: &mut Vec<String>
             folder: place.to_owned(),
             host_name: host_name(),
             supervisor_pid: std::process::id(),
+            job: run.settings.job.clone(),
+            records: run.settings.records.clone(),
         }));
         Ok(())
     });

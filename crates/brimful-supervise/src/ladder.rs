@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brimful::explain::Verdict;
 use brimful::job::Settings;
-use brimful::plan::{Change, Observed};
+use brimful::plan::{Change, Observed, PlanBrim};
 use brimful::record::{Outcome, Peaks};
 use brimful::units::Bytes;
 
@@ -19,6 +19,8 @@ pub struct NextAttempt {
     /// Set for the training, beside what brimful has itself.
     pub variables: Vec<(OsString, OsString)>,
     pub settings: Option<Settings>,
+    /// What the plan predicts for them, of each limit.
+    pub predicted: Vec<PlanBrim>,
     /// What differs from the attempt before.
     pub changed: Vec<Change>,
     /// What the next rung of the plan would change, where there is one.

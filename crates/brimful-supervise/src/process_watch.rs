@@ -126,6 +126,7 @@ fn run_line(settings: &ProcessWatchSettings, stored: &StoredRun) -> RunLine {
             .to_string_lossy()
             .into_owned(),
         supervisor_pid: std::process::id(),
+        ..RunLine::default()
     }
 }
 

@@ -12,6 +12,10 @@ use crate::state::StateDir;
 pub struct RunSettings {
     pub command: Vec<OsString>,
     pub brimful_version: String,
+    /// A digest of the job, the same in all of its runs.
+    pub job: String,
+    /// The directory or URL that the run's rows are to be written to.
+    pub records: Option<String>,
     /// Where runs are kept; `None` where no place is known.
     pub state: Option<StateDir>,
     pub rules: WatchRules,

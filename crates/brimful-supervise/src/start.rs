@@ -243,6 +243,7 @@ impl Launched {
                 number,
                 command: recorded(&next.command),
                 settings: next.settings.clone(),
+                predicted: next.predicted.clone(),
                 resumed_from: next
                     .resumed_from
                     .as_ref()

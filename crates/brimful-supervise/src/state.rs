@@ -30,6 +30,8 @@ const RUNS: &str = "runs";
 const REHEARSALS: &str = "rehearsals";
 /// A file beside a record: a notebook has shown how the run ended.
 const SHOWN: &str = "shown";
+/// A file beside a record: its rows were written to where the user wants them.
+const RECORDED: &str = "recorded";
 /// All that brimful keeps in a state directory.
 const ENTRIES: &[&str] = &[RUNS, HISTORY, REHEARSALS];
 
@@ -346,6 +348,17 @@ impl StoredRun {
     /// Records that the end of this run was shown; false if it was recorded before.
     pub fn mark_shown(&self) -> bool {
         brimful_private::create_new(&self.directory.join(SHOWN)).is_ok()
+    }
+
+    /// Whether its rows were written to where the user wants them.
+    pub fn is_recorded(&self) -> bool {
+        self.directory.join(RECORDED).exists()
+    }
+
+    /// Remembers that its rows were written.
+    pub fn mark_recorded(&self) {
+        // Without it they are written again, in place of themselves.
+        let _ = brimful_private::create_new(&self.directory.join(RECORDED));
     }
 
     /// Whether brimful still watches it, or its keeper waits for the end of the training.

@@ -6,12 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brimful::job::{Job, Rendered, Settings};
 use brimful::nodes::NodeEnd;
-use brimful::plan::{Change, LearntRun, MeasuredOn, PlanLimits, Revision, Rung, Shape, revise};
+use brimful::plan::{
+    Change, LearntRun, MeasuredOn, PlanBrim, PlanLimits, Revision, Rung, Shape, revise,
+};
 use brimful::record::Outcome;
 use brimful_rehearse::ConfigFiles;
 use brimful_report::text;
 use brimful_supervise::checkpoints::{Checkpoint, Checkpoints, Refusal, Selector};
-use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir};
+use brimful_supervise::{AttemptEnd, Ladder, NextAttempt, StateDir, job_file_stem};
 
 use crate::error::{NoCommand, WorkflowError};
 use crate::nodes::{AttemptOnNodes, NodesLadder};
@@ -24,6 +26,8 @@ pub struct JobLadder {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) learnt: Vec<LearntRun>,
     pub(crate) first: Settings,
+    /// What the plan predicts for them.
+    pub(crate) first_predicted: Vec<PlanBrim>,
     /// The rungs below the first settings, as planned.
     pub(crate) rungs: Vec<Rung>,
     pub(crate) tried: Vec<Settings>,
@@ -48,6 +52,14 @@ impl JobLadder {
     /// Why there was no further attempt after the last one, if it failed.
     pub fn gave_up(&self) -> Option<&str> {
         self.gave_up.as_deref()
+    }
+
+    /// A digest of the job, the same in all of its runs and on all of its nodes.
+    pub fn job_digest(&self) -> String {
+        match &self.nodes {
+            Some(nodes) => nodes.key().to_owned(),
+            None => job_file_stem(&self.key),
+        }
     }
 
     /// Prepares the first attempt, and returns its command as it is recorded.
@@ -96,6 +108,7 @@ impl JobLadder {
         };
         self.tried.push(settings.clone());
         let next_rung = self.next_rung(&settings);
+        let predicted = self.predicted(&settings);
         Ok(NextAttempt {
             command: command.into_iter().map(OsString::from).collect(),
             variables: rendered
@@ -106,6 +119,7 @@ impl JobLadder {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             settings: Some(settings),
+            predicted,
             changed,
             next_rung,
             resumed_from: path,
@@ -116,6 +130,15 @@ impl JobLadder {
             effective_batch: self.job.effective_batch,
             why,
         })
+    }
+
+    /// What the plan predicts for these settings; nothing if they are not of the plan.
+    fn predicted(&self, settings: &Settings) -> Vec<PlanBrim> {
+        if *settings == self.first {
+            return self.first_predicted.clone();
+        }
+        let rung = self.rungs.iter().find(|rung| rung.settings == *settings);
+        rung.map_or_else(Vec::new, |rung| rung.brims.clone())
     }
 
     /// What the rung below these settings changes; nothing if the plan has none, or if the settings are not of the plan.
@@ -368,6 +391,7 @@ mod tests {
             shapes: Vec::new(),
             learnt: Vec::new(),
             first: Settings::default(),
+            first_predicted: Vec::new(),
             rungs: Vec::new(),
             tried: Vec::new(),
             max_attempts: 3,

@@ -56,5 +56,7 @@ pub use report::{
     write_report,
 };
 pub use run::{RunRequest, prepare, prune_records};
-pub use runs::{RunFollower, run_of_supervisor, runs, unshown_kill};
+pub use runs::{
+    RunFollower, UnrecordedRun, run_of_supervisor, runs, unrecorded_runs, unshown_kill,
+};
 pub use state::{state_dir, working_directory};

@@ -87,16 +87,18 @@ pub fn prepare(
             Err(error) => plan_failed(&error, &mut progress),
         }
     };
-    let (first, rungs, shapes, samples_per_second) = match planned {
-        Some(planned) => {
-            let _ = progress(Progress::Planned(&planned));
-            let Answer::Plan(plan) = planned.answer else {
-                return Err(WorkflowError::NothingFits);
-            };
-            let speed = plan.throughput.samples_per_second;
-            (plan.settings, plan.rungs, planned.shapes, Some(speed))
-        }
-        None => (wanted(&job, &search.room), Vec::new(), Vec::new(), None),
+    let (first, first_predicted, rungs, shapes, samples_per_second) = if let Some(planned) = planned
+    {
+        let _ = progress(Progress::Planned(&planned));
+        let Answer::Plan(plan) = planned.answer else {
+            return Err(WorkflowError::NothingFits);
+        };
+        let speed = plan.throughput.samples_per_second;
+        let (settings, brims) = (plan.settings, plan.brims);
+        (settings, brims, plan.rungs, planned.shapes, Some(speed))
+    } else {
+        let settings = wanted(&job, &search.room);
+        (settings, Vec::new(), Vec::new(), Vec::new(), None)
     };
     checkpoints.rehearsals_ended();
     check_usable(checkpoints.first())?;
@@ -109,6 +111,7 @@ pub fn prepare(
         shapes,
         learnt: search.learnt,
         first,
+        first_predicted,
         rungs,
         tried: Vec::new(),
         max_attempts: request.max_attempts,

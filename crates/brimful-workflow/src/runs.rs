@@ -1,9 +1,10 @@
 //! The recorded runs.
 
+use brimful::fleet::{AttemptRow, rows_of};
 use brimful::live::LiveRun;
 use brimful::record::Outcome;
 use brimful_report::json;
-use brimful_supervise::{Followed, RecordFollower, StateDir, StoredRun};
+use brimful_supervise::{Followed, RecordFollower, StateDir, StoredRun, explain_record};
 
 use crate::explain::{ExplainError, Explained};
 
@@ -27,6 +28,43 @@ pub fn runs(
         .collect();
     let directory = state.directory.display().to_string();
     Ok(json::RunsDocument::of(&directory, summaries))
+}
+
+/// A run whose rows are still to be written, and the rows.
+#[derive(Debug)]
+pub struct UnrecordedRun {
+    pub run: StoredRun,
+    pub rows: Vec<AttemptRow>,
+}
+
+/// The newest runs that were started with this destination of records, have ended, and were not written to it.
+///
+/// `ended` names a run that has ended although its supervisor is still there. What a run's supervisor could not do
+/// because it was killed is done when the next one starts.
+pub fn unrecorded_runs(
+    state: &StateDir,
+    destination: &str,
+    ended: Option<&str>,
+) -> Result<Vec<UnrecordedRun>, ExplainError> {
+    let is_open =
+        |run: &StoredRun| !run.is_recorded() && (ended == Some(&run.id) || !run.is_running());
+    let found = state.runs()?.into_iter().take(MAX_SEARCHED).filter(is_open);
+    Ok(found
+        .filter_map(|run| {
+            let is_wanted = run.first_line()?.records.as_deref() == Some(destination);
+            let mut record = run.read().ok().filter(|_| is_wanted)?;
+            if let Some(last) = record.attempts.last()
+                && last.verdict.is_none()
+            {
+                let verdict = explain_record(&record, Some(&run.directory));
+                if let Some(last) = record.attempts.last_mut() {
+                    last.verdict = Some(verdict);
+                }
+            }
+            let rows = rows_of(&record);
+            (!rows.is_empty()).then_some(UnrecordedRun { run, rows })
+        })
+        .collect())
 }
 
 /// The ID of the newest run that the process `pid` of brimful supervises or has supervised.

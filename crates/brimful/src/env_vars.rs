@@ -160,6 +160,18 @@ variables! {
     BRIMFUL_STATE_DIR = "BRIMFUL_STATE_DIR",
         "`brimful run`, `brimful explain`, `brimful runs`, `brimful top`, `brimful plan`",
         "The state directory, which holds run records. `--state-dir` overrides it.";
+    BRIMFUL_RECORDS = "BRIMFUL_RECORDS",
+        "`brimful run`",
+        "Directory or URL to which a run is recorded when it has ended, unless `--records` is given.";
+    OTEL_EXPORTER_OTLP_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "`brimful run --otlp`",
+        "URL of the collector, unless `--otlp` names one. Read by OpenTelemetry's library, as are its other `OTEL_EXPORTER_OTLP_*` variables (headers, timeout) and `OTEL_RESOURCE_ATTRIBUTES`.";
+    OTEL_METRIC_EXPORT_INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL",
+        "`brimful run --otlp`",
+        "Milliseconds between two exports. Default: 10000.";
+    OTEL_SERVICE_NAME = "OTEL_SERVICE_NAME",
+        "`brimful run --otlp`",
+        "The attribute `service.name`. Default: `brimful`.";
     BRIMFUL_KEEP_RUNS = "BRIMFUL_KEEP_RUNS",
         "`brimful run`",
         "Number of run records to keep (default 200), or `all`. Records of the last day are always kept.";

@@ -26,6 +26,7 @@ pub mod allocator;
 pub mod cards;
 pub mod explain;
 pub mod findings;
+pub mod fleet;
 pub mod job;
 pub mod kernels;
 pub mod live;

@@ -177,7 +177,7 @@ impl ExplainedAttempt {
                 .collect(),
             resumed_from: attempt.start.resumed_from.clone(),
             cause: verdict.map(|verdict| verdict.cause.id().to_owned()),
-            confidence: verdict.map(|verdict| word(&verdict.confidence)),
+            confidence: verdict.map(|verdict| verdict.confidence.id().to_owned()),
             summary: verdict.map(|verdict| verdict.summary.clone()),
             n_false_alarms: verdict.map_or(0, |verdict| attempt.n_false_alarms(verdict)),
         }
@@ -188,7 +188,7 @@ impl ExplainedVerdict {
     pub fn of(verdict: &Verdict) -> ExplainedVerdict {
         ExplainedVerdict {
             cause: verdict.cause.id().into(),
-            confidence: word(&verdict.confidence),
+            confidence: verdict.confidence.id().to_owned(),
             detail: verdict.detail.id().to_owned(),
             summary: verdict.summary.clone(),
             evidence: verdict

@@ -108,6 +108,17 @@ pub struct RemedyMemory {
     pub limit: Bytes,
 }
 
+impl Confidence {
+    /// As in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Confidence::Proved => "proved",
+            Confidence::Likely => "likely",
+            Confidence::CannotTell => "cannot_tell",
+        }
+    }
+}
+
 impl Verdict {
     /// Whether later runs may learn from it: the cause is memory, and not only the output shows it.
     pub fn is_learned_from(&self) -> bool {

@@ -20,12 +20,14 @@ const MAX_FEW: usize = 256;
 pub(crate) fn bound(line: &mut Line) {
     match line {
         Line::Run(run) => {
+            optional(&mut run.records);
             command(&mut run.command);
             for part in [
                 &mut run.id,
                 &mut run.brimful_version,
                 &mut run.folder,
                 &mut run.host_name,
+                &mut run.job,
             ] {
                 text(part);
             }
@@ -47,6 +49,10 @@ pub(crate) fn bound(line: &mut Line) {
             }
             list(&mut attempt.changed, MAX_FEW);
             list(&mut attempt.next_rung, MAX_FEW);
+            list(&mut attempt.predicted, MAX_FEW);
+            for brim in &mut attempt.predicted {
+                text(&mut brim.name);
+            }
         }
         Line::Gap(gap) => text(&mut gap.message),
         Line::Sample(found) => sample(found),

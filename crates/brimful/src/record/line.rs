@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explain::Verdict;
 use crate::job::Settings;
-use crate::plan::Change;
+use crate::plan::{Change, PlanBrim};
 use crate::units::Bytes;
 use crate::watch::{Action, Alarm, Sample};
 
@@ -49,6 +49,12 @@ pub struct RunLine {
     pub host_name: String,
     /// brimful's own process.
     pub supervisor_pid: u32,
+    /// A digest of the directory and the command: runs of one job have the same.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub job: String,
+    /// The directory or URL that its rows are to be written to when it has ended, for many runs to be counted together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<String>,
 }
 
 /// One launch.
@@ -82,6 +88,9 @@ pub struct AttemptLine {
     /// One value per knob, where the job has knobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<Settings>,
+    /// What the plan predicts for these settings, of each limit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub predicted: Vec<PlanBrim>,
     /// The checkpoint it goes on from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<String>,
@@ -247,6 +256,21 @@ pub enum Outcome {
     Unseen,
     /// It could not be started.
     NotStarted { error: String },
+}
+
+impl Outcome {
+    /// As in JSON.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Killed { .. } => "killed",
+            Outcome::StoppedByUs { .. } => "stopped_by_us",
+            Outcome::StoppedByUser { .. } => "stopped_by_user",
+            Outcome::Unseen => "unseen",
+            Outcome::NotStarted { .. } => "not_started",
+        }
+    }
 }
 
 /// What the kernel counted from the start of an attempt to its end.

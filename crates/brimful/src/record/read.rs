@@ -5,7 +5,8 @@ use std::io::{self, BufRead, Read};
 use crate::explain::{Evidence, Verdict};
 use crate::record::bounds::{bound, n_parts};
 use crate::record::line::{
-    ActionLine, AttemptLine, EndLine, GapLine, HookLine, Line, Outcome, OutputLine, RunLine,
+    ActionLine, AttemptLine, CheckpointLine, EndLine, GapLine, HookLine, Line, Outcome, OutputLine,
+    RunLine,
 };
 use crate::record::merge::merged;
 use crate::watch::{Alarm, Sample};
@@ -115,6 +116,8 @@ pub struct Attempt {
     pub hook: Vec<HookLine>,
     /// The newest of each stream.
     pub output: Vec<OutputLine>,
+    /// The newest one that the supervisor has found.
+    pub checkpoint: Option<CheckpointLine>,
     pub end: Option<EndLine>,
     pub verdict: Option<Verdict>,
 }
@@ -257,12 +260,8 @@ impl Attempt {
             }
             Line::End(end) => self.end = Some(*end),
             Line::Verdict(verdict) => self.verdict = Some(verdict.verdict),
-            // A checkpoint is of use while it is the newest one.
-            Line::Run(_)
-            | Line::Attempt(_)
-            | Line::Gap(_)
-            | Line::Checkpoint(_)
-            | Line::Unknown => {}
+            Line::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
+            Line::Run(_) | Line::Attempt(_) | Line::Gap(_) | Line::Unknown => {}
         }
     }
 
