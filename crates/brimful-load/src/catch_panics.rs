@@ -12,7 +12,7 @@ thread_local! {
 ///
 /// The panic hook still runs. A program that does not want thousands of broken images in its output installs
 /// [`quiet_hook`].
-pub(crate) fn catch_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub fn catch_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     let before = IS_INSIDE.replace(true);
     let made = catch_unwind(AssertUnwindSafe(work));
     IS_INSIDE.set(before);

@@ -43,7 +43,7 @@ pub mod value;
 pub use array::{DType, Encoding, Field, FieldSpec, TensorSpec};
 pub use brimful_mapping::Truncated;
 pub use buffer::Buffer;
-pub use catch_panics::{PanicHook, quiet_hook};
+pub use catch_panics::{PanicHook, catch_panics, quiet_hook};
 pub use error::{OpError, ReadError, SourceError};
 pub use indexes::Indexes;
 pub use loader::{Batch, Epoch, Loader, LoaderSettings, Next};

@@ -164,7 +164,7 @@ enum Backing {
     Read(File),
     Direct(File),
     Remote(Object),
-    Memory(Vec<u8>),
+    Memory(bytes::Bytes),
 }
 
 impl Reader {
@@ -231,7 +231,8 @@ impl Reader {
     }
 
     /// Bytes that were made from a file, to be read like one.
-    pub(crate) fn of_memory(path: &Path, bytes: Vec<u8>) -> Reader {
+    pub(crate) fn of_memory(path: &Path, bytes: impl Into<bytes::Bytes>) -> Reader {
+        let bytes = bytes.into();
         Reader {
             path: path.to_owned(),
             len: bytes.len() as u64,

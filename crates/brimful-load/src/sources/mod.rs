@@ -28,7 +28,7 @@ pub use hdf5::{DatasetRequest, Hdf5, Holds, Listed};
 pub use lines::Lines;
 pub use npy::Npy;
 pub use numbered::Numbered;
-pub use parquet::{CACHE, Parquet};
+pub use parquet::{CACHE, Parquet, check_parquet};
 pub use part::Part;
 pub use tar::{TarField, Tars};
 pub use tokens::{DocumentsHeader, HEADER_BYTES, TokenForm, Tokens, documents_path};

@@ -7,7 +7,7 @@ use arrow_schema::Schema;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::{Compression, Type as Physical};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
 
 use crate::catch_panics::catch_panics;
 use crate::problem::Problem;
@@ -70,58 +70,70 @@ impl Chunk {
 
 impl Footer {
     pub(super) fn read(reader: &Reader) -> Result<Footer, Problem> {
-        let bytes = footer_bytes(reader)?;
-        check(&bytes)?;
-        let metadata = guarded(|| {
-            let metadata = ParquetMetaDataReader::decode_metadata(&bytes)?;
-            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
-        })?;
-        let described = metadata.metadata();
-        let schema = metadata.parquet_schema();
-        if described.file_metadata().num_rows() < 0 {
-            return Err(Problem::malformed("a number of rows", "one below zero"));
-        }
-        let mut groups = Vec::new();
-        for (number, group) in described.row_groups().iter().enumerate() {
-            if group.columns().len() != schema.num_columns() {
-                return Err(Problem::malformed(
-                    format!("{} columns in row group {number}", schema.num_columns()),
-                    format!("{}", group.columns().len()),
-                ));
-            }
-            let mut chunks = Vec::new();
-            for (leaf, column) in group.columns().iter().enumerate() {
-                if let codec @ (Compression::BROTLI(_) | Compression::LZO) = column.compression() {
-                    return Err(Problem::unsupported(
-                        format!("a column compressed by {codec}"),
-                        "write it with zstd, snappy, lz4 or gzip",
-                    ));
-                }
-                let root = schema.get_column_root_idx(leaf);
-                let chunk = chunk(column, root, reader.len()).ok_or_else(|| {
-                    Problem::malformed(
-                        format!("column {leaf} of row group {number} within the file"),
-                        "one outside",
-                    )
-                })?;
-                chunks.push(chunk);
-            }
-            let rows = count(group.num_rows())
-                .ok_or_else(|| Problem::malformed("a number of rows", "one below zero"))?;
-            if rows > 0 {
-                groups.push(RowGroup {
-                    number,
-                    rows,
-                    chunks,
-                });
-            }
-        }
+        let described = Arc::new(described(reader)?);
+        let groups = checked_groups(&described, reader.len())?;
+        let metadata =
+            guarded(|| ArrowReaderMetadata::try_new(described, ArrowReaderOptions::new()))?;
         Ok(Footer { metadata, groups })
     }
 
     pub(super) fn schema(&self) -> &Schema {
         self.metadata.schema()
     }
+}
+
+/// What a file says of itself, none of it believed yet but that the parts which it promises are there.
+pub(super) fn described(reader: &Reader) -> Result<ParquetMetaData, Problem> {
+    let bytes = footer_bytes(reader)?;
+    check(&bytes)?;
+    guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
+}
+
+/// The row groups of a file of this length that have rows.
+pub(super) fn checked_groups(
+    described: &ParquetMetaData,
+    file_len: u64,
+) -> Result<Vec<RowGroup>, Problem> {
+    let schema = described.file_metadata().schema_descr();
+    if described.file_metadata().num_rows() < 0 {
+        return Err(Problem::malformed("a number of rows", "one below zero"));
+    }
+    let mut groups = Vec::new();
+    for (number, group) in described.row_groups().iter().enumerate() {
+        if group.columns().len() != schema.num_columns() {
+            return Err(Problem::malformed(
+                format!("{} columns in row group {number}", schema.num_columns()),
+                format!("{}", group.columns().len()),
+            ));
+        }
+        let mut chunks = Vec::new();
+        for (leaf, column) in group.columns().iter().enumerate() {
+            if let codec @ (Compression::BROTLI(_) | Compression::LZO) = column.compression() {
+                return Err(Problem::unsupported(
+                    format!("a column compressed by {codec}"),
+                    "write it with zstd, snappy, lz4 or gzip",
+                ));
+            }
+            let root = schema.get_column_root_idx(leaf);
+            let chunk = chunk(column, root, file_len).ok_or_else(|| {
+                Problem::malformed(
+                    format!("column {leaf} of row group {number} within the file"),
+                    "one outside",
+                )
+            })?;
+            chunks.push(chunk);
+        }
+        let rows = count(group.num_rows())
+            .ok_or_else(|| Problem::malformed("a number of rows", "one below zero"))?;
+        if rows > 0 {
+            groups.push(RowGroup {
+                number,
+                rows,
+                chunks,
+            });
+        }
+    }
+    Ok(groups)
 }
 
 fn footer_bytes(reader: &Reader) -> Result<Vec<u8>, Problem> {

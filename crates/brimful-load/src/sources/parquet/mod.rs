@@ -14,6 +14,7 @@
 mod cache;
 mod decode;
 mod footer;
+mod in_memory;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,8 @@ use crate::sources::parquet::cache::{Cache, Group, Made};
 use crate::sources::parquet::decode::{Failure, MAX_LEN, Root};
 use crate::sources::parquet::footer::{Footer, RowGroup};
 use crate::value::Value;
+
+pub use in_memory::check_parquet;
 
 /// What is kept of decoded row groups unless somebody says otherwise.
 pub const CACHE: Bytes = Bytes(256 << 20);
