@@ -15,6 +15,7 @@ Examples:
 from brimful._compare import Comparison, compare
 from brimful._errors import BrimfulError, InputError, InternalError, MachineError
 from brimful._explain import Explanation, Runs, explain, runs
+from brimful._fleet import Fleet
 from brimful._native import SharedArray, SharedDict, SharedList, __version__
 from brimful._plan import Plan, plan
 from brimful._predict import Footprint, predict
@@ -30,6 +31,7 @@ __all__ = [
     "BrimfulError",
     "Comparison",
     "Explanation",
+    "Fleet",
     "Footprint",
     "InputError",
     "InternalError",

@@ -2293,3 +2293,216 @@ class RunsDocument:
             state_dir=data["state_dir"],
             runs=tuple(RunSummary._from_json(item) for item in data["runs"]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCause:
+    """Attempts that ended for one cause."""
+
+    cause: str
+    """One of the closed list of causes, such as `host_oom_kill`."""
+    is_memory: bool
+    """Whether the cause is memory."""
+    n_attempts: int
+    """Number of attempts."""
+    wasted_gpu_hours: float
+    """GPU hours they lost."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> FleetCause:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            cause=data["cause"],
+            is_memory=data["is_memory"],
+            n_attempts=data["n_attempts"],
+            wasted_gpu_hours=data["wasted_gpu_hours"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetJob:
+    """A job that ran out of memory."""
+
+    job: str
+    """A digest of the directory and the command."""
+    script: str | None
+    """The file name of its script."""
+    n_runs: int
+    """Number of its runs."""
+    n_out_of_memory: int
+    """Attempts that ran out of memory."""
+    n_finished: int
+    """Runs that finished."""
+    wasted_gpu_hours: float
+    """GPU hours lost to its failures."""
+    last_cause: str | None
+    """The cause of the last attempt that ran out of memory."""
+    last_unix_ms: int
+    """Start of its last attempt, in milliseconds since 1970."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> FleetJob:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            job=data["job"],
+            script=data["script"],
+            n_runs=data["n_runs"],
+            n_out_of_memory=data["n_out_of_memory"],
+            n_finished=data["n_finished"],
+            wasted_gpu_hours=data["wasted_gpu_hours"],
+            last_cause=data["last_cause"],
+            last_unix_ms=data["last_unix_ms"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionError:
+    """Predicted against measured memory."""
+
+    n_attempts: int
+    """Attempts with a prediction and a measurement."""
+    median_error: float | None
+    """The median of predicted over measured peak, minus one: below zero, predictions are too low."""
+    p90_absolute_error: float | None
+    """90 % of the errors are smaller than this, regardless of their sign."""
+    n_above_safe: int
+    """Attempts that used more than the predicted safe value."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> PredictionError:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            n_attempts=data["n_attempts"],
+            median_error=data["median_error"],
+            p90_absolute_error=data["p90_absolute_error"],
+            n_above_safe=data["n_above_safe"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file that was not counted."""
+
+    path: str
+    """The path or URL."""
+    reason: str
+    """What is wrong with it."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> SkippedFile:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            path=data["path"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedMemory:
+    """Memory that finished attempts did not use."""
+
+    n_attempts: int
+    """Attempts of which limit and peak are known."""
+    unused_share: float | None
+    """The share of all limits above the peaks, weighted by bytes and time."""
+    unused_byte_hours: float
+    """The same as bytes times hours."""
+    median_unused_share: float | None
+    """The median of the unused shares of the attempts."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> UnusedMemory:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            n_attempts=data["n_attempts"],
+            unused_share=data["unused_share"],
+            unused_byte_hours=data["unused_byte_hours"],
+            median_unused_share=data["median_unused_share"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDocument:
+    """What the recorded runs of a directory or an object store have in common."""
+
+    schema_version: int
+    """The schema version of this document."""
+    brimful_version: str
+    """The version of brimful that wrote it."""
+    at: str
+    """The directory or URL of the records."""
+    n_files: int
+    """Number of files; one run writes one file."""
+    n_skipped_files: int
+    """Files that are incomplete, or no records of brimful. They are not counted in anything else."""
+    first_skipped_file: SkippedFile | None
+    """The first of them, and what is wrong with it."""
+    n_files_left_out: int
+    """Files that were not read because there are too many."""
+    n_newer_rows: int
+    """Rows of a newer version of brimful, which are not counted."""
+    n_runs: int
+    """Number of runs. A run on several nodes counts once for each node."""
+    n_attempts: int
+    """Number of attempts of all runs."""
+    first_unix_ms: int | None
+    """Start of the first attempt, in milliseconds since 1970."""
+    last_unix_ms: int | None
+    """Start of the last attempt, in milliseconds since 1970."""
+    n_died_of_memory: int
+    """Runs whose last attempt ran out of memory."""
+    n_came_back: int
+    """Runs that ran out of memory, were restarted, and finished."""
+    gpu_hours: float
+    """GPU hours of all attempts."""
+    wasted_gpu_hours: float
+    """GPU hours lost to failures of any cause: from the last checkpoint, or else from the start, to the end."""
+    hours: float
+    """Hours of all attempts."""
+    wasted_hours: float
+    """Hours lost to failures of any cause."""
+    causes: tuple[FleetCause, ...]
+    """Causes of attempts that did not finish, most frequent first."""
+    host: UnusedMemory
+    """Host memory that finished attempts did not use."""
+    gpu: UnusedMemory
+    """GPU memory that finished attempts did not use."""
+    host_prediction: PredictionError
+    """Predicted and measured host memory of finished attempts."""
+    gpu_prediction: PredictionError
+    """Predicted and measured GPU memory of finished attempts."""
+    jobs: tuple[FleetJob, ...]
+    """Jobs that ran out of memory, most frequent first; at most 20."""
+    n_jobs_left_out: int
+    """Jobs that ran out of memory and are not listed."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> FleetDocument:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            schema_version=data["schema_version"],
+            brimful_version=data["brimful_version"],
+            at=data["at"],
+            n_files=data["n_files"],
+            n_skipped_files=data["n_skipped_files"],
+            first_skipped_file=None if data["first_skipped_file"] is None else SkippedFile._from_json(data["first_skipped_file"]),
+            n_files_left_out=data["n_files_left_out"],
+            n_newer_rows=data["n_newer_rows"],
+            n_runs=data["n_runs"],
+            n_attempts=data["n_attempts"],
+            first_unix_ms=data["first_unix_ms"],
+            last_unix_ms=data["last_unix_ms"],
+            n_died_of_memory=data["n_died_of_memory"],
+            n_came_back=data["n_came_back"],
+            gpu_hours=data["gpu_hours"],
+            wasted_gpu_hours=data["wasted_gpu_hours"],
+            hours=data["hours"],
+            wasted_hours=data["wasted_hours"],
+            causes=tuple(FleetCause._from_json(item) for item in data["causes"]),
+            host=UnusedMemory._from_json(data["host"]),
+            gpu=UnusedMemory._from_json(data["gpu"]),
+            host_prediction=PredictionError._from_json(data["host_prediction"]),
+            gpu_prediction=PredictionError._from_json(data["gpu_prediction"]),
+            jobs=tuple(FleetJob._from_json(item) for item in data["jobs"]),
+            n_jobs_left_out=data["n_jobs_left_out"],
+        )

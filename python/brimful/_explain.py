@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, overload
 
 from brimful import _native
 from brimful._documents import ExplainDocument, RunsDocument
+from brimful._errors import InputError
 from brimful._shown import Shown
+
+if TYPE_CHECKING:
+    from brimful._fleet import Fleet
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -74,19 +79,46 @@ def explanation(as_json: str, as_text: str, as_html: str) -> Explanation:
     return Explanation(**values, _json=as_json, _text=as_text, _html=as_html)
 
 
-def runs(*, last: int | None = None, state_dir: str | os.PathLike[str] | None = None) -> Runs:
-    """List the recorded runs, newest first.
+@overload
+def runs(*, last: int | None = None, state_dir: str | os.PathLike[str] | None = None) -> Runs: ...
+
+
+@overload
+def runs(*, at: str | os.PathLike[str], report: str | os.PathLike[str] | None = None) -> Fleet: ...
+
+
+def runs(
+    *,
+    last: int | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
+    at: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
+) -> Runs | Fleet:
+    """List the recorded runs, newest first, or summarize those of many users and machines.
 
     Args:
         last: The number of runs to list; by default all.
         state_dir: The directory in which runs are recorded; by default the one of the command `brimful`.
+        at: The directory or URL of `brimful run --records`, to summarize all runs that were recorded there.
+        report: With `at`, also write the summary to this file as a page with charts.
 
     Returns:
-        A frozen `Runs`.
+        A frozen `Runs`, or with `at` a frozen `Fleet`.
 
     Raises:
-        InputError: The state directory cannot be used.
+        InputError: The directory cannot be used.
+        MachineError: The object store cannot be used, or the report cannot be written.
     """
+    if at is not None:
+        from brimful._fleet import survey
+
+        if last is not None or state_dir is not None:
+            raise InputError("last and state_dir cannot be combined with at", ["omit them"])
+        return survey(at, report=report)
+    if report is not None:
+        raise InputError(
+            "report requires at", ['for example: brimful.runs(at="/shared/records", report="f.html")']
+        )
     as_json, as_text = _native.runs(last=last, state_dir=None if state_dir is None else os.fspath(state_dir))
     document = RunsDocument._from_json(json.loads(as_json))  # noqa: SLF001
     values = {name: getattr(document, name) for name in RunsDocument.__slots__}

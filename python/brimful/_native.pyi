@@ -6,7 +6,7 @@ from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "check_report", "compare", "explain", "file_sizes", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "read_manifest", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "unshown_kill"]
+__all__ = ["__version__", "BatchArray", "Dataset", "Epoch", "Loader", "OtlpExporter", "Packing", "Preparing", "Recipe", "RunFollower", "SharedArray", "SharedDict", "SharedList", "SharedListIterator", "TaskCoordinator", "card_names", "check_report", "compare", "explain", "file_sizes", "machine_names", "open_arrow", "open_folder", "open_hdf5", "open_lines", "open_npy", "open_parquet", "open_raw", "open_tar", "open_tokens", "plan", "predict", "prepare_tasks", "probe", "read_manifest", "record_runs", "replay", "report", "report_document", "run_of_supervisor", "run_prepare_task", "runs", "share", "shared_from_handle", "size_bytes", "size_text", "survey", "unshown_kill"]
 
 __version__: Final[str]
 """
@@ -120,6 +120,21 @@ class Loader:
         """
         Batches, samples, skipped samples; seconds that the consumer waited, that threads worked and that they were idle, and
         those of each stage.
+        """
+
+@final
+class OtlpExporter:
+    """
+    Follows the run that a process of brimful supervises, and sends its metrics to a collector.
+    """
+    def __new__(cls, /, *, url: str | None, supervisor_pid: SupportsIndex, since_unix_ms: SupportsIndex, host_name: str, state_dir: str | PathLike[str] | None) -> OtlpExporter: ...
+    def poll(self, /) -> str | None:
+        """
+        Takes what is new in the record. Returns why the last values did not reach the collector.
+        """
+    def shut_down(self, /) -> str | None:
+        """
+        Sends the last values. Returns why they did not reach the collector.
         """
 
 @final
@@ -436,6 +451,11 @@ def read_manifest(out: str | PathLike[str]) -> str | None:
     The text of the manifest of a prepared dataset; None if there is none.
     """
 
+def record_runs(to: str, *, ended: str | None, state_dir: str | PathLike[str] | None) -> int:
+    """
+    Writes the rows of runs that were started with this destination and have ended: how many.
+    """
+
 def replay(*, file: str | PathLike[str], gpu: SupportsGetItem[int, str], capacity: SupportsGetItem[int, str], alloc_conf: SupportsGetItem[int, str], device: SupportsIndex | None, torch: str | None) -> tuple[str, str]:
     """
     Replays a trace or a memory snapshot: the JSON document and the page for a terminal.
@@ -486,6 +506,12 @@ def size_bytes(text: str) -> int:
 def size_text(size_bytes: SupportsIndex) -> str:
     """
     A number of bytes as people read it.
+    """
+
+def survey(at: str | PathLike[str], *, report: str | PathLike[str] | None, force: bool, width: SupportsIndex, progress: Any | None) -> tuple[str, str]:
+    """
+    Counts the records below a directory or a URL: the JSON document and the page for a terminal. `report` is the path of
+    a page with charts; `progress` gets the numbers of files that were read, and of all.
     """
 
 def unshown_kill(*, directory: str, state_dir: str | PathLike[str] | None) -> tuple[str, str, str] | None:

@@ -75,6 +75,8 @@ def run(  # noqa: PLR0913
     grace: int = 30,
     trace_allocations: bool = False,
     quiet: bool = False,
+    records: str | os.PathLike[str] | None = None,
+    otlp: bool | str = False,
     state_dir: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Train in another process, watch its memory, and explain a failure.
@@ -111,6 +113,10 @@ def run(  # noqa: PLR0913
         trace_allocations: Record every CUDA allocation, so that other allocator settings can be tested
             after a failure.
         quiet: Print only the cause of a failure.
+        records: A directory or URL to which one Parquet file about the run is written when it has ended, for
+            `brimful.runs(at=...)`.
+        otlp: The URL of an OpenTelemetry collector to which metrics are sent; True for the one that the
+            environment names, or http://localhost:4318.
         state_dir: The directory in which runs are recorded; by default the one of the command `brimful`.
 
     Returns:
@@ -127,6 +133,8 @@ def run(  # noqa: PLR0913
         *_option("--grace", grace),
         *(["--trace-allocations"] if trace_allocations else []),
         *(["--quiet"] if quiet else []),
+        *_option("--records", records),
+        *(["--otlp"] if otlp is True else _option("--otlp", otlp or None)),
         *_option("--state-dir", state_dir),
     ]
     of_job_file = job is not None or mode is not None or bool(overrides)

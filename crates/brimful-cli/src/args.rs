@@ -171,7 +171,15 @@ pub enum Command {
     )]
     Report(ReportArguments),
     /// List recorded runs
-    #[command(long_about = "List recorded runs.")]
+    #[command(
+        long_about = "List recorded runs, or summarize those of many users and machines.\n\n\
+                      With --at: causes of failures, jobs that run out of memory again and again, GPU hours lost, memory \
+                      that was never used, and how good predictions were, from the files of `brimful run --records`.",
+        after_long_help = "Examples:\n  \
+                           brimful runs                              List the runs of this user on this machine\n  \
+                           brimful runs --at /shared/records         Summarize all runs recorded there\n  \
+                           brimful runs --at s3://bucket/records --report fleet.html"
+    )]
     Runs(RunsArguments),
     /// Show a running job live: memory, processes, alarms and progress
     #[command(
@@ -565,6 +573,14 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub metrics_file: Option<PathBuf>,
 
+    /// Send metrics to an OpenTelemetry collector, by OTLP over HTTP [default URL: $OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318]
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, value_parser = collector_url)]
+    pub otlp: Option<Option<String>>,
+
+    /// Write one Parquet file about the run to this directory or s3:// URL when it has ended, for `brimful runs --at` [default: $BRIMFUL_RECORDS]
+    #[arg(long, value_name = "DIR|URL")]
+    pub records: Option<String>,
+
     /// Hide the status line
     #[arg(long)]
     pub no_status: bool,
@@ -622,6 +638,15 @@ pub struct RunArguments {
         value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
+}
+
+/// The URL of a collector.
+fn collector_url(text: &str) -> Result<String, String> {
+    let is_url = text.starts_with("http://") || text.starts_with("https://");
+    if is_url && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err("expected a URL such as http://localhost:4318".to_owned())
 }
 
 /// What to do before memory runs out.
@@ -710,6 +735,18 @@ pub struct RunsArguments {
     /// List only the N most recent runs
     #[arg(long, value_name = "N")]
     pub last: Option<usize>,
+
+    /// Summarize the runs of many users and machines, from the directory or URL of `brimful run --records`
+    #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["last", "state_dir"])]
+    pub at: Option<OsString>,
+
+    /// Also write the summary as a page with charts
+    #[arg(long, value_name = "FILE", requires = "at")]
+    pub report: Option<PathBuf>,
+
+    /// Overwrite a file that is not a report
+    #[arg(long, requires = "report")]
+    pub force: bool,
 
     /// Print the result as JSON
     #[arg(long)]

@@ -17,6 +17,7 @@ mod error;
 mod hints;
 mod interruption;
 mod output;
+mod package;
 mod requests;
 
 use std::ffi::OsString;

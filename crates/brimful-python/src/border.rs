@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use brimful::units::BadSize;
 use brimful::user_error::{ErrorKind, UserError};
+use brimful_fleet::FleetError;
 use brimful_workflow::{ExplainError, ReplayError, ReportError, WorkflowError};
 use pyo3::prelude::*;
 
@@ -96,6 +97,12 @@ impl Failure {
 
 impl From<WorkflowError> for Failure {
     fn from(error: WorkflowError) -> Failure {
+        Failure::of(&error)
+    }
+}
+
+impl From<FleetError> for Failure {
+    fn from(error: FleetError) -> Failure {
         Failure::of(&error)
     }
 }

@@ -7,9 +7,11 @@ mod border;
 mod compare;
 mod data;
 mod explain;
+mod fleet;
 mod hints;
 mod live;
 mod machine;
+mod otlp;
 mod plan;
 mod predict;
 mod progress;
@@ -34,9 +36,13 @@ mod _native {
     #[pymodule_export]
     use crate::explain::{explain, replay, run_of_supervisor, runs, unshown_kill};
     #[pymodule_export]
+    use crate::fleet::{record_runs, survey};
+    #[pymodule_export]
     use crate::live::RunFollower;
     #[pymodule_export]
     use crate::machine::{card_names, machine_names, probe, size_bytes, size_text};
+    #[pymodule_export]
+    use crate::otlp::OtlpExporter;
     #[pymodule_export]
     use crate::plan::plan;
     #[pymodule_export]

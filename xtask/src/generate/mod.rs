@@ -49,6 +49,7 @@ fn from_types() -> Result<Vec<Generated>> {
     let replay = serde_json::to_value(brimful_report::json::replay_schema())?;
     let explain = serde_json::to_value(brimful_report::json::explain_schema())?;
     let runs = serde_json::to_value(brimful_report::json::runs_schema())?;
+    let fleet = serde_json::to_value(brimful_report::json::fleet_schema())?;
     let job = serde_json::to_value(brimful_report::json::job_schema())?;
     let mut files = Vec::new();
     for (path, schema) in [
@@ -59,6 +60,7 @@ fn from_types() -> Result<Vec<Generated>> {
         ("schemas/replay.schema.json", &replay),
         ("schemas/explain.schema.json", &explain),
         ("schemas/runs.schema.json", &runs),
+        ("schemas/fleet.schema.json", &fleet),
         ("schemas/job.schema.json", &job),
     ] {
         files.push(Generated {
@@ -76,6 +78,7 @@ fn from_types() -> Result<Vec<Generated>> {
             ("ReplayDocument", &replay),
             ("ExplainDocument", &explain),
             ("RunsDocument", &runs),
+            ("FleetDocument", &fleet),
         ])?,
     });
     files.extend(reference::pages());

@@ -24,6 +24,10 @@ const LAW: &[(&str, &[&str])] = &[
         &["brimful", "brimful-load", "brimful-private"],
     ),
     (
+        "brimful-fleet",
+        &["brimful", "brimful-load", "brimful-private"],
+    ),
+    (
         "brimful-rehearse",
         &[
             "brimful",
@@ -32,6 +36,7 @@ const LAW: &[(&str, &[&str])] = &[
             "brimful-private",
         ],
     ),
+    ("brimful-otlp", &["brimful"]),
     ("brimful-report", &["brimful"]),
     (
         "brimful-supervise",
@@ -79,8 +84,10 @@ const LAW: &[(&str, &[&str])] = &[
         "brimful-python",
         &[
             "brimful",
+            "brimful-fleet",
             "brimful-isolate",
             "brimful-load",
+            "brimful-otlp",
             "brimful-prepare",
             "brimful-probe",
             "brimful-report",

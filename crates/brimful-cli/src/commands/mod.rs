@@ -3,6 +3,7 @@
 mod compare;
 mod completions;
 mod explain;
+mod fleet;
 mod init;
 mod plan;
 mod predict;

@@ -1,15 +1,10 @@
 //! `brimful prepare`: hands over to the Python package, which contains the loader.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::args::{PrepareArguments, PrepareTaskArguments};
 use crate::error::CommandError;
-
-/// Imports the package, and not something of that name in the current directory.
-const START: &str = "import sys; sys.path[:] = [path for path in sys.path if path];";
+use crate::package::hand_over;
 
 /// Returns only if Python cannot be started.
 pub(crate) fn prepare(arguments: &PrepareArguments) -> Result<(), CommandError> {
@@ -54,33 +49,4 @@ pub(crate) fn prepare_task(arguments: &PrepareTaskArguments) -> Result<(), Comma
         "_prepare_task",
         words,
     ))
-}
-
-/// Becomes a Python that runs `main` of a module of the package.
-fn hand_over(python: Option<&Path>, module: &str, words: Vec<OsString>) -> CommandError {
-    let python = match python {
-        Some(python) => python.to_owned(),
-        None => beside_program().unwrap_or_else(|| PathBuf::from("python3")),
-    };
-    let start = format!("{START} from brimful.{module} import main; sys.exit(main())");
-    let error = Command::new(&python)
-        .arg("-c")
-        .arg(start)
-        .args(words)
-        .exec();
-    CommandError::NotStarted {
-        program: python.display().to_string(),
-        source: error,
-    }
-}
-
-/// The Python whose `pip` has installed this program.
-fn beside_program() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?;
-    let folder = program.parent()?;
-    let beside = |name: &str| Path::new(folder).join(name);
-    ["python", "python3"]
-        .map(beside)
-        .into_iter()
-        .find(|path| path.is_file())
 }

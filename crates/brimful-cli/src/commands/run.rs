@@ -1,22 +1,26 @@
 //! `brimful run`.
 
+use std::ffi::OsString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use brimful::env_vars::BRIMFUL_RECORDS;
 use brimful::record::{EndLine, Outcome};
 use brimful::watch::{OnPressure, Sample, WatchRules, WatchState};
 use brimful_report::text;
 use brimful_supervise::checkpoints::Checkpoints;
 use brimful_supervise::{
     AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, StoredRun,
+    job_file_stem, job_key,
 };
 use brimful_workflow::{
     JobLadder, MachineRequest, Progress, RunRequest, WorkflowError, age_ms, prepare, prune_records,
-    report_beside_record,
+    report_beside_record, working_directory,
 };
 
 use crate::args::{OnPressureChoice, RunArguments};
+use crate::commands::fleet::{self, OtlpSender};
 use crate::commands::plan::{PlanningDisplay, page};
 use crate::commands::termination;
 use crate::error::CommandError;
@@ -34,13 +38,18 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
         brimful_supervise::stop_with_parent(parent);
     }
     let mut gave_up = None;
+    let mut sender = None;
     let ended = if arguments.command.is_empty() {
         let mut ladder = ladder(arguments, settings.state.clone(), output)?;
         settings.command = ladder.prepare()?;
+        settings.job = ladder.job_digest();
+        begin(arguments, &settings, &mut sender);
         let ended = brimful_supervise::run_attempts(&settings, &mut printer, &mut ladder);
         gave_up = ladder.gave_up().map(str::to_owned);
         ended
     } else {
+        settings.job = job_digest(&settings.command);
+        begin(arguments, &settings, &mut sender);
         brimful_supervise::run(&settings, &mut printer)
     };
     let end = match ended {
@@ -63,6 +72,12 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
         if let Some(run) = end.run.as_ref().filter(|_| died) {
             write_report(run, arguments.no_summary, output);
         }
+        if let Some(sender) = sender {
+            sender.finish();
+        }
+        if let (Some(destination), Some(run)) = (&settings.records, &end.run) {
+            fleet::write_record(destination, settings.state.as_ref(), &run.id);
+        }
         prune_records(settings.state.as_ref());
     }));
     if let Err(payload) = said {
@@ -71,10 +86,51 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     Ok(ExitStatus::Passed(end.exit_code))
 }
 
+/// What is done before the first attempt. A failure does not keep it from starting.
+fn begin(arguments: &RunArguments, settings: &RunSettings, sender: &mut Option<OtlpSender>) {
+    let begun = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(destination) = &settings.records {
+            fleet::check_records(destination, settings.state.as_ref());
+        }
+        let url = arguments.otlp.as_ref()?;
+        OtlpSender::start(url.as_deref(), settings.state.as_ref())
+    }));
+    match begun {
+        Ok(started) => *sender = started,
+        Err(payload) => {
+            output::print_internal_error(&output::panic_message(payload.as_ref()));
+        }
+    }
+}
+
+/// Of a command without a job file.
+fn job_digest(command: &[OsString]) -> String {
+    let words: Vec<String> = command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    job_file_stem(&job_key(&working_directory(), &words))
+}
+
+/// Where records go, with a path that holds wherever they are looked for.
+fn records(arguments: &RunArguments) -> Option<String> {
+    let named = arguments.records.clone().or_else(|| {
+        let named = std::env::var(BRIMFUL_RECORDS).ok();
+        named.filter(|named| !named.is_empty())
+    })?;
+    if named.contains("://") {
+        return Some(named);
+    }
+    let path = std::path::absolute(&named).ok()?;
+    Some(path.to_str().unwrap_or(&named).to_owned())
+}
+
 fn settings(arguments: &RunArguments) -> RunSettings {
     RunSettings {
         command: arguments.command.clone(),
         brimful_version: env!("CARGO_PKG_VERSION").into(),
+        job: String::new(),
+        records: records(arguments),
         state: requests::state(&arguments.state),
         rules: WatchRules {
             on_pressure: match arguments.on_pressure {

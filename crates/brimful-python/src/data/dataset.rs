@@ -360,7 +360,7 @@ fn opened(
 
 /// Keeps panics that the loader turns into errors out of the user's output. Every dataset is opened before it is read,
 /// so once is enough.
-pub(super) fn quiet_decoder_panics() {
+pub(crate) fn quiet_decoder_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| panic::set_hook(brimful_load::quiet_hook(panic::take_hook())));
 }

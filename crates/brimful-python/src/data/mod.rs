@@ -9,7 +9,7 @@ mod prepare;
 pub(crate) use array::BatchArray;
 pub(crate) use dataset::{
     NativeDataset, open_arrow, open_folder, open_hdf5, open_lines, open_npy, open_parquet,
-    open_raw, open_tar, open_tokens,
+    open_raw, open_tar, open_tokens, quiet_decoder_panics,
 };
 pub(crate) use loader::{NativeEpoch, NativeLoader};
 pub(crate) use pack::NativePacking;

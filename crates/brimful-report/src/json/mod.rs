@@ -2,6 +2,7 @@
 
 mod compare;
 mod explain;
+mod fleet;
 mod from_machine;
 mod gaps;
 mod job;
@@ -19,6 +20,9 @@ pub use compare::{CompareDocument, ComparedGpu, JobLength};
 pub use explain::{
     ExplainDocument, ExplainedAttempt, ExplainedProof, ExplainedRemedy, ExplainedVerdict,
     RunSummary, RunsDocument,
+};
+pub use fleet::{
+    FleetCause, FleetDocument, FleetFiles, FleetJob, PredictionError, SkippedFile, UnusedMemory,
 };
 pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
@@ -81,6 +85,11 @@ pub fn replay_schema() -> schemars::Schema {
 /// The JSON Schema of [`ExplainDocument`].
 pub fn explain_schema() -> schemars::Schema {
     schema::<ExplainDocument>()
+}
+
+/// The JSON Schema of [`FleetDocument`].
+pub fn fleet_schema() -> schemars::Schema {
+    schema::<FleetDocument>()
 }
 
 /// The JSON Schema of [`RunsDocument`].

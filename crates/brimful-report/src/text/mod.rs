@@ -2,6 +2,7 @@
 
 mod compare;
 mod explain;
+pub(crate) mod fleet;
 pub mod ladder;
 mod page;
 mod plan;
@@ -20,6 +21,7 @@ pub use compare::compare;
 pub(crate) use compare::{cost_words, hours_words};
 pub(crate) use explain::{attempt_words, capitalized, confidence, source_name};
 pub use explain::{explain, explain_attempts, termination_message};
+pub use fleet::fleet;
 pub use page::Page;
 pub use plan::{machine_title, plan, short};
 pub use predict::{grouped, predict, predict_line};

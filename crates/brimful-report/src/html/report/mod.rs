@@ -10,6 +10,7 @@ mod by_line;
 mod chart;
 mod compare;
 mod first_samples;
+mod fleet;
 mod fragmentation;
 mod host_need;
 mod how_fast;
@@ -30,6 +31,7 @@ mod why_it_died;
 mod will_it_fit;
 
 pub use compare::compare_report;
+pub use fleet::fleet_report;
 pub use memory_against_speed::plan_report;
 pub use page::is_report;
 pub use predict::predict_report;
