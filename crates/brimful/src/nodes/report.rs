@@ -101,6 +101,28 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_connection_is_no_failure_of_this_node() {
+        for message in [
+            "Read error [10.99.0.2]:35491: Connection reset by peer. This is typically caused by a remote worker",
+            "Write error [10.99.0.2]:35491: Broken pipe",
+            "Connection closed by peer [10.99.0.2]:1234",
+        ] {
+            let verdict = crate::explain::explain(&crate::explain::Evidence {
+                text: format!(
+                    "Traceback (most recent call last):\n  File \"train.py\", line 77, in <module>\n    \
+                     dist.all_reduce(total)\nRuntimeError: [../gloo/transport/tcp/pair.cc:537] {message}\n"
+                ),
+                ..crate::explain::Evidence::default()
+            });
+            assert_eq!(
+                NodeEnd::of(&verdict, false),
+                NodeEnd::PeerLost,
+                "{verdict:#?}"
+            );
+        }
+    }
+
+    #[test]
     fn memory_anywhere_means_another_attempt() {
         let reports = [
             report("a", NodeEnd::Failed, 1),

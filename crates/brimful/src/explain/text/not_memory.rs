@@ -321,6 +321,21 @@ pub(super) const PHRASES: &[Phrase] = &[
         NotMemory,
         Detail::ConnectionLost,
     ),
+    // Gloo, with the address of the other process.
+    means("Read error [", Raised, NotMemory, Detail::ConnectionLost),
+    means("Write error [", Raised, NotMemory, Detail::ConnectionLost),
+    means(
+        "Connect timeout [",
+        Raised,
+        NotMemory,
+        Detail::ConnectionLost,
+    ),
+    means(
+        "Application timeout caused pair closure",
+        Raised,
+        NotMemory,
+        Detail::ConnectionLost,
+    ),
     means(
         "connectFullMesh failed",
         Raised,
