@@ -26,6 +26,16 @@ def test_kubernetes_takes_the_job() -> None:
         kubernetes_validate.validate(manifest, "1.37", strict=True)
 
 
+def test_kubernetes_takes_the_job_of_several_nodes() -> None:
+    name = "it__request__kubernetes_gets_an_indexed_job_for_several_nodes.snap"
+    text = (SNAPSHOTS / name).read_text().split("---\n", 2)[2]
+    service, job = yaml.safe_load_all(text)
+    for manifest in (service, job):
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+    assert (job["spec"]["completionMode"], job["spec"]["parallelism"]) == ("Indexed", 3)
+    assert job["spec"]["template"]["spec"]["subdomain"] == service["metadata"]["name"]
+
+
 def test_a_skypilot_task_is_yaml() -> None:
     task = printed("skypilot_gets_a_task")
     assert task["resources"] == {"accelerators": "A100:2", "cpus": "10+", "memory": "13+"}

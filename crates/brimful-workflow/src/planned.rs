@@ -5,6 +5,8 @@ use brimful::job::Job;
 use brimful::plan::{Answer, ResourceRequest, Shape};
 use brimful_report::json;
 
+use crate::nodes::torchrun;
+
 /// A job with its plan, or with the reason why nothing fits.
 #[derive(Debug)]
 pub struct PlannedJob {
@@ -25,15 +27,12 @@ impl PlannedJob {
 
     /// What to request from a scheduler, or `None` if no settings fit.
     pub fn resource_request(&self) -> Option<ResourceRequest> {
-        match &self.answer {
-            Answer::Plan(plan) => Some(ResourceRequest::of(
-                plan,
-                &self.shapes,
-                self.card,
-                self.cpus,
-            )),
-            Answer::Impossible(_) => None,
-        }
+        let Answer::Plan(plan) = &self.answer else {
+            return None;
+        };
+        let nodes = torchrun(&self.job.command).and_then(|launcher| launcher.n_nodes());
+        let request = ResourceRequest::of(plan, &self.shapes, self.card, self.cpus);
+        Some(request.on_nodes(nodes.unwrap_or(1)))
     }
 
     pub fn document(&self) -> json::PlanDocument {

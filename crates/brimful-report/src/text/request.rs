@@ -36,6 +36,8 @@ pub struct RequestedJob {
 const MAX_NAME: usize = 52;
 /// Characters of a comment on a line of its own.
 const NOTE_WIDTH: usize = 76;
+/// Where the nodes of a job meet, on the first of them: torchrun's own default.
+const RENDEZVOUS_PORT: u16 = 29400;
 /// Memory of a whole machine that its system needs.
 const SYSTEM: Bytes = Bytes::from_gib(2);
 
@@ -58,9 +60,15 @@ fn slurm(request: &ResourceRequest, job: &RequestedJob) -> String {
         &format!("#SBATCH --job-name={}", name(job)),
         None,
     );
-    line(&mut text, "", "#SBATCH --nodes=1", None);
-    let one_task = (request.ranks > 1).then(|| "the command starts the ranks".to_owned());
-    line(&mut text, "", "#SBATCH --ntasks=1", one_task.as_deref());
+    let nodes = format!("#SBATCH --nodes={}", request.nodes);
+    line(&mut text, "", &nodes, None);
+    let starts_ranks = request.ranks > 1 || request.nodes > 1;
+    let one_task = starts_ranks.then_some("the command starts the ranks");
+    let tasks = match request.nodes {
+        1 => "#SBATCH --ntasks=1",
+        _ => "#SBATCH --ntasks-per-node=1",
+    };
+    line(&mut text, "", tasks, one_task);
     let cpus = format!("#SBATCH --cpus-per-task={}", request.cpus);
     line(&mut text, "", &cpus, Some(&reason_of_cpus(request)));
     let memory = format!("#SBATCH --mem={}M", mebibytes(request.memory));
@@ -86,10 +94,25 @@ fn slurm(request: &ResourceRequest, job: &RequestedJob) -> String {
         "If everything in the step is killed at once, submit the script again: brimful reports what happened. Add \
          --resume to continue from the newest checkpoint.",
     );
+    text.push('\n');
+    if request.nodes > 1 {
+        note(
+            &mut text,
+            "",
+            "torchrun reads these where its command has no such option. The checkpoints must be in a directory that all \
+             nodes share.",
+        );
+        let _ = writeln!(
+            text,
+            "export PET_RDZV_BACKEND=c10d PET_RDZV_ID=\"$SLURM_JOB_ID\"\n\
+             PET_RDZV_ENDPOINT=\"$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1):{RENDEZVOUS_PORT}\"\n\
+             export PET_RDZV_ENDPOINT\n"
+        );
+    }
     // Since Slurm 22.05, srun takes the number of CPUs from its own option only.
     let _ = writeln!(
         text,
-        "\nsrun --cpus-per-task={} {}",
+        "srun --cpus-per-task={} {}",
         request.cpus,
         command(job)
     );
@@ -98,10 +121,31 @@ fn slurm(request: &ResourceRequest, job: &RequestedJob) -> String {
 
 fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     let mut text = String::new();
+    let several = (request.nodes > 1).then(|| name(job));
+    if let Some(name) = &several {
+        note(
+            &mut text,
+            "",
+            "Gives the pods names by which torchrun finds the first one.",
+        );
+        let _ = writeln!(
+            text,
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {0}\nspec:\n  clusterIP: None\n  \
+             publishNotReadyAddresses: true\n  selector:\n    job-name: {0}\n---",
+            scalar(name)
+        );
+    }
     note(&mut text, "", &planned_for(job));
     text.push_str("apiVersion: batch/v1\nkind: Job\nmetadata:\n");
     let _ = writeln!(text, "  name: {}", scalar(&name(job)));
     text.push_str("spec:\n");
+    if several.is_some() {
+        let nodes = request.nodes;
+        let _ = writeln!(
+            text,
+            "  completionMode: Indexed\n  completions: {nodes}\n  parallelism: {nodes}"
+        );
+    }
     note(
         &mut text,
         "  ",
@@ -110,6 +154,9 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     );
     text.push_str("  backoffLimit: 0\n");
     text.push_str("  template:\n    spec:\n      restartPolicy: Never\n");
+    if let Some(name) = &several {
+        let _ = writeln!(text, "      subdomain: {}", scalar(name));
+    }
     if let Some(gpu) = &request.gpu {
         let product = scalar(&gpu.name.replace(' ', "-"));
         line(
@@ -130,6 +177,27 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     );
     let words: Vec<String> = job.command.iter().map(|word| scalar(word)).collect();
     let _ = writeln!(text, "          command: [{}]", words.join(", "));
+    if let Some(name) = &several {
+        note(
+            &mut text,
+            "          ",
+            "torchrun reads these where its command has no such option. The checkpoints must be on a volume that all \
+             pods share.",
+        );
+        text.push_str("          env:\n");
+        let endpoint = format!("{name}-0.{name}:{RENDEZVOUS_PORT}");
+        for (variable, value) in [
+            ("PET_RDZV_BACKEND", "c10d"),
+            ("PET_RDZV_ID", name),
+            ("PET_RDZV_ENDPOINT", &endpoint),
+        ] {
+            let _ = writeln!(
+                text,
+                "            - name: {variable}\n              value: {}",
+                scalar(value)
+            );
+        }
+    }
     text.push_str("          resources:\n");
     // Equal requests and limits: such pods are evicted last.
     for (kind, is_first) in [("requests", true), ("limits", false)] {
@@ -204,6 +272,14 @@ fn ray(request: &ResourceRequest, job: &RequestedJob) -> String {
         let gpus = format!("GPUs, {}: {}", gpu.count, reason_of_gpus(request));
         note(&mut text, "", &gpus);
     }
+    if request.nodes > 1 {
+        let advice = format!(
+            "The job has {} nodes, and `ray job submit` starts a command on one: start it once for each, or use another \
+             scheduler.",
+            request.nodes
+        );
+        note(&mut text, "", &advice);
+    }
     note(
         &mut text,
         "",
@@ -227,7 +303,11 @@ fn skypilot(request: &ResourceRequest, job: &RequestedJob) -> String {
     let mut text = String::new();
     note(&mut text, "", &planned_for(job));
     let _ = writeln!(text, "name: {}", scalar(&name(job)));
-    text.push_str("workdir: .\nresources:\n");
+    text.push_str("workdir: .\n");
+    if request.nodes > 1 {
+        let _ = writeln!(text, "num_nodes: {}", request.nodes);
+    }
+    text.push_str("resources:\n");
     if let Some(gpu) = &request.gpu {
         let reason = reason_of_gpus(request);
         match skypilot_name(gpu.id) {
@@ -266,7 +346,15 @@ fn skypilot(request: &ResourceRequest, job: &RequestedJob) -> String {
         "setup: \"pip install brimful\"",
         Some("and what your script needs"),
     );
-    let _ = writeln!(text, "run: {}", scalar(&command(job)));
+    let meet = if request.nodes > 1 {
+        format!(
+            "export PET_RDZV_BACKEND=c10d PET_RDZV_ID=$SKYPILOT_TASK_ID \
+             PET_RDZV_ENDPOINT=$(echo \"$SKYPILOT_NODE_IPS\" | head -n1):{RENDEZVOUS_PORT}; "
+        )
+    } else {
+        String::new()
+    };
+    let _ = writeln!(text, "run: {}", scalar(&format!("{meet}{}", command(job))));
     text
 }
 

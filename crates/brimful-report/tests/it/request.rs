@@ -7,6 +7,7 @@ use serde_json::Value;
 
 fn on_gpus() -> ResourceRequest {
     ResourceRequest {
+        nodes: 1,
         memory: Bytes::from_mib(10_496),
         memory_safe: Bytes::from_mib(10_000),
         shm: Some(Bytes::from_mib(1536)),
@@ -25,6 +26,7 @@ fn on_gpus() -> ResourceRequest {
 
 fn on_cpu() -> ResourceRequest {
     ResourceRequest {
+        nodes: 1,
         memory: Bytes::from_gib(2),
         memory_safe: Bytes::from_mib(1700),
         shm: None,
@@ -64,6 +66,30 @@ fn ray_gets_a_command() {
 #[test]
 fn skypilot_gets_a_task() {
     insta::assert_snapshot!(request(Scheduler::SkyPilot, &on_gpus(), &job()));
+}
+
+#[test]
+fn slurm_gets_a_batch_script_for_several_nodes() {
+    let request_of_3 = on_gpus().on_nodes(3);
+    insta::assert_snapshot!(request(Scheduler::Slurm, &request_of_3, &job()));
+}
+
+#[test]
+fn kubernetes_gets_an_indexed_job_for_several_nodes() {
+    let request_of_3 = on_gpus().on_nodes(3);
+    insta::assert_snapshot!(request(Scheduler::Kubernetes, &request_of_3, &job()));
+}
+
+#[test]
+fn other_schedulers_are_told_the_number_of_nodes() {
+    let request_of_3 = on_gpus().on_nodes(3);
+    let task = request(Scheduler::SkyPilot, &request_of_3, &job());
+    assert!(
+        task.contains("num_nodes: 3\n") && task.contains("SKYPILOT_NODE_IPS"),
+        "{task}"
+    );
+    let command = request(Scheduler::Ray, &request_of_3, &job());
+    assert!(command.contains("# The job has 3 nodes"), "{command}");
 }
 
 #[test]

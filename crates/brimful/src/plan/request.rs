@@ -14,9 +14,11 @@ const SHM_OF_RANKS: Bytes = Bytes::from_gib(1);
 /// What a container has without a request.
 const SHM_OF_CONTAINERS: Bytes = Bytes::from_mib(64);
 
-/// The resources of one node that a plan needs.
+/// The resources that a plan needs on each of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceRequest {
+    /// Nodes that train together.
+    pub nodes: u64,
     /// Host memory, including /dev/shm.
     pub memory: Bytes,
     /// The safe value of the plan, without what is beside the training.
@@ -27,7 +29,7 @@ pub struct ResourceRequest {
     /// `None` for a job on the CPU.
     pub gpu: Option<RequestedGpu>,
     pub cpus: u64,
-    /// Processes that train, each with workers of its own.
+    /// Processes that train on a node, each with workers of its own.
     pub ranks: u64,
     pub workers: u64,
 }
@@ -78,6 +80,7 @@ impl ResourceRequest {
             None => processes.max(rounded(cpus.ceil())),
         };
         ResourceRequest {
+            nodes: 1,
             memory: stepped(Bytes(memory_safe.get().saturating_add(BESIDE.get()))),
             memory_safe,
             shm: (shm > SHM_OF_CONTAINERS).then(|| stepped(shm)),
@@ -91,6 +94,17 @@ impl ResourceRequest {
             cpus,
             ranks,
             workers,
+        }
+    }
+}
+
+impl ResourceRequest {
+    /// The same on each of several nodes.
+    #[must_use]
+    pub fn on_nodes(self, nodes: u64) -> ResourceRequest {
+        ResourceRequest {
+            nodes: nodes.max(1),
+            ..self
         }
     }
 }
