@@ -123,17 +123,7 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     let mut text = String::new();
     let several = (request.nodes > 1).then(|| name(job));
     if let Some(name) = &several {
-        note(
-            &mut text,
-            "",
-            "Gives the pods names by which torchrun finds the first one.",
-        );
-        let _ = writeln!(
-            text,
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: {0}\nspec:\n  clusterIP: None\n  \
-             publishNotReadyAddresses: true\n  selector:\n    job-name: {0}\n---",
-            scalar(name)
-        );
+        kubernetes_service(&mut text, name);
     }
     note(&mut text, "", &planned_for(job));
     text.push_str("apiVersion: batch/v1\nkind: Job\nmetadata:\n");
@@ -178,56 +168,9 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
     let words: Vec<String> = job.command.iter().map(|word| scalar(word)).collect();
     let _ = writeln!(text, "          command: [{}]", words.join(", "));
     if let Some(name) = &several {
-        note(
-            &mut text,
-            "          ",
-            "torchrun reads these where its command has no such option. The checkpoints must be on a volume that all \
-             pods share.",
-        );
-        text.push_str("          env:\n");
-        let endpoint = format!("{name}-0.{name}:{RENDEZVOUS_PORT}");
-        for (variable, value) in [
-            ("PET_RDZV_BACKEND", "c10d"),
-            ("PET_RDZV_ID", name),
-            ("PET_RDZV_ENDPOINT", &endpoint),
-        ] {
-            let _ = writeln!(
-                text,
-                "            - name: {variable}\n              value: {}",
-                scalar(value)
-            );
-        }
+        kubernetes_rendezvous(&mut text, name);
     }
-    text.push_str("          resources:\n");
-    // Equal requests and limits: such pods are evicted last.
-    for (kind, is_first) in [("requests", true), ("limits", false)] {
-        let _ = writeln!(text, "            {kind}:");
-        let because = |reason: String| is_first.then_some(reason);
-        let indent = "              ";
-        let cpus = format!("cpu: \"{}\"", request.cpus);
-        line(
-            &mut text,
-            indent,
-            &cpus,
-            because(reason_of_cpus(request)).as_deref(),
-        );
-        let memory = format!("memory: \"{}Mi\"", mebibytes(request.memory));
-        line(
-            &mut text,
-            indent,
-            &memory,
-            because(reason_of_memory(request)).as_deref(),
-        );
-        if let Some(gpu) = &request.gpu {
-            let count = format!("nvidia.com/gpu: \"{}\"", gpu.count);
-            line(
-                &mut text,
-                indent,
-                &count,
-                because(reason_of_gpus(request)).as_deref(),
-            );
-        }
-    }
+    kubernetes_resources(&mut text, request);
     let end = "`kubectl describe pod` shows brimful's verdict, or the end of the log";
     line(
         &mut text,
@@ -256,6 +199,77 @@ fn kubernetes(request: &ResourceRequest, job: &RequestedJob) -> String {
          and brimful can continue in the same container.",
     );
     text
+}
+
+/// Names of pods in the cluster's DNS.
+fn kubernetes_service(text: &mut String, name: &str) {
+    note(
+        text,
+        "",
+        "Gives the pods names by which torchrun finds the first one.",
+    );
+    let _ = writeln!(
+        text,
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {0}\nspec:\n  clusterIP: None\n  \
+         publishNotReadyAddresses: true\n  selector:\n    job-name: {0}\n---",
+        scalar(name)
+    );
+}
+
+/// Where torchrun finds the other pods.
+fn kubernetes_rendezvous(text: &mut String, name: &str) {
+    note(
+        text,
+        "          ",
+        "torchrun reads these where its command has no such option. The checkpoints must be on a volume that all \
+         pods share.",
+    );
+    text.push_str("          env:\n");
+    let endpoint = format!("{name}-0.{name}:{RENDEZVOUS_PORT}");
+    for (variable, value) in [
+        ("PET_RDZV_BACKEND", "c10d"),
+        ("PET_RDZV_ID", name),
+        ("PET_RDZV_ENDPOINT", &endpoint),
+    ] {
+        let _ = writeln!(
+            text,
+            "            - name: {variable}\n              value: {}",
+            scalar(value)
+        );
+    }
+}
+
+fn kubernetes_resources(text: &mut String, request: &ResourceRequest) {
+    text.push_str("          resources:\n");
+    // Equal requests and limits: such pods are evicted last.
+    for (kind, is_first) in [("requests", true), ("limits", false)] {
+        let _ = writeln!(text, "            {kind}:");
+        let because = |reason: String| is_first.then_some(reason);
+        let indent = "              ";
+        let cpus = format!("cpu: \"{}\"", request.cpus);
+        line(
+            text,
+            indent,
+            &cpus,
+            because(reason_of_cpus(request)).as_deref(),
+        );
+        let memory = format!("memory: \"{}Mi\"", mebibytes(request.memory));
+        line(
+            text,
+            indent,
+            &memory,
+            because(reason_of_memory(request)).as_deref(),
+        );
+        if let Some(gpu) = &request.gpu {
+            let count = format!("nvidia.com/gpu: \"{}\"", gpu.count);
+            line(
+                text,
+                indent,
+                &count,
+                because(reason_of_gpus(request)).as_deref(),
+            );
+        }
+    }
 }
 
 fn ray(request: &ResourceRequest, job: &RequestedJob) -> String {

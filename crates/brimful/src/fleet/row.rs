@@ -281,6 +281,7 @@ fn signed(number: u64) -> i64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "small whole numbers are exact")]
 mod tests {
     use super::*;
     use crate::explain::{Cause, Verdict};

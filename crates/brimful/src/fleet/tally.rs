@@ -289,6 +289,7 @@ fn positive(number: f64) -> f64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "small whole numbers are exact")]
 mod tests {
     use proptest::prelude::*;
 
