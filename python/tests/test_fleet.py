@@ -14,9 +14,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
+import duckdb  # type: ignore[import-not-found, unused-ignore]
 import pytest
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.collector.metrics.v1 import (  # type: ignore[import-not-found, unused-ignore]
+    metrics_service_pb2,
+)
 
 import brimful
 
