@@ -3,7 +3,7 @@
 use brimful::calendar::civil;
 
 use crate::json::{FleetDocument, FleetJob, PredictionError, UnusedMemory};
-use crate::text::page::{Page, Role};
+use crate::text::page::{Page, Role, wrap};
 use crate::text::table::table;
 
 const MS_PER_DAY: i64 = 86_400_000;
@@ -11,8 +11,10 @@ const MS_PER_DAY: i64 = 86_400_000;
 /// One page: runs, causes, jobs that ran out of memory, unused memory, and how good predictions were.
 pub fn fleet(document: &FleetDocument, page: &Page) -> String {
     let mut out = String::new();
-    out.push_str(&page.paint(Role::Strong, &fleet_headline(document)));
-    out.push('\n');
+    for line in wrap(&fleet_headline(document), page.width) {
+        out.push_str(&page.paint(Role::Strong, &line));
+        out.push('\n');
+    }
     for line in notes(document) {
         out.push_str(&page.hang("", 0, &line));
     }
@@ -291,7 +293,7 @@ pub(crate) mod tests {
             assert!(flat.contains(&part), "{part}\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
-        for line in text.lines().skip(1) {
+        for line in text.lines() {
             assert!(width_of(line) <= 80, "{line}");
         }
     }
