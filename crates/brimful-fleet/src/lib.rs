@@ -4,7 +4,7 @@
 //! one row for each attempt, and any engine can read it. Nothing here decides what a row says
 //! ([`brimful::fleet::rows_of`]) or counts rows ([`brimful::fleet::Tally`]); no file is removed or changed.
 //!
-//! Read first: [`write_rows`] and [`survey`].
+//! Read first: [`write_rows()`] and [`survey()`].
 //!
 //! ```
 //! use brimful::fleet::{AttemptRow, SCHEMA_VERSION};
