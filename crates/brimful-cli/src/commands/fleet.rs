@@ -97,7 +97,7 @@ fn wait(mut child: Child, within: Duration) -> Result<(), String> {
 
 /// A process that sends the metrics of the run which this process supervises.
 pub(crate) struct OtlpSender {
-    /// Closed when this process ends for any reason, which tells the sender to end.
+    /// Closed when this process ends for any reason, which ends the sender.
     stdin: Option<ChildStdin>,
     messages: Receiver<String>,
 }

@@ -218,7 +218,7 @@ impl NodesLadder {
         self.wait_for_others(&run, &decision.nodes, end, pause)
     }
 
-    /// Tells the others how the last attempt ended here. Without it they wait some seconds in vain.
+    /// Reports to the others how the last attempt ended here. Without it they wait some seconds in vain.
     pub(crate) fn report(&self, end: NodeEnd, ended: &AttemptEnd) {
         if let Some(run) = &self.agreed {
             let _ = self.shared.report(run, &self.own_report(end, ended));

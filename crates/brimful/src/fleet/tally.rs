@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::fleet::row::{AttemptRow, SCHEMA_VERSION};
 use crate::fleet::values::Values;
 
-/// Jobs that are told apart. Rows of further jobs count in everything but the list of jobs.
+/// Jobs that are counted one by one. Rows of further jobs count in everything but the list of jobs.
 const MAX_JOBS: usize = 100_000;
 /// Causes, of which there is a closed list; a file may name others.
 const MAX_CAUSES: usize = 64;
