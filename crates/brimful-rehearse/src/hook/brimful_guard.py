@@ -13,6 +13,7 @@ Both are the same in PyTorch 2.10 to 2.14, and what is found is checked before a
 is not as expected there is no rehearsal. Nothing in here calls CUDA.
 """
 
+import atexit
 import ctypes
 
 import torch
@@ -75,7 +76,10 @@ def answer_for_hooks(library):
     own[BEFORE + IS_BUILT] = address(is_built)
     own[BEFORE + HAS_PRIMARY_CONTEXT] = address(has_context)
     KEPT.extend([own, is_built, has_context])
+    before = place[0]
     place[0] = ctypes.addressof(own) + BEFORE * ctypes.sizeof(POINTER)
+    # C++ asks the hooks once more while the process ends, when Python has freed these functions.
+    atexit.register(place.__setitem__, 0, before)
 
 
 def address(function):
