@@ -836,6 +836,8 @@ class GpuFit:
     """`fits`, `tight` (the likely value fits but the safe value or the worst case does not, or the value is an upper bound) or `does_not_fit`."""
     headroom_bytes: int
     """Bytes left, by the safe value of the worst case; negative if it does not fit."""
+    is_lower_bound: bool
+    """Whether the values end where GPU memory ran out, because the script failed when it was rehearsed with more. A whole run needs at least as much."""
     device_bytes: LikelyAndSafe
     """Peak GPU memory of the process."""
     worst_case_bytes: LikelyAndSafe | None
@@ -862,6 +864,7 @@ class GpuFit:
             fits=data["fits"],
             verdict=data["verdict"],
             headroom_bytes=data["headroom_bytes"],
+            is_lower_bound=data["is_lower_bound"],
             device_bytes=LikelyAndSafe._from_json(data["device_bytes"]),
             worst_case_bytes=None if data["worst_case_bytes"] is None else LikelyAndSafe._from_json(data["worst_case_bytes"]),
             peak_reserved_bytes=data["peak_reserved_bytes"],

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use crate::error::not_isolated;
 use crate::protection::Protection;
 use crate::results::tail;
+use crate::script_end::ScriptEnd;
 use crate::stage::{Stage, has_driver};
 use crate::trackers;
 
@@ -72,8 +73,8 @@ pub enum AcceptsError {
     ScratchFull(#[from] ScratchFull),
     #[error("the script did not parse its arguments within {} seconds", limit.as_secs())]
     TimeLimit { limit: Duration, output: String },
-    #[error("the script ended with {status} before it parsed its arguments")]
-    Died { status: String, output: String },
+    #[error("the script ended with {ended} before it parsed its arguments")]
+    Died { ended: ScriptEnd, output: String },
     #[error("interrupted while waiting for the script to parse its arguments")]
     Interrupted,
 }
@@ -212,10 +213,9 @@ fn accepts_in(
             limit: time_limit,
             output,
         }),
-        Some(status) if !status.success() && !stopped => Err(AcceptsError::Died {
-            status: status.to_string(),
-            output,
-        }),
+        Some(status) if let Some(ended) = ScriptEnd::of(status).filter(|_| !stopped) => {
+            Err(AcceptsError::Died { ended, output })
+        }
         status => Ok(Accepted::NeverParsed {
             status: status.filter(|_| !stopped).map(|status| status.to_string()),
             output,

@@ -11,6 +11,7 @@ use brimful_isolate::{Isolation, ScratchFull};
 
 use crate::guard::NotRestored;
 use crate::reports::{LastStep, quoted};
+use crate::script_end::ScriptEnd;
 
 /// The rehearsal brought no figures.
 #[derive(Debug, thiserror::Error)]
@@ -36,14 +37,14 @@ pub enum RehearsalError {
     #[error(
         "the rehearsal timed out after {} seconds with {made} of {steps} steps completed{}",
         limit.as_secs(),
-        doing.as_ref().map(|place| format!("; the script was at {place}")).unwrap_or_default()
+        place.as_ref().map(|place| format!("; the script was at {place}")).unwrap_or_default()
     )]
     TimeLimit {
         limit: Duration,
         made: u32,
         steps: u32,
-        /// Where it was at the end, if it had made no step.
-        doing: Option<String>,
+        /// Where it was at the end, if it had made no step for some time.
+        place: Option<String>,
         output: String,
     },
     #[error(
@@ -85,11 +86,17 @@ pub enum RehearsalError {
         source: io::Error,
     },
     #[error(
-        "the script ended with {status} before its first optimizer step{}",
+        "the script ended with {ended}{} {}{}",
+        crash_place.as_ref().map(|place| format!(" ({place}),")).unwrap_or_default(),
+        after(*made, *steps),
         assumed.as_ref().map(|place| format!(", after it read a value that only the model can compute ({place})")).unwrap_or_default()
     )]
     Died {
-        status: String,
+        ended: ScriptEnd,
+        /// Where native code crashed.
+        crash_place: Option<String>,
+        made: u32,
+        steps: u32,
         /// Where it last read a value that a rehearsal has to assume.
         assumed: Option<String>,
         output: String,
@@ -115,20 +122,19 @@ impl RehearsalError {
     ///
     /// A card never runs out in a rehearsal: the last try has endless room.
     pub fn died_of_memory(&self) -> Option<String> {
-        let RehearsalError::Died { status, output, .. } = self else {
+        let RehearsalError::Died { ended, output, .. } = self else {
             return None;
         };
         let evidence = Evidence {
             text: output.clone(),
             ..Evidence::default()
         };
-        let killed = status.contains("signal: 9");
         let said = explain(&evidence);
-        (killed || said.cause.is_memory()).then(|| {
+        (ended.is_kill() || said.cause.is_memory()).then(|| {
             if said.cause.is_memory() {
                 said.summary
             } else {
-                format!("it ended with {status}, as when the kernel kills when memory runs out")
+                format!("it ended with {ended}, as when the kernel kills when memory runs out")
             }
         })
     }
@@ -158,6 +164,9 @@ impl RehearsalError {
                 assumed: Some(_), ..
             } => {
                 "a rehearsal assumes such values; if the script failed on one, skip that check when the environment variable BRIMFUL_REHEARSAL is set"
+            }
+            RehearsalError::Died { ended, .. } if ended.is_crash() => {
+                "if the script does not crash without brimful, this is a bug in brimful; please report it with the versions of torch and of the library that crashed"
             }
             RehearsalError::Died { .. } => {
                 "see the end of its output for the reason; a rehearsal needs the script to reach its first steps"
@@ -214,7 +223,7 @@ impl UserError for RehearsalError {
             RehearsalError::Start { .. } => Hint::WriteCommand,
             RehearsalError::TimeLimit {
                 made: 0,
-                doing: Some(_),
+                place: Some(_),
                 ..
             } => Hint::RaiseTimeLimitOrDoLess,
             RehearsalError::TimeLimit { made: 0, .. } => Hint::RaiseTimeLimit,
@@ -240,6 +249,14 @@ impl UserError for RehearsalError {
             | RehearsalError::GpuUnused { output } => Some(output),
             _ => None,
         }
+    }
+}
+
+/// When it ended.
+fn after(made: u32, steps: u32) -> String {
+    match made {
+        0 => "before its first optimizer step".to_owned(),
+        _ => format!("after {made} of {steps} optimizer steps"),
     }
 }
 
@@ -278,7 +295,10 @@ mod tests {
 
     fn died(output: &str, assumed: Option<&str>) -> RehearsalError {
         RehearsalError::Died {
-            status: "exit status: 1".into(),
+            ended: ScriptEnd::Code(1),
+            crash_place: None,
+            made: 0,
+            steps: 3,
             assumed: assumed.map(str::to_owned),
             output: output.into(),
         }

@@ -1,4 +1,4 @@
-//! What fuzz targets call: the parsers of the files of a rehearsal. Only builds with `--cfg fuzzing` have it.
+//! What fuzz targets call: the parsers of the files of a rehearsal.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn reported(events: &[Event]) -> (LastStep, Vec<String>) {
 
 /// `PID.json` and `PID.snapshot` of every process.
 pub fn results(directory: &Path, on_cpus: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
-    results::read_results(directory, on_cpus)
+    results::read_results(directory, "json", on_cpus)
 }
 
 /// The file `connections`.

@@ -14,7 +14,7 @@
 
 pub mod config_files;
 pub mod facts;
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub mod fuzzing;
 pub mod job_file;
 pub mod stage;
@@ -22,7 +22,6 @@ pub mod stage;
 mod accepts;
 mod connections;
 mod cudnn;
-mod doing;
 mod error;
 mod events;
 mod guard;
@@ -37,7 +36,9 @@ mod reports;
 mod request;
 mod results;
 mod run;
+mod script_end;
 mod side_effects;
+mod stacks;
 mod stall;
 mod trackers;
 mod workload;
@@ -60,5 +61,6 @@ pub use reports::LastStep;
 pub use request::RehearsalRequest;
 pub use results::Rehearsed;
 pub use run::{Rehearsal, rehearse};
+pub use script_end::ScriptEnd;
 pub use side_effects::SideEffects;
 pub use workload::{phantom_devices, workload};

@@ -9,14 +9,20 @@ use crate::events::Event;
 use crate::facts::EndReason;
 use crate::request::RehearsalRequest;
 use crate::results::{Rehearsed, read_results, tail};
+use crate::script_end::ScriptEnd;
+use crate::stacks::{crash_place, without_list_of_modules};
+
+/// Ending of the files about processes that met the end of a card's memory, when the script was started again with
+/// more room (`brimful_branches.py`).
+const RAN_OUT: &str = "ran-out";
 
 /// What came of one card.
 #[derive(Clone, Debug, Default)]
 pub struct Variant {
     /// By rank; none where the script died before its first step.
     pub processes: Vec<Rehearsed>,
-    /// The end of the script's output, where there are none.
-    pub output: String,
+    /// Why there are none.
+    pub failure: String,
 }
 
 /// How a script came to its end.
@@ -28,7 +34,7 @@ pub(crate) struct EndOfScript {
     pub(crate) seen: Vec<Event>,
     pub(crate) output: String,
     /// Where the script was, if it made no step for some time.
-    pub(crate) doing: Option<String>,
+    pub(crate) place: Option<String>,
 }
 
 impl EndOfScript {
@@ -38,11 +44,28 @@ impl EndOfScript {
 
     /// Whether the processes of that card ended with an error; the whole script's end where nothing else is known.
     fn failed(&self, variant: usize) -> bool {
-        let own = self.seen.iter().rev().find_map(|event| match event {
+        self.code_of(variant)
+            .map_or(!self.success(), |code| code != 0)
+    }
+
+    /// The exit code of the processes of that card.
+    fn code_of(&self, variant: usize) -> Option<i32> {
+        self.seen.iter().rev().find_map(|event| match event {
             Event::Ended { variant: of, code } if *of == variant => Some(*code),
             _ => None,
-        });
-        own.map_or(!self.success(), |code| code != 0)
+        })
+    }
+
+    /// Why there are no figures for one card, of which this is the end of the output.
+    fn failure_of(&self, variant: usize, output: &str) -> String {
+        let ended = self.code_of(variant).and_then(ScriptEnd::of_code);
+        match ended.filter(|ended| ended.is_crash()) {
+            Some(ended) => match crash_place(output) {
+                Some(place) => format!("{ended} ({place})"),
+                None => ended.to_string(),
+            },
+            None => last_words(output),
+        }
     }
 
     fn steps_reported(&self) -> u32 {
@@ -108,29 +131,32 @@ impl EndOfScript {
                 waited,
                 made: self.steps_reported(),
                 steps: request.steps,
-                place: self.doing.clone(),
+                place: self.place.clone(),
                 output,
             };
         }
-        match (without_cuda, self.status) {
+        match (without_cuda, self.status.map(ScriptEnd::of)) {
             (_, None) => RehearsalError::TimeLimit {
                 limit: request.time_limit,
                 made: self.steps_reported(),
                 steps: request.steps,
-                doing: self.doing.clone(),
+                place: self.place.clone(),
                 output,
             },
-            (Some(torch), Some(status)) if !status.success() => RehearsalError::NoCuda {
+            (Some(torch), Some(Some(ended))) if !ended.is_crash() => RehearsalError::NoCuda {
                 torch,
-                found: format!("it ended with {status} before its first optimizer step"),
+                found: format!("it ended with {ended} before its first optimizer step"),
                 output,
             },
-            (None, Some(status)) if !status.success() => RehearsalError::Died {
-                status: status.to_string(),
+            (_, Some(Some(ended))) => RehearsalError::Died {
+                ended,
+                crash_place: ended.is_crash().then(|| crash_place(&output)).flatten(),
+                made: self.steps_reported(),
+                steps: request.steps,
                 assumed: self.assumed_value(),
-                output,
+                output: without_list_of_modules(&output),
             },
-            (_, Some(_)) => {
+            (_, Some(None)) => {
                 let torch = |event: &Event| matches!(event, Event::Torch { .. });
                 if self.seen.iter().any(torch) {
                     RehearsalError::GpuUnused { output }
@@ -148,7 +174,8 @@ pub(crate) fn by_variant(
     ended: &EndOfScript,
     results: &Path,
 ) -> Result<Vec<Variant>, RehearsalError> {
-    let processes = read_results(results, request.on_cpus)?;
+    let processes = read_results(results, "json", request.on_cpus)?;
+    let ran_out = read_results(results, RAN_OUT, request.on_cpus)?;
     let mut variants: Vec<Variant> = request
         .variants
         .iter()
@@ -168,18 +195,44 @@ pub(crate) fn by_variant(
         let trained = |process: &Rehearsed| process.facts.steps > 0 || !process.died;
         if !variant.processes.iter().any(trained) {
             variant.processes.clear();
-            let own = if number == 0 {
-                "output".to_owned()
-            } else {
-                format!("output-{number}")
+            let own = match number {
+                0 => ended.output.clone(),
+                _ => tail(&results.join(format!("output-{number}"))),
             };
-            variant.output = tail(&results.join(own));
+            variant.failure = ended.failure_of(number, &own);
+            variant.processes = ran_out_before(&ran_out, number);
         }
     }
     if variants.iter().all(|variant| variant.processes.is_empty()) {
         return Err(ended.reason(request));
     }
     Ok(variants)
+}
+
+/// What a card's processes allocated until its memory ran out, where the same with more room brought nothing: that it
+/// does not fit is known, and that it needs at least as much.
+fn ran_out_before(ran_out: &[Rehearsed], variant: usize) -> Vec<Rehearsed> {
+    ran_out
+        .iter()
+        .filter(|process| process.facts.variant == Some(variant))
+        .filter(|process| !process.trace.fatal_failures().is_empty())
+        .cloned()
+        .map(|process| Rehearsed {
+            died: true,
+            ran_out: true,
+            ..process
+        })
+        .collect()
+}
+
+/// The last line that says something: where Python's tracebacks end.
+fn last_words(output: &str) -> String {
+    let line = output.lines().rev().find(|line| !line.trim().is_empty());
+    line.unwrap_or("it printed nothing")
+        .trim()
+        .chars()
+        .take(300)
+        .collect()
 }
 
 #[cfg(all(test, unix))]
@@ -223,7 +276,7 @@ mod tests {
             stalled: None,
             seen: lines.iter().map(event).collect(),
             output: "its last words".into(),
-            doing: None,
+            place: None,
         }
     }
 
@@ -236,7 +289,7 @@ mod tests {
         let step = r#"{"event":"step","step":1,"of":3,"bytes":8,"pid":1}"#;
         let mut stalled = ended(&[TORCH, step], None);
         stalled.stalled = Some(Duration::from_millis(150_400));
-        stalled.doing = Some("train.py:41 in wait_for_file".into());
+        stalled.place = Some("train.py:41 in wait_for_file".into());
         let error = stalled.reason(&request());
         assert_eq!(
             error.to_string(),
@@ -244,7 +297,7 @@ mod tests {
         );
         assert!(format!("{:?}", error.hints()).contains(brimful::env_vars::BRIMFUL_REHEARSAL));
         assert_eq!(error.script_output(), Some("its last words"));
-        stalled.doing = None;
+        stalled.place = None;
         let message = stalled.reason(&request()).to_string();
         assert!(
             message.contains("it has waited for 150 seconds, with"),
@@ -270,7 +323,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .ends_with(": it ended with exit status: 1 before its first optimizer step")
+                .ends_with(": it ended with exit code 1 before its first optimizer step")
         );
     }
 

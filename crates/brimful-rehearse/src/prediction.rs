@@ -187,11 +187,8 @@ pub fn predict(
         Some(_) => AssumedCase::Balanced,
         None => AssumedCase::Usual,
     };
-    let mut footprints = Vec::new();
-    let mut speeds = Vec::new();
-    let mut requested = Vec::new();
+    let mut answered = Vec::new();
     let mut failed = Vec::new();
-    let mut processes = Vec::new();
     for (at, (wanted, variant)) in wanted.iter().zip(variants).enumerate() {
         match fullest(question, wanted.card, &variant.processes, assumed)? {
             Some((found, process)) => {
@@ -204,20 +201,30 @@ pub fn predict(
                     )?,
                     None => None,
                 };
-                footprints.push(match worst {
+                let footprint = match worst {
                     Some((worst, _)) => found.with_worst_case(&worst),
                     None => found,
-                });
-                requested.push(at);
-                speeds.push(speed(process, wanted.card));
-                processes.push(process.clone());
+                };
+                answered.push((at, footprint, speed(process, wanted.card), process.clone()));
             }
             None => failed.push(FailedCard {
                 requested: at,
                 name: wanted.card.name,
-                reason: last_words(&variant.output),
+                reason: variant.failure.clone(),
             }),
         }
+    }
+    // The first one is shown in detail: that should be a whole run.
+    answered.sort_by_key(|(_, footprint, ..)| footprint.is_lower_bound);
+    let mut footprints = Vec::new();
+    let mut speeds = Vec::new();
+    let mut requested = Vec::new();
+    let mut processes = Vec::new();
+    for (at, footprint, speed, process) in answered {
+        requested.push(at);
+        footprints.push(footprint);
+        speeds.push(speed);
+        processes.push(process);
     }
     let seconds = start.elapsed().as_secs_f64();
     answer(processes, side_effects, seconds).map(|answer| Prediction {
@@ -281,9 +288,17 @@ fn on_cards(
                 variants[twin].clone()
             } else {
                 let request = rehearsal_request(question, &wanted[at..=at], assumed);
-                let mut next = rehearse(&request, &mut *look)?;
-                side_effects = side_effects.and(next.side_effects);
-                next.variants.swap_remove(0)
+                match rehearse(&request, &mut *look) {
+                    Ok(mut next) => {
+                        side_effects = side_effects.and(next.side_effects);
+                        next.variants.swap_remove(0)
+                    }
+                    Err(error @ RehearsalError::Died { .. }) => Variant {
+                        failure: error.to_string(),
+                        ..Variant::default()
+                    },
+                    Err(error) => return Err(error.into()),
+                }
             };
         }
     }
@@ -400,16 +415,6 @@ fn answer(
         sources: first.facts.sources.clone(),
         processes,
     })
-}
-
-/// The last line that says something: where Python's tracebacks end.
-fn last_words(output: &str) -> String {
-    let line = output.lines().rev().find(|line| !line.trim().is_empty());
-    line.unwrap_or("it said nothing")
-        .trim()
-        .chars()
-        .take(300)
-        .collect()
 }
 
 fn wanted(list: &str) -> Result<Vec<GpuCount>, PredictionError> {

@@ -55,7 +55,7 @@ fn outcome(name: &str, n_cards: usize, code: i32) -> Result<Vec<Variant>, Rehear
         stalled: None,
         seen: events(name),
         output: tail(&recorded(name).join("output")),
-        doing: None,
+        place: None,
     };
     by_variant(&request, &ended, &recorded(name))
 }

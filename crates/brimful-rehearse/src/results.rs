@@ -31,9 +31,16 @@ pub struct Rehearsed {
     pub step: Option<CapturedStep>,
     /// The script ended with an error, after its first steps.
     pub died: bool,
+    /// It ended where the card's memory ran out, and nothing is known of a run with more room.
+    pub ran_out: bool,
 }
 
-pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed>, RehearsalError> {
+/// What the processes wrote whose facts are in files of this ending.
+pub(crate) fn read_results(
+    folder: &Path,
+    ending: &str,
+    on_cpus: bool,
+) -> Result<Vec<Rehearsed>, RehearsalError> {
     // A message about JSON quotes what it found, which may be as long as the file.
     let unreadable = |what: &dyn std::fmt::Display| RehearsalError::Result {
         what: (what.to_string().chars())
@@ -44,7 +51,7 @@ pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed
     let mut processes = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| unreadable(&error))? {
         let path = entry.map_err(|error| unreadable(&error))?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
+        if path.extension().is_none_or(|extension| extension != ending) {
             continue;
         }
         let facts = bounded(&path, MAX_RESULT_BYTES).map_err(|error| unreadable(&error))?;
@@ -63,6 +70,7 @@ pub(crate) fn read_results(folder: &Path, on_cpus: bool) -> Result<Vec<Rehearsed
             trace,
             step: captured_step(&path.with_extension("ops")),
             died: false,
+            ran_out: false,
         });
     }
     processes.sort_by_key(|process| process.facts.rank);
@@ -130,7 +138,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let text = format!("{{\"marks\": \"\\u001b{}\"}}", "x".repeat(100_000));
         fs::write(directory.path().join("7.json"), text).expect("a disk");
-        let message = read_results(directory.path(), true)
+        let message = read_results(directory.path(), "json", true)
             .expect_err("marks are a list")
             .to_string();
         assert!(

@@ -12,7 +12,6 @@ use brimful::predict::AssumedCase;
 use brimful_isolate::{Isolated, Isolation, StartError};
 
 use crate::connections;
-use crate::doing;
 use crate::error::RehearsalError;
 use crate::events::{Progress, ProgressFile};
 use crate::outcome::{EndOfScript, Variant, by_variant};
@@ -20,6 +19,7 @@ use crate::reports::{LastStep, suppressed};
 use crate::request::RehearsalRequest;
 use crate::results::tail;
 use crate::side_effects::SideEffects;
+use crate::stacks;
 use crate::stage::Stage;
 use crate::stall::StallWatch;
 use crate::trackers;
@@ -131,7 +131,7 @@ fn rehearse_in(
         stalled,
         seen,
         output: tail(&output),
-        doing: doing::read(&stage.results()),
+        place: stacks::place_at_end(&stage.results()),
     };
     let variants = by_variant(request, &ended, &stage.results())?;
     Ok(Rehearsal {

@@ -115,6 +115,7 @@ const HOOK: &[(&str, &str)] = &[
         "brimful_shadows.py",
         include_str!("hook/brimful_shadows.py"),
     ),
+    ("brimful_stack.py", include_str!("hook/brimful_stack.py")),
     ("brimful_steps.py", include_str!("hook/brimful_steps.py")),
     (
         "brimful_substitutes.py",

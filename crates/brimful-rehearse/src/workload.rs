@@ -30,6 +30,7 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         cudnn_heuristics: heuristics,
         cudnn_guessed: uses_cudnn && !heuristics,
         died: process.died,
+        ran_out: process.ran_out,
         idle_optimizers: texts(facts, "optimizer_without_steps"),
         full_generation: count(facts, "full_generation") > 0,
         steps_by_script: count(facts, "steps_by_script") > 0,

@@ -136,7 +136,7 @@ fn a_script_that_dies_or_hangs_is_told() {
     last lines of the script's output:
       | some words
 
-    error: the script ended with exit status: 3 before it parsed its arguments
+    error: the script ended with exit code 3 before it parsed its arguments
 
     hint: see the end of its output for the reason
     ");
@@ -163,7 +163,7 @@ fn a_script_that_dies_beside_its_config_file_gets_a_job_file() {
     let done = init(folder.path(), &["--", "python3", "train.py", "c.json"]);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     assert!(
-        said(&done).contains("the script ended with exit status: 3"),
+        said(&done).contains("the script ended with exit code 3"),
         "{}",
         said(&done)
     );

@@ -15,7 +15,7 @@ fn a_script_that_exits_at_once_is_shown_with_its_output() {
     last lines of the script's output:
       | no data here
 
-    error: the script ended with exit status: 1 before its first optimizer step
+    error: the script ended with exit code 1 before its first optimizer step
 
     hint: see the end of its output for the reason; a rehearsal needs the script to reach its first steps
     ");
@@ -37,7 +37,7 @@ fn a_probable_mistake_in_the_job_file_is_reported() {
     last lines of the script's output:
       | no data here
 
-    error: the script ended with exit status: 1 before its first optimizer step
+    error: the script ended with exit code 1 before its first optimizer step
 
     hint: see the end of its output for the reason; a rehearsal needs the script to reach its first steps
     ");

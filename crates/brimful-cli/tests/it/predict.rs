@@ -64,7 +64,7 @@ fn a_command_without_torch_differs_from_one_that_dies() {
     last lines of the script's output:
       | some words
 
-    error: the script ended with exit status: 3 before its first optimizer step
+    error: the script ended with exit code 3 before its first optimizer step
 
     hint: see the end of its output for the reason; a rehearsal needs the script to reach its first steps
     ");

@@ -126,7 +126,10 @@ class Branches:
         os.environ["BRIMFUL_REHEARSAL_ATTEMPT"] = str(self.attempt)
 
     def died_of_memory(self, attempt):
-        """Whether a process of this attempt met the end of memory; what the attempt wrote is then void."""
+        """Whether a process of this attempt met the end of memory.
+
+        What it wrote is then set aside: it counts only if the attempt with more room brings nothing.
+        """
         died = False
         written = []
         for name in os.listdir(FOLDER):
@@ -139,5 +142,5 @@ class Branches:
                 written.append(path)
                 died = died or facts.get("ooms", 0) > 0
         for path in written if died else []:
-            os.remove(path)
+            os.replace(path, path.removesuffix("json") + "ran-out")
         return died

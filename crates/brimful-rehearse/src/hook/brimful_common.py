@@ -1,6 +1,5 @@
 """What the parts of the rehearsal share: what was asked, and how to tell."""
 
-import faulthandler
 import functools
 import importlib.util
 import json
@@ -38,52 +37,6 @@ def tell(**facts):
         os.close(handle)
     except OSError:
         pass
-
-
-class Doing:
-    """Writes down where the script is while it makes no step: who waits wants to know what for."""
-
-    # Seconds from one look to the next.
-    INTERVAL = 15
-
-    def __init__(self):
-        self.file = None
-        self.pid = None
-
-    def start(self):
-        path = os.path.join(FOLDER, f"{os.getpid()}.stack")
-        try:
-            self.file = open(path, "w", encoding="utf-8", opener=open_private)  # noqa: SIM115
-            self.pid = os.getpid()
-            self.look_later()
-        except (OSError, RuntimeError, ValueError):
-            self.file = None
-
-    def look_later(self):
-        # In C and by a thread of its own, so that also a script that never comes back to Python is seen.
-        faulthandler.dump_traceback_later(self.INTERVAL, repeat=True, file=self.file)
-
-    def is_own(self):
-        # A forked process has no such thread, and would wait for it without end.
-        return self.file is not None and self.pid == os.getpid()
-
-    def after_step(self):
-        """Forget where the script was: it has come further."""
-        if not self.is_own():
-            return
-        faulthandler.cancel_dump_traceback_later()
-        try:
-            os.ftruncate(self.file.fileno(), 0)
-            os.lseek(self.file.fileno(), 0, os.SEEK_SET)
-            self.look_later()
-        except (OSError, RuntimeError, ValueError):
-            self.file = None
-
-    def stop(self):
-        if self.is_own():
-            faulthandler.cancel_dump_traceback_later()
-            self.file.close()
-            self.file = None
 
 
 def printable(text, limit):

@@ -45,7 +45,7 @@ class Fallback(Rehearsal):
         except Exception as error:
             self.refuse(f"a torch in which the stand-in finds no place: {error!r}")
         tell(event="torch", torch=self.version)
-        self.doing.start()
+        self.stack_reporter.start()
         self.watch_host()
         self.watch_optimizers()
         self.watch_modules()

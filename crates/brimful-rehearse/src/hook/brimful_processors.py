@@ -14,7 +14,7 @@ class OnProcessors(Rehearsal):
 
     def install(self):
         tell(event="torch", torch=self.torch.__version__)
-        self.doing.start()
+        self.stack_reporter.start()
         self.watch_host()
         self.watch_optimizers()
         self.watch_modules()
@@ -27,6 +27,7 @@ class OnProcessors(Rehearsal):
         return anonymous()
 
     def at_exit(self):
+        self.stack_reporter.stop()
         # Workers come by here too.
         trained = self.steps() > 0 or multiprocessing.parent_process() is None
         if self.pid == os.getpid() and trained and not self.finished:

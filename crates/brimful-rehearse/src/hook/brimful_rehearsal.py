@@ -33,7 +33,6 @@ from brimful_common import (
     STEPS,
     WITH,
     WITHOUT_CUDA,
-    Doing,
     Known,
     announce_to_phantom,
     guarded,
@@ -46,6 +45,7 @@ from brimful_common import (
 from brimful_host import HostWatch, sources
 from brimful_inductor import CompiledKernels
 from brimful_onward import Onward
+from brimful_stack import StackReporter
 from brimful_steps import Steps, StepsByScript, parameters_of
 from brimful_substitutes import Substitutes
 from brimful_torch import ENVIRONMENT_ERROR, TorchWatch
@@ -139,7 +139,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
         self.highest_reserved = 0
         self.rose_at = 0  # the step after the second at which reserved memory was last higher than before
         self.rises_since = None
-        self.doing = Doing()
+        self.stack_reporter = StackReporter()
         self.capture = None  # of the operators of one more step
         self.stepped_at = None
         self.step_seconds = 0.0
@@ -178,7 +178,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
         if not self.torch.cuda.is_available():
             self.give_up()
         tell(event="torch", torch=self.torch.__version__)
-        self.doing.start()
+        self.stack_reporter.start()
         self.watch_host()
         self.torch.cuda._lazy_call(self.start_recording)
         self.keep_recording()
@@ -587,6 +587,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
             self.tensors.append([address, kind, name])
 
     def at_exit(self):
+        self.stack_reporter.stop()
         if self.pid == os.getpid() and self.capture is not None:
             self.leave_at_once()
         if self.pid == os.getpid() and self.recording and not self.finished:
@@ -618,7 +619,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
 
     def write(self, reason):
         self.finished = True
-        self.doing.stop()
+        self.stack_reporter.stop()
         for wanted, seen in (("eval", self.evaluated_after), ("save", self.saved)):
             if wanted in WITH and not seen:
                 self.problem(f"--with {wanted}: the script did not get there within the rehearsal")

@@ -111,7 +111,7 @@ class Steps:
                 self.end_capture()
             return
         self.note_step_time()
-        self.doing.after_step()
+        self.stack_reporter.after_step()
         counts = self.count_step(optimizer)
         steps = self.steps()
         if counts:

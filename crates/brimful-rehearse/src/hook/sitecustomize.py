@@ -44,6 +44,7 @@ _REHEARSAL = (
     "brimful_substitutes",
     "brimful_onward",
     "brimful_capture",
+    "brimful_stack",
     "brimful_steps",
     "brimful_values",
     "brimful_torch",

@@ -114,6 +114,8 @@ impl Cache {
                     trace: Trace::from_bytes(&trace).ok()?,
                     step: step.and_then(|step| serde_json::from_slice(&step).ok()),
                     died,
+                    // Such rehearsals are not kept.
+                    ran_out: false,
                 })
             })
             .collect::<Option<Vec<Rehearsed>>>()?;

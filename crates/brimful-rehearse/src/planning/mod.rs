@@ -233,6 +233,9 @@ fn rehearsed(
     let mut sources = Vec::new();
     match predicted {
         Ok(found) => {
+            if found.processes.iter().any(|process| process.ran_out) {
+                kept.failed = Some("GPU memory ran out before its first steps".to_owned());
+            }
             kept.side_effects = Some(found.side_effects);
             kept.world_size = found.world_size;
             if question.card.is_some() {

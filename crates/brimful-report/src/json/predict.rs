@@ -146,6 +146,9 @@ pub struct GpuFit {
     pub verdict: String,
     /// Bytes left, by the safe value of the worst case; negative if it does not fit.
     pub headroom_bytes: i64,
+    /// Whether the values end where GPU memory ran out, because the script failed when it was rehearsed with more. A
+    /// whole run needs at least as much.
+    pub is_lower_bound: bool,
     /// Peak GPU memory of the process.
     pub device_bytes: LikelyAndSafe,
     /// The same in the worst case, if shapes depend on values that only a real model computes: masks select all of
@@ -430,6 +433,7 @@ fn fit(footprint: &Footprint) -> GpuFit {
         fits: footprint.verdict == FitVerdict::Fits,
         verdict: footprint.verdict.id().into(),
         headroom_bytes: footprint.headroom,
+        is_lower_bound: footprint.is_lower_bound,
         device_bytes: footprint.device.into(),
         worst_case_bytes: footprint.worst_case.map(LikelyAndSafe::from),
         peak_reserved_bytes: footprint.peak_reserved.get(),

@@ -196,6 +196,9 @@ pub(crate) fn verdict_words(footprint: &Footprint) -> (&'static str, String) {
     match footprint.verdict {
         FitVerdict::Fits => ("fits", format!("{left} of {total} free{at_worst}")),
         FitVerdict::Tight => ("tight", format!("up to {left} over {total}{at_worst}")),
+        FitVerdict::DoesNotFit if footprint.is_lower_bound => {
+            ("does not fit", format!("at least {left} over {total}"))
+        }
         FitVerdict::DoesNotFit => ("does not fit", format!("{left} over {total}")),
     }
 }

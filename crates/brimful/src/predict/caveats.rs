@@ -21,6 +21,7 @@ pub enum CaveatKind {
     ManagedMemory,
     ReservedRises,
     Died,
+    RanOut,
     CaughtOom,
     ShortEvaluation,
     ValueDependentShape,
@@ -53,6 +54,7 @@ impl CaveatKind {
             CaveatKind::ManagedMemory => "managed_memory",
             CaveatKind::ReservedRises => "reserved_rises",
             CaveatKind::Died => "died",
+            CaveatKind::RanOut => "ran_out",
             CaveatKind::CaughtOom => "caught_oom",
             CaveatKind::ShortEvaluation => "short_evaluation",
             CaveatKind::ValueDependentShape => "value_dependent_shape",
@@ -188,13 +190,18 @@ fn about_memory(workload: &Workload, found: &mut Found) {
             ),
         );
     }
-    if workload.died {
+    if workload.ran_out {
+        found.add(
+            CaveatKind::RanOut,
+            "these values are a lower bound: they end where GPU memory ran out, because the script failed when it was rehearsed again with more",
+        );
+    } else if workload.died {
         found.add(
             CaveatKind::Died,
             "the script failed after these steps; use `--output FILE` to save its output",
         );
     }
-    if workload.caught_ooms > 0 {
+    if workload.caught_ooms > 0 && !workload.ran_out {
         found.add(
             CaveatKind::CaughtOom,
             format!(

@@ -126,6 +126,8 @@ pub struct Footprint {
     pub verdict: FitVerdict,
     /// Bytes left of the card by the safe value, in the worst case if there is one; negative: bytes missing.
     pub headroom: i64,
+    /// The values end where the GPU's memory ran out: a whole run needs at least as much.
+    pub is_lower_bound: bool,
     /// Where shapes depend on values that only the model could compute: what is used if they are unfavourable.
     pub worst_case: Option<DeviceBytes>,
     pub terms: Vec<Term>,
@@ -232,6 +234,7 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         retries: outcome.statistics.retries,
         verdict,
         headroom,
+        is_lower_bound: workload.ran_out,
         worst_case: None,
         terms: recorder.terms(&context, &nccl, spare),
         phases: recorder.phase_peaks(),

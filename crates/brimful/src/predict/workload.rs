@@ -25,6 +25,8 @@ pub struct Workload {
     pub ended_early: bool,
     /// The script ended with an error after its first steps.
     pub died: bool,
+    /// The GPU's memory ran out, and the script crashed or was stopped when it was rehearsed with more room.
+    pub ran_out: bool,
     /// Optimizers that the script created and that made no step, or too few of them: their state may be missing.
     pub idle_optimizers: Vec<String>,
     /// The script changes its parameters without an optimizer.
