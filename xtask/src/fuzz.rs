@@ -1,4 +1,5 @@
-//! The fuzz targets of `fuzz/`: built once with libFuzzer's coverage counters, then each run for some seconds.
+//! The fuzz targets of `fuzz/`: built into one program with libFuzzer's coverage counters, then each run for some seconds.
+//! What they find anew can be kept in `fuzz/corpus/`, which the tests run through.
 //!
 //! A stable compiler is enough: the flags below are those that cargo-fuzz passes, without a sanitizer.
 
@@ -15,13 +16,12 @@ use serde::Deserialize;
 
 use crate::shell::{cache, cargo, program, read, root, run};
 
-/// Counters of edges and comparisons, as cargo-fuzz has them; `--cfg fuzzing` opens what only targets call.
+/// Counters of edges and comparisons, as cargo-fuzz has them.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
-    --cfg fuzzing \
     -Cdebug-assertions";
 
 /// An input that takes longer is a finding.
@@ -32,6 +32,10 @@ const MAX_RESIDENT_MIB: u32 = 1024;
 const MAX_INPUT_BYTES: usize = 4096;
 /// Targets at once, at most: each may take the memory above.
 const MAX_AT_ONCE: usize = 4;
+/// Names the target to the program.
+const TARGET_VARIABLE: &str = "BRIMFUL_FUZZ_TARGET";
+/// Inputs of one target that are kept, of those that together reach everything that was reached.
+const MAX_KEPT: usize = 64;
 
 /// What to fuzz, and for how long.
 #[derive(Clone, Debug)]
@@ -43,20 +47,21 @@ pub(crate) struct Options {
     pub seed: Option<u32>,
     /// Runs this input once, and nothing else.
     pub input: Option<PathBuf>,
+    /// Keeps what was found in `fuzz/corpus/`.
+    pub keep: bool,
 }
 
 /// Builds the targets and runs each for the given time; a finding is an error with the command that reproduces it.
 pub(crate) fn fuzz(options: &Options) -> Result<()> {
-    let manifest = Manifest::read()?;
-    let targets = manifest.targets(options.target.as_deref())?;
+    let targets = targets(options.target.as_deref())?;
     let began = Instant::now();
-    let programs = build(options.target.as_deref())?;
+    let libfuzzer = build()?;
     println!("built in {:.0} s", began.elapsed().as_secs_f64());
     if let Some(input) = &options.input {
         let [target] = &targets[..] else {
             bail!("--input needs the name of one target");
         };
-        return run(Command::new(programs.join(&target.name)).arg(input));
+        return run(libfuzzer.command(target).arg(input));
     }
     let next = AtomicUsize::new(0);
     let findings = Mutex::new(Vec::new());
@@ -65,7 +70,7 @@ pub(crate) fn fuzz(options: &Options) -> Result<()> {
         for _ in 0..at_once.min(MAX_AT_ONCE) {
             scope.spawn(|| {
                 while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match fuzz_one(target, &programs, options) {
+                    match fuzz_one(target, &libfuzzer, options) {
                         Ok(executions) => println!("{:<22} {executions}", target.name),
                         Err(error) => {
                             let mut findings = findings.lock().expect("no thread panics here");
@@ -104,7 +109,6 @@ struct Seeds {
 #[derive(Debug, Deserialize)]
 struct Manifest {
     package: Package,
-    bin: Vec<Bin>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,67 +121,74 @@ struct Metadata {
     seeds: BTreeMap<String, Seeds>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Bin {
-    name: String,
+/// The named target, or all of them.
+fn targets(name: Option<&str>) -> Result<Vec<Target>> {
+    let known = target_names()?;
+    let path = root().join("fuzz/Cargo.toml");
+    let text = fs::read_to_string(&path).context("fuzz/Cargo.toml")?;
+    let manifest: Manifest = toml::from_str(&text).context("fuzz/Cargo.toml")?;
+    let mut seeds = manifest.package.metadata.seeds;
+    if let Some(unknown) = seeds.keys().find(|name| !known.contains(name)) {
+        bail!("fuzz/Cargo.toml has seeds for {unknown:?}, which is no target");
+    }
+    let targets: Vec<Target> = (known.iter())
+        .filter(|known| name.is_none_or(|name| name == *known))
+        .map(|name| Target {
+            name: name.clone(),
+            seeds: seeds.remove(name).unwrap_or_default(),
+        })
+        .collect();
+    ensure!(
+        !targets.is_empty(),
+        "there is no fuzz target {:?}; there are {}",
+        name.unwrap_or_default(),
+        known.join(", ")
+    );
+    Ok(targets)
 }
 
-impl Manifest {
-    fn read() -> Result<Manifest> {
-        let path = root().join("fuzz/Cargo.toml");
-        let text = fs::read_to_string(&path).context("fuzz/Cargo.toml")?;
-        let manifest: Manifest = toml::from_str(&text).context("fuzz/Cargo.toml")?;
-        for name in manifest.package.metadata.seeds.keys() {
-            let is_known = manifest.bin.iter().any(|bin| bin.name == *name);
-            ensure!(
-                is_known,
-                "fuzz/Cargo.toml has seeds for {name:?}, which is no target"
-            );
+/// One file each.
+fn target_names() -> Result<Vec<String>> {
+    let directory = root().join("fuzz/src/targets");
+    let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        if stem != "mod" {
+            names.push(stem.into_owned());
         }
-        Ok(manifest)
     }
+    names.sort();
+    Ok(names)
+}
 
-    /// The named target, or all of them.
-    fn targets(&self, name: Option<&str>) -> Result<Vec<Target>> {
-        let seeds = &self.package.metadata.seeds;
-        let targets: Vec<Target> = (self.bin.iter())
-            .filter(|bin| name.is_none_or(|name| bin.name == name))
-            .map(|bin| Target {
-                name: bin.name.clone(),
-                seeds: seeds.get(&bin.name).cloned().unwrap_or_default(),
-            })
-            .collect();
-        ensure!(
-            !targets.is_empty(),
-            "there is no fuzz target {:?}; there are {}",
-            name.unwrap_or_default(),
-            {
-                let known: Vec<&str> = self.bin.iter().map(|bin| bin.name.as_str()).collect();
-                known.join(", ")
-            }
-        );
-        Ok(targets)
+/// The program with all targets.
+struct LibFuzzer(PathBuf);
+
+impl LibFuzzer {
+    fn command(&self, target: &Target) -> Command {
+        let mut command = Command::new(&self.0);
+        command.env(TARGET_VARIABLE, &target.name);
+        command
     }
 }
 
-/// Builds one target or all of them, and gives the directory of the programs.
-fn build(target: Option<&str>) -> Result<PathBuf> {
+fn build() -> Result<LibFuzzer> {
     // With a target of its own, cargo leaves build scripts and macros without the flags.
     let host = host()?;
     let directory = cache().join("fuzz-target");
-    let mut command = cargo(&["build", "--locked", "--quiet", "--profile", "fuzz"]);
-    command
-        .args(["--manifest-path", "fuzz/Cargo.toml", "--target", &host])
-        .arg("--target-dir")
-        .arg(&directory)
-        .env("RUSTFLAGS", RUSTFLAGS)
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    match target {
-        Some(target) => command.args(["--bin", target]),
-        None => command.arg("--bins"),
-    };
-    run(&mut command)?;
-    Ok(directory.join(host).join("fuzz"))
+    run(
+        cargo(&["build", "--locked", "--quiet", "--profile", "fuzz"])
+            .args(["--manifest-path", "fuzz/libfuzzer/Cargo.toml"])
+            .args(["--target", &host])
+            .arg("--target-dir")
+            .arg(&directory)
+            .env("RUSTFLAGS", RUSTFLAGS)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS"),
+    )?;
+    let program = directory.join(host).join("fuzz/brimful-libfuzzer");
+    Ok(LibFuzzer(program))
 }
 
 /// The platform that rustc builds for by itself.
@@ -189,13 +200,16 @@ fn host() -> Result<String> {
 }
 
 /// Runs one target in a directory that goes with it. How much it did, or what it found.
-fn fuzz_one(target: &Target, programs: &Path, options: &Options) -> Result<String> {
+fn fuzz_one(target: &Target, libfuzzer: &LibFuzzer, options: &Options) -> Result<String> {
     let directory = working_directory()?;
     let corpus = directory.path().join("corpus");
     fs::create_dir(&corpus)?;
     let max_bytes = target.seeds.max_input_bytes.unwrap_or(MAX_INPUT_BYTES);
     target.seeds.copy_to(&corpus, max_bytes)?;
-    let mut command = Command::new(programs.join(&target.name));
+    for path in target.kept_inputs()? {
+        fs::copy(&path, corpus.join(path.file_name().unwrap_or_default()))?;
+    }
+    let mut command = libfuzzer.command(target);
     command
         .arg(&corpus)
         .arg(format!("-max_total_time={}", options.seconds))
@@ -218,6 +232,9 @@ fn fuzz_one(target: &Target, programs: &Path, options: &Options) -> Result<Strin
         .with_context(|| format!("{} could not be started", target.name))?;
     let log = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
+        if options.keep {
+            keep(target, libfuzzer, &corpus)?;
+        }
         return Ok(statistics(&log));
     }
     let input = kept_input(target, directory.path())?;
@@ -230,6 +247,63 @@ fn fuzz_one(target: &Target, programs: &Path, options: &Options) -> Result<Strin
         None => "it left no input".to_owned(),
     };
     bail!("{}\n{}\n{reproduce}", output.status, last_lines(&log));
+}
+
+/// Puts inputs of all sizes, of those that together reach what was reached, in place of those that were kept.
+fn keep(target: &Target, libfuzzer: &LibFuzzer, corpus: &Path) -> Result<()> {
+    let merged = working_directory()?;
+    let output = (libfuzzer.command(target))
+        .arg("-merge=1")
+        .arg(merged.path())
+        .arg(corpus)
+        .env("TMPDIR", merged.path())
+        .current_dir(corpus)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        last_lines(&String::from_utf8_lossy(&output.stderr))
+    );
+    let mut inputs = files_in(merged.path())?;
+    inputs.sort_by_key(|path| fs::metadata(path).map_or(0, |facts| facts.len()));
+    for path in target.kept_inputs()? {
+        fs::remove_file(path)?;
+    }
+    let kept = target.kept();
+    fs::create_dir_all(&kept)?;
+    // Of all sizes: the shortest alone fail at the first check.
+    let n_kept = inputs.len().min(MAX_KEPT);
+    for number in 0..n_kept {
+        let path = &inputs[number * (inputs.len() - 1) / (n_kept - 1).max(1)];
+        fs::copy(path, kept.join(path.file_name().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
+}
+
+impl Target {
+    /// The inputs that the tests run through.
+    fn kept(&self) -> PathBuf {
+        root().join("fuzz/corpus").join(&self.name)
+    }
+
+    fn kept_inputs(&self) -> Result<Vec<PathBuf>> {
+        if self.kept().is_dir() {
+            files_in(&self.kept())
+        } else {
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// In memory where that is possible: targets write the files that they have parsed.
@@ -321,23 +395,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_its_file_and_every_file_its_target() {
-        let manifest = Manifest::read().unwrap();
-        let mut named: Vec<String> = manifest.bin.iter().map(|bin| bin.name.clone()).collect();
-        named.sort();
-        let entries = fs::read_dir(root().join("fuzz/fuzz_targets")).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        let mut found: Vec<String> = paths
-            .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-            .collect();
-        found.sort();
-        assert_eq!(named, found);
-    }
-
-    #[test]
     fn every_target_finds_its_seeds() {
-        for target in Manifest::read().unwrap().targets(None).unwrap() {
+        for target in targets(None).unwrap() {
             let corpus = tempfile::tempdir().unwrap();
             let max_bytes = target.seeds.max_input_bytes.unwrap_or(MAX_INPUT_BYTES);
             target.seeds.copy_to(corpus.path(), max_bytes).unwrap();
@@ -346,8 +405,7 @@ mod tests {
 
     #[test]
     fn an_unknown_target_is_named_beside_the_known_ones() {
-        let manifest = Manifest::read().unwrap();
-        let error = manifest.targets(Some("tarr")).unwrap_err().to_string();
+        let error = targets(Some("tarr")).unwrap_err().to_string();
         assert!(
             error.contains("\"tarr\"") && error.contains("tar, "),
             "{error}"

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a tool for people at a terminal")]
 
 mod accuracy;
+mod build;
 mod ci;
 mod differential;
 mod docs;
@@ -157,7 +158,7 @@ enum Task {
     Structure,
     /// Look for phrases that readers stumble over
     Words,
-    /// Run the fuzz targets of the parsers, each for some seconds
+    /// Look for inputs that break the parsers, for some seconds each
     Fuzz {
         /// Only this target
         #[arg(value_name = "TARGET")]
@@ -171,6 +172,9 @@ enum Task {
         /// Run the target once on this input, such as one that CI found
         #[arg(long, value_name = "PATH", requires = "target")]
         input: Option<PathBuf>,
+        /// Keep the inputs that reach most code in fuzz/corpus
+        #[arg(long)]
+        keep: bool,
     },
     /// Write the files that are made from code: schemas, Python classes, stubs, reference pages
     Generate {
@@ -210,7 +214,7 @@ fn main() -> anyhow::Result<()> {
         } => accuracy::write_parameters(&accuracy::Options::of_all(truth, python, phantom)),
         Task::Ci { from, full } => ci::run_steps(from.as_deref(), full),
         Task::Wheel { out } => {
-            let wheel = wheel::build(&out, wheel::Purpose::Release)?;
+            let wheel = wheel::build(&out)?;
             println!("{}", wheel.display());
             Ok(())
         }
@@ -265,11 +269,13 @@ fn main() -> anyhow::Result<()> {
             seconds,
             seed,
             input,
+            keep,
         } => fuzz::fuzz(&fuzz::Options {
             target,
             seconds,
             seed,
             input,
+            keep,
         }),
         Task::Structure => structure::check(),
         Task::Words => words::check(),

@@ -1,11 +1,11 @@
 //! Runs Python tests against what is installed in an environment, never against the source directory.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::shell::{cache, root, run};
 use crate::tools::PythonEnvironment;
@@ -13,50 +13,49 @@ use crate::tools::PythonEnvironment;
 /// How often a test or program that met bad luck is repeated. Luck is reported; it decides nothing.
 pub(crate) const RETRIES: u32 = 2;
 
-/// How long the slowest files take, in seconds on two quiet cores. A file that is not here counts as one of the others;
-/// a wrong figure only makes the halves uneven.
-const SLOW_FILES: &[(&str, u32)] = &[];
-const OTHER_FILES: u32 = 10;
+/// Test files at once: most of them wait for a process or for time to pass. Rehearsals take up to 2 GB each.
+const AT_ONCE: &str = "4";
 
-/// Runs the tests of these files or directories; those that fail are repeated.
-pub(crate) fn pytest(environment: &PythonEnvironment, paths: &[PathBuf], name: &str) -> Result<()> {
-    let outcome = run(&mut command(environment, paths, name, Repeat::No)?);
-    repeat_failed(environment, paths, name, outcome)
+/// Files that take long, the slowest first: they begin first, so that none is left alone at the end. A file that is not
+/// here comes after them.
+const SLOW_FILES: &[&str] = &[
+    "test_leaves_no_trace.py",
+    "test_quick_starts.py",
+    "test_rehearsal_hook.py",
+    "test_prepare_remote.py",
+    "test_stall.py",
+    "test_comes_back.py",
+    "test_inside.py",
+    "test_predict.py",
+    "test_rehearsal_steps.py",
+    "test_plan.py",
+    "test_without_cuda.py",
+    "test_nodes.py",
+    "test_data.py",
+    "test_notebook.py",
+    "test_run.py",
+    "test_fleet.py",
+];
+
+/// Runs the test files of a directory; tests that fail are repeated.
+pub(crate) fn pytest(environment: &PythonEnvironment, directory: &Path) -> Result<()> {
+    let files = slowest_first(test_files(directory)?);
+    let name = directory.file_name().unwrap_or_default();
+    let failed_tests = cache().join("pytest").join(name);
+    if failed_tests.exists() {
+        fs::remove_dir_all(&failed_tests)?;
+    }
+    // Files stay whole: their tests share what was rehearsed once.
+    let parallel = ["-n", AT_ONCE, "--dist=loadfile", "--no-loadscope-reorder"];
+    let outcome = run(command(environment, &files, &failed_tests).args(parallel));
+    repeat_failed(environment, &files, &failed_tests, outcome)
 }
 
-/// Runs the test files of a directory in two processes: most tests wait for one other process at a time.
-pub(crate) fn pytest_in_two_halves(
-    environment: &PythonEnvironment,
-    directory: &Path,
-) -> Result<()> {
-    let [first, second] = halves(test_files(directory)?);
-    fs::create_dir_all(cache().join("pytest"))?;
-    let log = cache().join("pytest/second-half.log");
-    let output = File::create(&log)?;
-    let mut beside = command(environment, &second, "second-half", Repeat::No)?
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .spawn()
-        .context("pytest could not be started")?;
-    let outcome_of_first = pytest(environment, &first, "first-half");
-    let status = beside.wait()?;
-    print!("{}", String::from_utf8_lossy(&fs::read(&log)?));
-    let succeeded = || -> Result<()> {
-        ensure!(status.success(), "pytest ended with {status}");
-        Ok(())
-    };
-    outcome_of_first.and(repeat_failed(
-        environment,
-        &second,
-        "second-half",
-        succeeded(),
-    ))
-}
-
+/// One after the other: what failed by bad luck may have had too many beside it.
 fn repeat_failed(
     environment: &PythonEnvironment,
-    paths: &[PathBuf],
-    name: &str,
+    files: &[PathBuf],
+    failed_tests: &Path,
     mut outcome: Result<()>,
 ) -> Result<()> {
     for retry in 1..=RETRIES {
@@ -64,47 +63,28 @@ fn repeat_failed(
             break;
         }
         println!("FLAKY? repeating the tests that failed ({retry} of {RETRIES})");
-        outcome = run(&mut command(environment, paths, name, Repeat::Failed)?);
+        let only_failed = ["--last-failed", "--last-failed-no-failures", "none"];
+        outcome = run(command(environment, files, failed_tests).args(only_failed));
     }
     outcome
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    No,
-    /// Only the tests that failed the last time.
-    Failed,
-}
-
-fn command(
-    environment: &PythonEnvironment,
-    paths: &[PathBuf],
-    name: &str,
-    repeat: Repeat,
-) -> Result<Command> {
-    let failed_tests = cache().join("pytest").join(name);
-    let mut command = environment.python(&["-m", "pytest", "--import-mode=importlib"]);
-    match repeat {
-        Repeat::No if failed_tests.exists() => fs::remove_dir_all(&failed_tests)?,
-        Repeat::No => {}
-        Repeat::Failed => {
-            command.args(["--last-failed", "--last-failed-no-failures", "none"]);
-        }
-    }
+fn command(environment: &PythonEnvironment, files: &[PathBuf], failed_tests: &Path) -> Command {
     let mut cache_option = OsString::from("cache_dir=");
-    cache_option.push(&failed_tests);
+    cache_option.push(failed_tests);
     let mut search_path = environment.bin().into_os_string();
     search_path.push(":");
     search_path.push(std::env::var_os(crate::env_vars::PATH).unwrap_or_default());
+    let mut command = environment.python(&["-m", "pytest", "--import-mode=importlib"]);
     command
         .arg("-o")
         .arg(&cache_option)
-        .args(["--quiet", "--durations=10", "-c"])
+        .args(["--quiet", "--durations=25", "-c"])
         .arg(root().join("pyproject.toml"))
-        .args(paths)
+        .args(files)
         .env("PATH", search_path)
         .current_dir(std::env::temp_dir());
-    Ok(command)
+    command
 }
 
 fn test_files(directory: &Path) -> Result<Vec<PathBuf>> {
@@ -120,22 +100,13 @@ fn test_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The slowest first, each to the half that has less to do.
-fn halves(mut files: Vec<PathBuf>) -> [Vec<PathBuf>; 2] {
-    let seconds = |path: &Path| {
+fn slowest_first(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
+    files.sort_by_key(|path| {
         let name = path.file_name().unwrap_or_default();
-        let known = SLOW_FILES.iter().find(|(slow, _)| name == *slow);
-        known.map_or(OTHER_FILES, |(_, seconds)| *seconds)
-    };
-    files.sort_by_key(|path| std::cmp::Reverse(seconds(path)));
-    let mut halves = [Vec::new(), Vec::new()];
-    let mut sums = [0, 0];
-    for path in files {
-        let to = usize::from(sums[1] < sums[0]);
-        sums[to] += seconds(&path);
-        halves[to].push(path);
-    }
-    halves
+        let place = SLOW_FILES.iter().position(|slow| name == *slow);
+        place.unwrap_or(SLOW_FILES.len())
+    });
+    files
 }
 
 #[cfg(test)]
@@ -143,12 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_is_in_one_half_and_neither_has_much_more_to_do() {
+    fn every_slow_file_is_there() {
+        let known = ["tests", "torch_tests"]
+            .map(|directory| test_files(&root().join("python").join(directory)).unwrap())
+            .concat();
+        for name in SLOW_FILES {
+            assert!(known.iter().any(|path| path.ends_with(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn all_files_are_run() {
         let files: Vec<PathBuf> = (0..9).map(|n| format!("test_{n}.py").into()).collect();
-        let [first, second] = halves(files.clone());
-        assert_eq!((first.len(), second.len()), (5, 4));
-        let mut all = [first, second].concat();
-        all.sort();
-        assert_eq!(all, files);
+        assert_eq!(slowest_first(files.clone()), files);
     }
 }

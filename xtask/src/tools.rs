@@ -6,6 +6,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
@@ -17,49 +18,65 @@ pub(crate) struct PythonEnvironment {
     folder: PathBuf,
 }
 
+/// Makes what later steps need and what may take long to download, in the order in which they need it. What fails here
+/// fails there again, and is reported there.
+pub(crate) fn prepare_environments() {
+    let _ = docs_tools();
+    let _ = cargo_deny();
+    let _ = python_tools();
+    let _ = tests_environment();
+    let _ = torch_environment();
+}
+
 /// The environment with the tools that build and check.
 pub(crate) fn python_tools() -> Result<PythonEnvironment> {
-    pinned_tools("tools", "python/requirements-dev.txt")
+    pinned("tools", &[&["-r", "python/requirements-dev.txt"]])
 }
 
 /// The environment with the tools that build the documentation site.
 pub(crate) fn docs_tools() -> Result<PythonEnvironment> {
-    pinned_tools("docs-tools", "docs/site/requirements.txt")
+    pinned("docs-tools", &[&["-r", "docs/site/requirements.txt"]])
 }
 
-/// The environment with the pinned tools of a list, made once for each list.
-fn pinned_tools(name: &str, requirements: &str) -> Result<PythonEnvironment> {
-    let list = fs::read_to_string(root().join(requirements)).context(requirements.to_owned())?;
+/// The environment of the tests that need no torch, without the wheel.
+pub(crate) fn tests_environment() -> Result<PythonEnvironment> {
+    pinned("wheel-tests", &[&["-r", "python/requirements-test.txt"]])
+}
+
+/// The environment with the CUDA build of PyTorch and none of NVIDIA's packages.
+pub(crate) fn torch_environment() -> Result<PythonEnvironment> {
+    pinned(
+        "torch",
+        &[
+            &["--no-deps", "-r", "python/requirements-torch.txt"],
+            &["-r", "python/requirements-torch-needs.txt"],
+        ],
+    )
+}
+
+/// The environment into which pip has installed what these lists name, made once for each of their contents. Each list
+/// is the last of pip's arguments, as a path below the root.
+fn pinned(name: &str, installs: &[&[&str]]) -> Result<PythonEnvironment> {
+    static MAKING: Mutex<()> = Mutex::new(());
     let mut hasher = DefaultHasher::new();
-    list.hash(&mut hasher);
+    for install in installs {
+        let list = install.last().context("no requirements")?;
+        let text = fs::read_to_string(root().join(list)).with_context(|| (*list).to_owned())?;
+        text.hash(&mut hasher);
+    }
     let folder = cache().join(format!("{name}-{:016x}", hasher.finish()));
     let done = folder.join("installed");
     let environment = PythonEnvironment { folder };
     if !done.exists() {
-        environment.create()?;
-        environment.install(&["-r".as_ref(), requirements.as_ref()])?;
-        fs::write(done, "")?;
-    }
-    Ok(environment)
-}
-
-/// The environment with the CUDA build of PyTorch and none of NVIDIA's packages, made once for each list.
-pub(crate) fn torch_environment() -> Result<PythonEnvironment> {
-    let torch = root().join("python/requirements-torch.txt");
-    let needs = root().join("python/requirements-torch-needs.txt");
-    let mut hasher = DefaultHasher::new();
-    for list in [&torch, &needs] {
-        let text = fs::read_to_string(list).with_context(|| list.display().to_string())?;
-        text.hash(&mut hasher);
-    }
-    let folder = cache().join(format!("torch-{:016x}", hasher.finish()));
-    let done = folder.join("installed");
-    let environment = PythonEnvironment { folder };
-    if !done.exists() {
-        environment.create()?;
-        environment.install(&["--no-deps".as_ref(), "-r".as_ref(), torch.as_os_str()])?;
-        environment.install(&["-r".as_ref(), needs.as_os_str()])?;
-        fs::write(done, "")?;
+        let _one_at_a_time = MAKING.lock();
+        if !done.exists() {
+            environment.create()?;
+            for install in installs {
+                let arguments: Vec<&OsStr> = install.iter().map(AsRef::as_ref).collect();
+                environment.install(&arguments)?;
+            }
+            fs::write(&done, "")?;
+        }
     }
     Ok(environment)
 }
@@ -136,6 +153,8 @@ const CARGO_DENY: &str = "0.20.2";
 
 /// cargo-deny, built once. Without optimization: it runs for a second, and builds in one minute instead of five.
 pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = MAKING.lock();
     let folder = cache().join(format!("cargo-deny-{CARGO_DENY}"));
     let binary = folder.join("bin/cargo-deny");
     if !binary.exists() {

@@ -4,9 +4,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::build::built;
 use crate::shell::{cache, program, read, root, run};
 use crate::tools::{PythonEnvironment, python_tools};
 
@@ -27,27 +29,8 @@ const PRELOADED: [(&str, &str); 2] = [
     ("brimful-redirect", "libbrimful_redirect.so"),
 ];
 
-/// What a wheel is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Small and fast: what users install.
-    Release,
-    /// Built in a short time.
-    Tests,
-}
-
-impl Purpose {
-    /// The cargo profile, which is also the name of its directory.
-    fn profile(self) -> &'static str {
-        match self {
-            Purpose::Release => "release",
-            Purpose::Tests => "wheel-tests",
-        }
-    }
-}
-
-/// Builds the wheel into `out` and returns its path.
-pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
+/// Builds the wheel for users into `out` and returns its path.
+pub(crate) fn build(out: &Path) -> Result<PathBuf> {
     ensure!(
         cfg!(all(
             target_os = "linux",
@@ -59,19 +42,16 @@ pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
     // A directory for each of the two: they link by different wrappers around zig, and in one directory each would find
     // everything that the other has built out of date.
     let target_dir = cache().join("wheel-target");
-    let program = build_program(&tools, &cache().join("program-target"), purpose)?;
+    let program = build_program(&tools, &cache().join("program-target"))?;
     lay_out_data(&program)?;
 
-    let before = wheels_in(out);
-    for old in before {
-        fs::remove_file(old)?;
-    }
+    remove_wheels(out)?;
     run(tools
         .tool(
             "maturin",
             &["build", "--zig", "--quiet", "--target", TARGET],
         )
-        .args(["--profile", purpose.profile()])
+        .args(["--profile", "release"])
         .args(["--compression-level", COMPRESSION_LEVEL])
         .arg("--compatibility")
         .arg(format!("manylinux_{}_{}", GLIBC.0, GLIBC.1))
@@ -84,10 +64,60 @@ pub(crate) fn build(out: &Path, purpose: Purpose) -> Result<PathBuf> {
     let wheel = wheels_in(out).pop().context("maturin wrote no wheel")?;
     let size = fs::metadata(&wheel)?.len();
     ensure!(
-        purpose == Purpose::Tests || size <= MAX_BYTES,
+        size <= MAX_BYTES,
         "expected a wheel of at most {MAX_BYTES} bytes, found {size}: move what is heavy into an extension of its own"
     );
     Ok(wheel)
+}
+
+/// Makes a wheel for this machine of what `cargo build` has built, with the metadata and the layout of the one for users.
+pub(crate) fn assemble(out: &Path) -> Result<PathBuf> {
+    lay_out_data(&built("brimful"))?;
+    let folder = tempfile::tempdir()?;
+    let tools = python_tools()?;
+    run(tools
+        .tool(
+            "maturin",
+            &["pep517", "write-dist-info", "--metadata-directory"],
+        )
+        .arg(folder.path())
+        .stdout(Stdio::null()))?;
+    let package = folder.path().join("brimful");
+    copy_tree(&root().join("python/brimful"), &package)?;
+    fs::copy(built("lib_native.so"), package.join("_native.abi3.so"))?;
+    let data = format!("brimful-{}.data", env!("CARGO_PKG_VERSION"));
+    copy_tree(&root().join("brimful.data"), &folder.path().join(data))?;
+
+    fs::create_dir_all(out)?;
+    remove_wheels(out)?;
+    run(tools
+        .python(&["-m", "wheel", "pack", "--dest-dir"])
+        .arg(out)
+        .arg(folder.path())
+        .stdout(Stdio::null()))?;
+    wheels_in(out).pop().context("no wheel was packed")
+}
+
+/// Without what Python has compiled.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() && name != "__pycache__" {
+            copy_tree(&path, &to.join(name))?;
+        } else if path.is_file() {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_wheels(folder: &Path) -> Result<()> {
+    for old in wheels_in(folder) {
+        fs::remove_file(old)?;
+    }
+    Ok(())
 }
 
 /// Builds the source distribution into `out`.
@@ -102,19 +132,14 @@ pub(crate) fn build_source(out: &Path) -> Result<()> {
         .arg(out))
 }
 
-fn build_program(
-    tools: &PythonEnvironment,
-    target_dir: &Path,
-    purpose: Purpose,
-) -> Result<PathBuf> {
+fn build_program(tools: &PythonEnvironment, target_dir: &Path) -> Result<PathBuf> {
     let versioned = format!("{TARGET}.{}.{}", GLIBC.0, GLIBC.1);
     run(tools
         .tool(
             "cargo-zigbuild",
             &[
                 "zigbuild",
-                "--profile",
-                purpose.profile(),
+                "--release",
                 "--locked",
                 "--quiet",
                 "--package",
@@ -129,10 +154,7 @@ fn build_program(
         .args(["--target", &versioned])
         .arg("--target-dir")
         .arg(target_dir))?;
-    let program = target_dir
-        .join(TARGET)
-        .join(purpose.profile())
-        .join("brimful");
+    let program = target_dir.join(TARGET).join("release").join("brimful");
     let libraries = PRELOADED.map(|(_, name)| program.with_file_name(name));
     for built in libraries.iter().chain([&program]) {
         let newest = newest_glibc(&fs::read(built)?);

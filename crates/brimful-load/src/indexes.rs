@@ -30,9 +30,8 @@ use crate::reading::{Access, Reader};
 /// Changes with what an index says.
 const FORM: u32 = 2;
 
-/// Smaller ones are looked through in no time. An object costs requests, whatever its size. A fuzz target opens small
-/// files many times.
-const SMALLEST_FILE: u64 = if cfg!(fuzzing) { 1 } else { 64 << 20 };
+/// Smaller ones are looked through in no time. An object costs requests, whatever its size.
+const SMALLEST_FILE: u64 = 64 << 20;
 const SMALLEST_OBJECT: u64 = 1 << 20;
 
 /// The largest index, before it is compressed.
@@ -55,17 +54,30 @@ pub(crate) const MAX_NAME_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Indexes {
     folder: PathBuf,
+    smallest_file: u64,
 }
 
 impl Indexes {
     /// The folder is made when there is something to keep.
     pub fn in_folder(folder: PathBuf) -> Indexes {
-        Indexes { folder }
+        Indexes {
+            folder,
+            smallest_file: SMALLEST_FILE,
+        }
+    }
+
+    /// The same for files of any size: a fuzz target opens small ones many times.
+    #[doc(hidden)]
+    pub fn of_any_size(self) -> Indexes {
+        Indexes {
+            smallest_file: 1,
+            ..self
+        }
     }
 
     /// The index of a file as it is now.
     pub(crate) fn find(&self, kind: &str, reader: &Reader) -> Option<IndexReader> {
-        let version = version_of(kind, reader)?;
+        let version = self.version_of(kind, reader)?;
         let file = brimful_private::open(&self.path_of(&version)).ok()?;
         // Used last now; where that cannot be noted, it goes a little earlier.
         drop(file.set_modified(SystemTime::now()));
@@ -78,11 +90,28 @@ impl Indexes {
         is_same.then_some(kept)
     }
 
+    /// One line that no other version of a file has. None for those that are not worth an index, or have no version.
+    fn version_of(&self, kind: &str, reader: &Reader) -> Option<String> {
+        let smallest = match reader.access() {
+            Access::Remote => SMALLEST_OBJECT,
+            Access::Mapped | Access::Read | Access::Direct => self.smallest_file,
+        };
+        let len = reader.len();
+        if len < smallest {
+            return None;
+        }
+        let version = reader.version(SETTLED)?;
+        let path = reader.path().display();
+        Some(format!(
+            "brimful index {FORM} of {kind}, {len} bytes, version {version}, {path}"
+        ))
+    }
+
     /// Begins an index for a file as it is now, if it is worth one.
     pub(crate) fn begin(&self, kind: &str, reader: &Reader) -> Option<IndexWriter> {
         static TIDIED: Once = Once::new();
         static BEGUN: AtomicU64 = AtomicU64::new(0);
-        let version = version_of(kind, reader)?;
+        let version = self.version_of(kind, reader)?;
         let path = self.path_of(&version);
         let number = BEGUN.fetch_add(1, Ordering::Relaxed);
         let part = path.with_extension(format!("{}-{number}.part", std::process::id()));
@@ -140,23 +169,6 @@ impl Indexes {
             n_files -= 1;
         }
     }
-}
-
-/// One line that no other version of a file has. None for those that are not worth an index, or have no version.
-fn version_of(kind: &str, reader: &Reader) -> Option<String> {
-    let smallest = match reader.access() {
-        Access::Remote => SMALLEST_OBJECT,
-        Access::Mapped | Access::Read | Access::Direct => SMALLEST_FILE,
-    };
-    let len = reader.len();
-    if len < smallest {
-        return None;
-    }
-    let version = reader.version(SETTLED)?;
-    let path = reader.path().display();
-    Some(format!(
-        "brimful index {FORM} of {kind}, {len} bytes, version {version}, {path}"
-    ))
 }
 
 /// An index that is being read. Whatever is wrong with it, it is torn, and the file itself is asked.

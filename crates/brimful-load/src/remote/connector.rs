@@ -35,7 +35,6 @@ enum Redirected {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
-        #[cfg(fuzzing)]
         if let Some(client) = super::scripted::client() {
             return Ok(client);
         }

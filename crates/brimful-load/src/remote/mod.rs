@@ -16,7 +16,7 @@ mod bucket;
 mod connector;
 mod error;
 mod runtime;
-#[cfg(fuzzing)]
+#[doc(hidden)]
 pub mod scripted;
 #[cfg(test)]
 pub(crate) mod server;

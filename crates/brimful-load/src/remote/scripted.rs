@@ -1,4 +1,4 @@
-//! Answers that a fuzz target gives in place of a network. Only builds with `--cfg fuzzing` have it.
+//! Answers that a fuzz target gives in place of a network. Nothing else calls [`answer_with`].
 //!
 //! Everything from the request of `object_store` on is the code that runs in production: only the HTTP client is
 //! replaced.

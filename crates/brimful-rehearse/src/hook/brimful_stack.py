@@ -1,12 +1,13 @@
 """Where the script is while it makes no step, and where native code ends it, for the messages about both.
 
-The stacks are read by a thread that holds the interpreter's lock. `faulthandler.dump_traceback_later` reads them
-without it, from frames that other threads are changing, and ends a script that calls functions in the meantime
-by a segmentation fault (cpython issues 116008, 131580 and 140815). The price: while native code holds the lock
-no stack can be read, and the message then names no line.
+The stacks are read by a thread that holds the interpreter's lock. `faulthandler.dump_traceback_later` reads
+them without it, from frames that other threads are changing, and ends a script that calls functions in the
+meantime by a segmentation fault (cpython issues 116008, 131580 and 140815). The price: while native code
+holds the lock no stack can be read, and the message then names no line.
 """
 
 import _thread
+import contextlib
 import faulthandler
 import os
 import signal
@@ -15,7 +16,6 @@ import time
 
 from brimful_common import FOLDER, open_private
 
-
 # Those that `faulthandler` knows.
 CRASHES = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 
@@ -23,7 +23,8 @@ CRASHES = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.
 def can_read_stacks():
     """Whether this interpreter stops its threads while their stacks are read.
 
-    The lock does that, if there is one. A free-threaded Python does it itself since 3.13.2 (cpython issue 128400).
+    The lock does that, if there is one. A free-threaded Python does it itself since 3.13.2 (cpython issue
+    128400).
     """
     has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
     return has_lock or sys.version_info >= (3, 13, 2)
@@ -32,7 +33,8 @@ def can_read_stacks():
 def report_crashes():
     """Have Python print its stack to stderr when native code crashes, as `python -X faulthandler` does.
 
-    Without the stack in C: to collect it allocates memory, which may wait without end after a crash in `malloc`.
+    Without the stack in C: to collect it allocates memory, which may wait without end after a crash in
+    `malloc`.
     """
     named = {"c_stack": False} if sys.version_info >= (3, 14) else {}
     if not faulthandler.is_enabled() and not handles_crashes():
@@ -61,10 +63,8 @@ class StackReporter:
         self.has_written = False
 
     def start(self):
-        try:
+        with contextlib.suppress(OSError, RuntimeError, StopIteration, ValueError):
             report_crashes()
-        except (OSError, RuntimeError, StopIteration, ValueError):
-            pass
         if not can_read_stacks():
             return
         self.pid = os.getpid()
@@ -124,7 +124,5 @@ class StackReporter:
             self.remove()
 
     def remove(self):
-        try:
+        with contextlib.suppress(OSError):
             os.remove(self.path)
-        except OSError:
-            pass
