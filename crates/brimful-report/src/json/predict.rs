@@ -148,6 +148,7 @@ pub struct GpuFit {
     pub headroom_bytes: i64,
     /// Whether the values end where GPU memory ran out, because the script failed when it was rehearsed with more. A
     /// whole run needs at least as much.
+    #[serde(default)]
     pub is_lower_bound: bool,
     /// Peak GPU memory of the process.
     pub device_bytes: LikelyAndSafe,
