@@ -175,7 +175,6 @@ pub(crate) fn by_variant(
     results: &Path,
 ) -> Result<Vec<Variant>, RehearsalError> {
     let processes = read_results(results, "json", request.on_cpus)?;
-    let ran_out = read_results(results, RAN_OUT, request.on_cpus)?;
     let mut variants: Vec<Variant> = request
         .variants
         .iter()
@@ -200,7 +199,7 @@ pub(crate) fn by_variant(
                 _ => tail(&results.join(format!("output-{number}"))),
             };
             variant.failure = ended.failure_of(number, &own);
-            variant.processes = ran_out_before(&ran_out, number);
+            variant.processes = ran_out_before(results, number)?;
         }
     }
     if variants.iter().all(|variant| variant.processes.is_empty()) {
@@ -211,18 +210,16 @@ pub(crate) fn by_variant(
 
 /// What a card's processes allocated until its memory ran out, where the same with more room brought nothing: that it
 /// does not fit is known, and that it needs at least as much.
-fn ran_out_before(ran_out: &[Rehearsed], variant: usize) -> Vec<Rehearsed> {
-    ran_out
-        .iter()
-        .filter(|process| process.facts.variant == Some(variant))
-        .filter(|process| !process.trace.fatal_failures().is_empty())
-        .cloned()
-        .map(|process| Rehearsed {
-            died: true,
-            ran_out: true,
-            ..process
-        })
-        .collect()
+fn ran_out_before(results: &Path, variant: usize) -> Result<Vec<Rehearsed>, RehearsalError> {
+    let mut ran_out = read_results(results, RAN_OUT, false)?;
+    ran_out.retain(|process| {
+        process.facts.variant == Some(variant) && !process.trace.fatal_failures().is_empty()
+    });
+    for process in &mut ran_out {
+        process.died = true;
+        process.ran_out = true;
+    }
+    Ok(ran_out)
 }
 
 /// The last line that says something: where Python's tracebacks end.

@@ -193,7 +193,7 @@ fn about_memory(workload: &Workload, found: &mut Found) {
     if workload.ran_out {
         found.add(
             CaveatKind::RanOut,
-            "these values are a lower bound: they end where GPU memory ran out, because the script failed when it was rehearsed again with more",
+            "these values are a lower bound: they end where GPU memory ran out, because the script did not complete its steps when it was rehearsed again with more",
         );
     } else if workload.died {
         found.add(
