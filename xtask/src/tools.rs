@@ -168,6 +168,7 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
             "--quiet",
         ])
         .arg("--no-default-features")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .arg("--root")
         .arg(&folder)
         .arg("--target-dir")
