@@ -42,6 +42,7 @@ mod last_resort;
 mod launch;
 mod metrics;
 mod notice;
+mod own_pages;
 mod parent;
 mod pressure;
 mod process_control;

@@ -12,6 +12,7 @@ use crate::display::Display;
 use crate::fault;
 use crate::metrics::MetricsFile;
 use crate::notice::Notice;
+use crate::own_pages;
 use crate::process_control::ProcessControl;
 use crate::recording::Recording;
 use crate::settings::RunSettings;
@@ -40,6 +41,7 @@ pub(crate) struct Running<'a> {
 impl Running<'_> {
     /// Watches the training until it has ended. A bug in the watch ends the watch, not the training.
     pub(crate) fn watch_until_the_end(&mut self) {
+        own_pages::let_go_of_code();
         let watched = catch_unwind(AssertUnwindSafe(|| self.handle_events()));
         if let Err(payload) = watched {
             self.watcher.is_active = false;
