@@ -7,8 +7,10 @@ import subprocess
 import sys
 from importlib.metadata import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import brimful
+from brimful import Footprint
 
 PROGRAM = Path(sys.executable).parent / "brimful"
 
@@ -41,3 +43,11 @@ def test_the_python_beside_the_program_is_a_candidate() -> None:
 def test_manual_pages_and_completions_are_installed() -> None:
     installed = {Path(str(file)).name for file in files("brimful") or []}
     assert {"brimful.1", "brimful-probe.1", "_brimful", "brimful.fish"} <= installed
+
+
+def test_a_footprint_fits_if_one_of_the_gpus_is_large_enough() -> None:
+    fits = vars(Footprint)["fits"].fget
+    small, large = SimpleNamespace(fits=False), SimpleNamespace(fits=True)
+    assert fits(SimpleNamespace(gpus=(small, large)))
+    assert fits(SimpleNamespace(gpus=()))
+    assert not fits(SimpleNamespace(gpus=(small, small)))

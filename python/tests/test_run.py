@@ -86,6 +86,22 @@ def test_arguments_of_a_function_arrive_as_they_were_given() -> None:
     assert isinstance(cast("dict[str, object]", called)["scale"], float)
 
 
+def test_ranks_share_the_batch_of_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = FunctionJob(lambda **arguments: arguments, {"micro_batch": [4, 2]}, 16, [], None)
+    for ranks, times in (("1", 4), ("2", 2), ("4", 1)):
+        monkeypatch.setenv("WORLD_SIZE", ranks)
+        called = cast("dict[str, object]", job.caller("micro_batch=4", "accumulation=9"))
+        assert called["accumulation"] == times
+
+
+def test_markup_in_a_command_is_text_in_a_notebook(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "pass", "<b>bold</b>"]
+    brimful.run(command, state_dir=tmp_path)
+    shown = brimful.runs(state_dir=tmp_path)._repr_html_()
+    assert "&lt;b&gt;bold" in shown
+    assert "<b>" not in shown
+
+
 def test_a_script_from_standard_input_can_run_a_function() -> None:
     pytest.importorskip("cloudpickle")
     script = "import brimful\ndef train():\n    print('trained')\nprint(brimful.run(train).finished)\n"

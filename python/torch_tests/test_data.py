@@ -397,6 +397,8 @@ def test_parts_and_splits_have_no_sample_in_common(numbers: Path) -> None:
     data = bd.npy({"number": numbers})
     assert order_of(bd.Loader(data[10:14], batch_size=3, memory="1MiB")) == [10, 11, 12, 13]
     assert len(data[-3:]) == 3
+    mapped = data.map(lambda batch: {"number": -batch["number"]})
+    assert order_of(bd.Loader(mapped[10:13], batch_size=3, memory="1MiB")) == [-10, -11, -12]
     train, held_out = data.split(0.9, seed=4)
     parts = [order_of(bd.Loader(part, batch_size=8, memory="1MiB")) for part in (train, held_out)]
     assert [len(part) for part in parts] == [900, 100]

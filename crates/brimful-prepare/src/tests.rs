@@ -197,6 +197,8 @@ fn documents_begin_where_they_did() {
     let source = Tokens::open_with_documents(&out.join(&manifest.shards[0].file), form, None);
     let source = source.unwrap();
     let mut values = vec![Value::default(); 3];
+    // Beginnings that are no document's: where the leftovers of two meet, which is seldom.
+    let mut n_inside = 0;
     for index in 0..source.len() {
         source.read(index, &mut values).unwrap();
         let tokens: Vec<u16> = values[0].elements().into_owned();
@@ -208,9 +210,12 @@ fn documents_begin_where_they_did() {
             if tokens[at - 1] == 0 {
                 assert_eq!(positions[at], 0, "block {index}, token {at}");
                 assert_eq!(documents[at], documents[at - 1] + 1);
+            } else if positions[at] == 0 {
+                n_inside += 1;
             }
         }
     }
+    assert!(n_inside < source.len(), "{n_inside} of {}", source.len());
 }
 
 #[test]

@@ -82,3 +82,34 @@ fn v1_quota(files: &Files, directory: &str) -> Fact<Option<f64>> {
             })
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_of_nested_quotas_counts() {
+        for (outer, inner) in [
+            ("200000 100000", "800000 100000"),
+            ("800000 100000", "200000 100000"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            for (path, text) in [
+                ("proc/self/cgroup", "0::/job/step\n"),
+                (
+                    "proc/self/mountinfo",
+                    "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+                ),
+                ("sys/fs/cgroup/job/cpu.max", outer),
+                ("sys/fs/cgroup/job/step/cpu.max", inner),
+            ] {
+                let path = root.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            let files = Files::new(root.path());
+            let found = quota(&files, &Mounts::read(&files));
+            assert_eq!(found, Fact::Known(Some(2.0)), "{outer} around {inner}");
+        }
+    }
+}

@@ -251,6 +251,7 @@ fn numbers_take_the_fewest_bytes_that_hold_them() {
         (vec![-1, 127], 1),
         (vec![0, 256], 2),
         (vec![-1, 255], 2),
+        (vec![-1, 40_000], 4),
         (vec![0, 65_536], 4),
         (vec![-1, 70_000], 4),
         (vec![0, 1 << 32], 8),

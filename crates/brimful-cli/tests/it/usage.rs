@@ -34,6 +34,11 @@ fn exit_codes_are_as_documented() {
         &["probe", "--as", "k8s-default", "--fail-on", "fatal"],
         ExitStatus::ProblemFound,
     );
+    // A worse problem than the named one counts too.
+    check_code(
+        &["probe", "--as", "k8s-default", "--fail-on", "note"],
+        ExitStatus::ProblemFound,
+    );
     check_code(&["probe", "--memory", "16"], ExitStatus::BadInput);
     check_code(&["probe", "--memory", "-1GiB"], ExitStatus::BadInput);
     check_code(&["probe", "--python", "/etc/passwd"], ExitStatus::BadInput);
