@@ -138,7 +138,12 @@ impl GpuMeter {
                     index,
                     total: Bytes(memory.total),
                     used: Bytes(memory.used),
-                    processes: processes_of(&device),
+                    // An instance has memory of its own: who uses another one takes nothing of it.
+                    processes: if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
+                        Fact::unavailable("the GPU is split into instances")
+                    } else {
+                        processes_of(&device)
+                    },
                 })
             })
             .collect()

@@ -13,6 +13,7 @@ use brimful_probe::{CgroupCounts, GpuMeter, Meter, ProcessFacts, Processes, Stal
 
 use crate::contain::Containment;
 use crate::gauge;
+use crate::gpu_owners::by_owner;
 use crate::kernel_log::KernelLog;
 use crate::pressure::PressureFile;
 use crate::roles::{KnownWorker, Process, roles};
@@ -217,27 +218,7 @@ impl Sampler {
             .iter()
             .map(|process| process.pid)
             .collect();
-        gpus.read()
-            .into_iter()
-            .map(|gpu| {
-                let mut sample = GpuSample {
-                    index: gpu.index,
-                    used: gpu.used,
-                    total: gpu.total,
-                    ..GpuSample::default()
-                };
-                for process in gpu.processes.known().into_iter().flatten() {
-                    let held = process.used.known().copied();
-                    if ours.contains(&process.pid) {
-                        let so_far = sample.ours.unwrap_or_default();
-                        sample.ours = held.map(|held| so_far.saturating_add(held));
-                    } else {
-                        sample.others.push((process.pid, held));
-                    }
-                }
-                sample
-            })
-            .collect()
+        by_owner(&gpus.read(), &ours, &self.processes)
     }
 
     fn process_samples(&mut self, contained: &Containment) -> Vec<ProcessSample> {
