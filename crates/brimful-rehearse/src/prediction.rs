@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use brimful::cards::{self, Card, UnknownCard};
 use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
-use brimful::predict::{AssumedCase, Footprint, Target, Workload, context, footprint};
+use brimful::predict::{AssumedCase, Footprint, Target, Workload, footprint, likely_context};
 use brimful::speed::{Speed, StepFacts};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
@@ -464,15 +464,14 @@ fn rehearsal_request(
 /// The card as it is, since what is free decides which convolution plans PyTorch can use; then, for a run that does
 /// not fit, with endless room, to tell how much is missing.
 fn tries(wanted: &GpuCount) -> Vec<String> {
-    let context = context(wanted.card.multiprocessors.value, true);
-    let room = wanted
-        .card
+    let card = wanted.card;
+    let room = card
         .torch_visible
         .value
-        .saturating_sub(context.likely);
+        .saturating_sub(likely_context(card));
     vec![
-        phantom_devices(wanted.card, wanted.count, Some(room.get())),
-        phantom_devices(wanted.card, wanted.count, None),
+        phantom_devices(card, wanted.count, Some(room.get())),
+        phantom_devices(card, wanted.count, None),
     ]
 }
 
@@ -498,6 +497,7 @@ fn fullest<'a>(
             name: card.name.to_owned(),
             total: card.torch_visible.value,
             multiprocessors: card.multiprocessors.value,
+            compute_capability: card.compute_capability,
             settings: AllocatorSettings::parse(conf, version)?,
         };
         let workload = Workload {

@@ -123,6 +123,7 @@ fn predict(process: &Rehearsed) {
         name: card.name.to_owned(),
         total: card.torch_visible.value,
         multiprocessors: card.multiprocessors.value,
+        compute_capability: card.compute_capability,
         settings,
     };
     let found = footprint(&workload(process, 3), &target);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::oom_messages::ContextScores;
 use super::score::Errors;
 use super::snapshots;
 
@@ -54,6 +55,8 @@ pub(super) struct Findings {
     pub(super) versions: String,
     pub(super) sample: Option<usize>,
     pub(super) contexts_mib: BTreeMap<&'static str, u64>,
+    /// Nothing where the directory has no messages.
+    pub(super) context_scores: Option<ContextScores>,
     pub(super) replays: Option<snapshots::Replays>,
     pub(super) rebuilt: Vec<snapshots::Rebuilt>,
     pub(super) groups: Vec<Group>,

@@ -6,6 +6,7 @@
 //! by a hash of the name; the other half is what is reported.
 
 mod findings;
+mod oom_messages;
 mod options;
 mod report;
 mod score;
@@ -20,12 +21,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use brimful::predict::{Target, Workload, context, footprint};
+use brimful::machine::ComputeCapability;
+use brimful::predict::{LoadedLibraries, Outside, Target, Workload, context, footprint};
 use brimful::units::Bytes;
 use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::Trace;
+use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::stage::Stage;
 
+pub(crate) use oom_messages::run as run_contexts;
 pub(crate) use options::Options;
 pub(crate) use speed::{run as run_speed, write_parameters};
 
@@ -122,6 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .iter()
             .map(|(set, bytes)| (*set, bytes.max(0.0) as u64 >> 20))
             .collect(),
+        context_scores: oom_messages::scores(&truth)?,
         replays: snapshots.replays,
         rebuilt: snapshots.rebuilt,
         groups: groups(&scored),
@@ -224,6 +229,15 @@ fn chosen(mut rows: Vec<Row>, sample: Option<usize>) -> (Vec<Row>, Vec<bool>) {
     kept.unzip()
 }
 
+/// The context of an A100.
+fn context_of_a100(cudnn: bool) -> Outside {
+    let loaded = LoadedLibraries {
+        torch: TorchVersion::NEWEST_CHECKED,
+        cudnn,
+    };
+    context(108, Some(ComputeCapability::new(8, 0)), loaded)
+}
+
 /// The margin that the product adds to reserved memory, asked from it by a run that reserves a known amount.
 fn margin(cudnn: bool, benchmark: bool) -> f64 {
     let mut trace = Trace::default();
@@ -239,10 +253,11 @@ fn margin(cudnn: bool, benchmark: bool) -> f64 {
         name: "any".to_owned(),
         total: Bytes(1 << 40),
         multiprocessors: 108,
+        compute_capability: Some(ComputeCapability::new(8, 0)),
         settings: AllocatorSettings::default(),
     };
     let found = footprint(&workload, &target);
-    let outside = context(108, cudnn).safe;
+    let outside = context_of_a100(cudnn).safe;
     let spare = found
         .device
         .safe
@@ -294,7 +309,8 @@ fn scored(
     contexts: &Contexts,
     left_out: &mut LeftOut,
 ) -> Vec<Scored> {
-    let slack = context(108, true);
+    // How much these stacks load is measured, with and without cuDNN.
+    let slack = context_of_a100(false);
     let slack = (slack.safe.get() - slack.likely.get()) as f64;
     let margins = [
         margin(false, false),

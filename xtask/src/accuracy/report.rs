@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::findings::{Findings, Group};
+use super::oom_messages::write_scores;
 use super::score::Errors;
 
 fn percent(share: f64) -> String {
@@ -425,7 +426,12 @@ fn outside(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(
         out,
         "The xMem values are growth after the context was created, so nothing is added to them.\n"
-    )
+    )?;
+    if let Some(scores) = &findings.context_scores {
+        write_scores(out, scores)?;
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn left_out(out: &mut String, findings: &Findings) -> std::fmt::Result {

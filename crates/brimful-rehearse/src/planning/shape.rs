@@ -91,6 +91,7 @@ fn need(question: &PlanQuestion, allocator: &str, processes: &[Rehearsed]) -> Op
             name: card.name.to_owned(),
             total,
             multiprocessors: card.multiprocessors.value,
+            compute_capability: card.compute_capability,
             settings: AllocatorSettings::parse(conf, version).ok()?,
         };
         let found = footprint(&workload(process, question.steps), &target);

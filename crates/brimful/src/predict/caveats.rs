@@ -303,10 +303,10 @@ fn about_libraries(workload: &Workload, found: &mut Found) {
             ),
         );
     }
-    if workload.world_size > 1 {
+    if workload.world_size > 1 || !workload.communicators.is_empty() {
         found.add(
             CaveatKind::NcclEstimated,
-            "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)",
+            "the memory of NCCL is estimated from measurements of other machines; a rank that also uses GPU 0 (without `torch.cuda.set_device`) takes 0.2 to 0.6 GiB more there",
         );
     }
 }

@@ -10,10 +10,11 @@ use brimful_allocsim::version::TorchVersion;
 use super::caveats::memory_of_the_host;
 use super::kind::Kind;
 use super::kinds::kinds;
-use super::outside::{Outside, context, nccl};
+use super::outside::{LoadedLibraries, Outside, context, nccl};
 use super::story::{Phase, Story};
 use super::timeline::{StepTimeline, TimelineColumn, TimelineRecorder, modules};
 use super::{Caveat, Workload, caveats};
+use crate::machine::ComputeCapability;
 use crate::units::Bytes;
 
 /// The card and the settings to predict for.
@@ -23,6 +24,8 @@ pub struct Target {
     /// What PyTorch calls the card's total.
     pub total: Bytes,
     pub multiprocessors: u32,
+    /// NVIDIA's generation number; AMD has none.
+    pub compute_capability: Option<ComputeCapability>,
     pub settings: AllocatorSettings,
 }
 
@@ -181,9 +184,13 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         .torch
         .parse()
         .unwrap_or(TorchVersion::NEWEST_CHECKED);
-    let uses_cudnn = workload.cudnn_heuristics || workload.cudnn_guessed;
-    let context = context(target.multiprocessors, uses_cudnn);
-    let nccl = nccl(&workload.communicators);
+    let loaded = LoadedLibraries {
+        torch: version,
+        cudnn: workload.cudnn_heuristics || workload.cudnn_guessed,
+    };
+    let capability = target.compute_capability;
+    let context = context(target.multiprocessors, capability, loaded);
+    let nccl = nccl(&workload.communicators, capability, version);
     let outside = |of: fn(&Outside) -> Bytes| of(&context).saturating_add(of(&nccl)).get();
     let (likely_held, safe_held) = (outside(|o| o.likely), outside(|o| o.safe));
     let setup = |capacity: u64, held: u64| Setup {

@@ -22,7 +22,7 @@ pub use footprint::{
     Target, Term, footprint,
 };
 pub use kind::Kind;
-pub use outside::{Outside, context, nccl};
+pub use outside::{LoadedLibraries, Outside, context, likely_context};
 pub use story::{Phase, Story};
 pub use timeline::{ModuleMemory, PhaseBand, StepTimeline, TimelineColumn};
 pub use workload::{AssumedCase, NamedTensor, Occurrences, Workload};

@@ -9,6 +9,7 @@ use super::{
     AssumedCase, CaveatKind, FitVerdict, Footprint, Kind, NamedTensor, Phase, Target, Workload,
     caveats, footprint,
 };
+use crate::machine::ComputeCapability;
 use crate::units::Bytes;
 
 const MIB: u64 = 1 << 20;
@@ -76,6 +77,7 @@ fn target(total: Bytes) -> Target {
         name: "a card".into(),
         total,
         multiprocessors: 40,
+        compute_capability: Some(ComputeCapability::new(7, 5)),
         settings: AllocatorSettings::default(),
     }
 }
