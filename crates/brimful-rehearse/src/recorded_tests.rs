@@ -116,7 +116,7 @@ fn a_script_that_died_after_its_first_steps_still_has_a_footprint() {
     assert_eq!(process.facts.steps, 2);
     let found = footprint_on("t4", process);
     assert_eq!(found.peak_reserved.get(), 23_068_672);
-    assert_eq!(found.device.likely.get(), 355_467_264);
+    assert_eq!(found.device.likely.get(), 175_112_192);
     assert_eq!(caveats(&found), ["ended_early", "died"]);
 }
 
@@ -174,7 +174,7 @@ fn ranks_come_in_their_order() {
         assert_eq!(workload.communicators, [2]);
         let found = footprint_on("t4", process);
         assert_eq!(found.peak_allocated.get(), allocated);
-        assert_eq!(found.device.likely.get(), 892_338_176);
+        assert_eq!(found.device.likely.get(), 1_045_430_272);
         assert_eq!(caveats(&found), ["nccl_estimated"]);
     }
 }
