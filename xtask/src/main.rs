@@ -198,12 +198,10 @@ fn main() -> anyhow::Result<()> {
             python,
             phantom,
         } => {
-            let compare = if speed {
-                accuracy::run_speed
-            } else if contexts {
-                accuracy::run_contexts
-            } else {
-                accuracy::run
+            let compare = match (speed, contexts) {
+                (true, _) => accuracy::run_speed,
+                (_, true) => accuracy::run_contexts,
+                _ => accuracy::run,
             };
             compare(&accuracy::Options {
                 truth,
