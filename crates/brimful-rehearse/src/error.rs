@@ -178,7 +178,7 @@ impl RehearsalError {
                 "install the CUDA build of torch (the default on Linux); it needs no GPU and no driver"
             }
             RehearsalError::GpuUnused { .. } => {
-                "the script must move its model to `cuda`, as it would on a machine with a GPU"
+                "the script must move its model to `cuda`, as it would on a machine with a GPU, and must not hide the GPU with CUDA_VISIBLE_DEVICES"
             }
             RehearsalError::NotRestored(_) => "copy it back by hand before you continue training",
             RehearsalError::Stage(_) => "check that the temporary directory (TMPDIR) is writable",

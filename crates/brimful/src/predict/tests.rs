@@ -145,6 +145,9 @@ fn weak_figures_say_so() {
     };
     assert!(ids(&workload(3, 10)).is_empty());
     assert_eq!(ids(&workload(1, 10)), ["one_step"]);
+    let mut more = workload(3, 10);
+    more.added_gpus = 1;
+    assert_eq!(ids(&more), ["more_gpus_than_asked"]);
     let mut weak = workload(3, 10);
     weak.unknown_shapes.count = 2;
     weak.assumed_shapes.count = 1;
