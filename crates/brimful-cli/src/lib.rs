@@ -16,6 +16,7 @@ mod commands;
 mod error;
 mod hints;
 mod interruption;
+mod nvidia_smi;
 mod output;
 mod package;
 mod requests;
@@ -53,6 +54,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
         .is_some_and(|first| first == commands::PROCESS_WATCH_ARGUMENT)
     {
         return commands::process_watch(&arguments[2..]);
+    }
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == brimful_rehearse::stage::NVIDIA_SMI_ARGUMENT)
+    {
+        return nvidia_smi::nvidia_smi(&arguments[2..]);
     }
     if arguments
         .get(1)

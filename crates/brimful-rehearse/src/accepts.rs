@@ -179,6 +179,9 @@ fn accepts_in(
     let mut staged = Command::new(command.first().cloned().unwrap_or_default());
     staged.args(command.iter().skip(1));
     if phantom.is_some() {
+        stage
+            .add_nvidia_smi(protection.program())
+            .map_err(AcceptsError::Folder)?;
         stage.apply(&mut staged);
         staged.env("BRIMFUL_PHANTOM_DEVICES", LARGE_GPU);
     }

@@ -87,6 +87,11 @@ impl Protection {
         &self.scratch
     }
 
+    /// The program of brimful.
+    pub(crate) fn program(&self) -> &Path {
+        &self.request.program
+    }
+
     /// Copies the job's checkpoints aside where the script's writes reach them. They are put back when the guard goes.
     pub(crate) fn guard(&self) -> io::Result<Guard> {
         if !self.request.allow_writes {

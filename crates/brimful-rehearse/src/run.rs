@@ -72,7 +72,10 @@ fn rehearse_in(
             path: request.phantom.clone(),
             source,
         })?;
-        Stage::new(&request.phantom)
+        Stage::new(&request.phantom).and_then(|stage| {
+            stage.add_nvidia_smi(request.protection.program())?;
+            Ok(stage)
+        })
     };
     let stage = stage.map_err(RehearsalError::Stage)?;
     let output = request

@@ -17,6 +17,9 @@ const NAMES: &str = include_str!("../../brimful-phantom/sonames.txt");
 
 const LIBRARY: &str = "libbrimful_phantom.so";
 
+/// The first argument with which brimful answers for `nvidia-smi`; the second is the phantom. Not for people.
+pub const NVIDIA_SMI_ARGUMENT: &str = "__nvidia-smi";
+
 /// The Python that runs inside of the script.
 const HOOK: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
@@ -161,6 +164,29 @@ impl Stage {
         Ok(Stage { folder })
     }
 
+    /// Lets `program`, which is brimful, answer for `nvidia-smi`: the first one on the path of a command on the stage.
+    pub fn add_nvidia_smi(&self, program: &Path) -> io::Result<()> {
+        // `/proc/self/exe` is another program where the script starts it.
+        let program = program.canonicalize()?;
+        let library = self.libraries().join(LIBRARY);
+        let mut script = b"#!/bin/sh\nexec ".to_vec();
+        for word in [
+            program.as_os_str(),
+            NVIDIA_SMI_ARGUMENT.as_ref(),
+            library.as_os_str(),
+        ] {
+            let quoted = word.as_encoded_bytes().split(|byte| *byte == b'\'');
+            script.push(b'\'');
+            script.extend(quoted.collect::<Vec<_>>().join(&b"'\\''"[..]));
+            script.extend(b"' ");
+        }
+        script.extend(b"\"$@\"\n");
+        let path = self.nvidia_smi();
+        brimful_private::new_directory(&self.programs())?;
+        brimful_private::write_new(&path, &script)?;
+        make_executable(&path)
+    }
+
     /// The directory: libraries, hook and results.
     pub fn path(&self) -> &Path {
         self.folder.path()
@@ -168,6 +194,14 @@ impl Stage {
 
     fn libraries(&self) -> PathBuf {
         self.folder.path().join("libraries")
+    }
+
+    fn programs(&self) -> PathBuf {
+        self.folder.path().join("programs")
+    }
+
+    fn nvidia_smi(&self) -> PathBuf {
+        self.programs().join("nvidia-smi")
     }
 
     /// Where the processes on the stage write.
@@ -192,6 +226,16 @@ impl Stage {
             // The cards of this machine are not the cards of the stage.
             .env_remove("CUDA_VISIBLE_DEVICES")
             .env_remove("NVIDIA_VISIBLE_DEVICES");
+        if self.nvidia_smi().exists() {
+            // Another PATH would hide the programs that are found without one.
+            let usual = || "/usr/local/bin:/usr/bin:/bin".into();
+            let mut path = self.programs().into_os_string();
+            path.push(":");
+            path.push(std::env::var_os(brimful::env_vars::PATH).unwrap_or_else(usual));
+            command
+                .env("PATH", path)
+                .env("BRIMFUL_NVIDIA_SMI", self.nvidia_smi());
+        }
         let cudnn = Cudnn::beside(command.get_program());
         if let Some(path) = cudnn.library {
             command.env("BRIMFUL_PHANTOM_CUDNN", path);
@@ -299,6 +343,17 @@ fn before(first: &OsStr, variable: &str) -> OsString {
         all.push(own);
     }
     all
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -251,10 +251,10 @@ variables! {
         "the rehearsal's hook",
         "The GPUs to rehearse for, beyond the first. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_REHEARSAL_VARIANT = "BRIMFUL_REHEARSAL_VARIANT",
-        "the rehearsal's hook",
+        "the rehearsal's hook, the phantom GPU",
         "The variant of this process. Set by the hook.";
     BRIMFUL_REHEARSAL_ATTEMPT = "BRIMFUL_REHEARSAL_ATTEMPT",
-        "the rehearsal's hook",
+        "the rehearsal's hook, the phantom GPU",
         "The number of times this process was started again. Set by the hook.";
     BRIMFUL_REHEARSAL_PROCESSORS = "BRIMFUL_REHEARSAL_PROCESSORS",
         "the rehearsal's hook",
@@ -280,6 +280,9 @@ variables! {
     BRIMFUL_PHANTOM_ROOT = "BRIMFUL_PHANTOM_ROOT",
         "the phantom GPU",
         "The directory below which a real driver is looked for. For tests.";
+    BRIMFUL_NVIDIA_SMI = "BRIMFUL_NVIDIA_SMI",
+        "the redirect library",
+        "The program that answers for `nvidia-smi`. Set by `brimful predict`, `brimful plan` and `brimful init`.";
     BRIMFUL_REDIRECT = "BRIMFUL_REDIRECT",
         "the redirect library",
         "The scratch directory for the script's writes. Set by `brimful predict` and `brimful plan`.";
