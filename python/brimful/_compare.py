@@ -64,7 +64,7 @@ def compare(  # noqa: PLR0913
         training: A command as a list, for example ["python", "train.py"], or a function without arguments
             that trains. Without it, the settings of the job file are planned for each GPU, as `plan` does.
         gpu: GPU models to compare, for example "t4,2x a100-40gb" (see `card_names`); by default, without
-            `as_machine`, "t4,l4,a10g,a100-40gb,h100".
+            `as_machine`, the GPUs of this machine, or "t4,l4,a100-40gb,h100" if it has none.
         as_machine: Known machines to compare, for example "colab-t4,kaggle-t4x2" (see `machine_names`).
         price: Price of one hour for each name, for example {"t4": 0.35}.
         epochs: Length of the job in passes over the training data; 1 by default.

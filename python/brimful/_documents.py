@@ -1009,6 +1009,39 @@ class LowLikelyHigh:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineGpu:
+    """A GPU of this machine, or a MIG instance of one, and what is free on it now."""
+
+    index: int
+    """The index of the GPU, as in `nvidia-smi`."""
+    name: str
+    """The GPU model."""
+    total_bytes: int | None
+    """Total memory as reported by torch."""
+    free_bytes: int | None
+    """Memory that a new process can use now."""
+    used_bytes: int | None
+    """Memory in use by processes."""
+    processes: tuple[GpuProcess, ...] | None
+    """Processes that hold its memory; `null` if they are not known."""
+    fits_now: bool | None
+    """Whether the run fits in the memory that is free now, by the safe value; `null` if it is not known."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> MachineGpu:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            index=data["index"],
+            name=data["name"],
+            total_bytes=data["total_bytes"],
+            free_bytes=data["free_bytes"],
+            used_bytes=data["used_bytes"],
+            processes=None if data["processes"] is None else tuple(GpuProcess._from_json(item) for item in data["processes"]),
+            fits_now=data["fits_now"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleUse:
     """What a module holds, with everything inside it."""
 
@@ -1322,6 +1355,10 @@ class PredictDocument:
     """The peak of each phase."""
     gpus: tuple[GpuFit, ...]
     """For each requested GPU: whether the run fits, and how much memory is left."""
+    gpus_from: str
+    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    machine_gpus: tuple[MachineGpu, ...]
+    """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     failed: tuple[FailedGpu, ...]
     """GPUs on which the script failed before its first step for a reason other than memory."""
     largest: tuple[LargestUse, ...]
@@ -1353,6 +1390,8 @@ class PredictDocument:
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
             gpus=tuple(GpuFit._from_json(item) for item in data["gpus"]),
+            gpus_from=data["gpus_from"],
+            machine_gpus=tuple(MachineGpu._from_json(item) for item in data["machine_gpus"]),
             failed=tuple(FailedGpu._from_json(item) for item in data["failed"]),
             largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
             curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
@@ -1456,6 +1495,10 @@ class CompareDocument:
     """How long the job is."""
     candidates: tuple[ComparedGpu, ...]
     """In the requested order."""
+    gpus_from: str
+    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    machine_gpus: tuple[MachineGpu, ...]
+    """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     fastest: str | None
     """The candidate with the shortest time among those that fit; `null` if no time is known."""
     cheapest: str | None
@@ -1473,6 +1516,8 @@ class CompareDocument:
             torch_version=data["torch_version"],
             length=JobLength._from_json(data["length"]),
             candidates=tuple(ComparedGpu._from_json(item) for item in data["candidates"]),
+            gpus_from=data["gpus_from"],
+            machine_gpus=tuple(MachineGpu._from_json(item) for item in data["machine_gpus"]),
             fastest=data["fastest"],
             cheapest=data["cheapest"],
             host_bytes=None if data["host_bytes"] is None else LikelyAndSafe._from_json(data["host_bytes"]),

@@ -83,7 +83,8 @@ def predict(  # noqa: PLR0913
         training: A command as a list, for example ["python", "train.py"], or a function without arguments
             that trains. A function defined in a notebook requires the package cloudpickle.
         gpu: GPU models to predict for, for example "t4,rtx-4090" or "2x a100-40gb" (see `card_names`); "none"
-            for training on CPUs, where only host memory is predicted.
+            for training on CPUs, where only host memory is predicted; by default the GPUs of this machine, or
+            "t4,l4,a100-40gb,h100" if it has none.
         steps: Number of optimizer steps to rehearse.
         with_: Phases to rehearse after the steps: "eval", "save".
         alloc_conf: Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.

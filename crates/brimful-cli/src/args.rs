@@ -274,7 +274,7 @@ pub struct ProbeArguments {
 /// Arguments of `brimful predict`.
 #[derive(Debug, Args)]
 pub struct PredictArguments {
-    /// GPU models to predict for, for example t4,rtx-4090 or "2x a100-40gb"; "none" rehearses on the CPU [default: t4,l4,a100-40gb]
+    /// GPU models to predict for, for example t4,rtx-4090 or "2x a100-40gb"; "none" rehearses on the CPU [default: the GPUs of this machine, or t4,l4,a100-40gb,h100 if it has none]
     #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 

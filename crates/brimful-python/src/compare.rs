@@ -80,6 +80,7 @@ pub(crate) fn compare(
                     command,
                     shown_command: Some(shown),
                     gpu: None,
+                    environment,
                     with: Vec::new(),
                     alloc_conf: None,
                     output: None,

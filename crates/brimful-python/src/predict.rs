@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use brimful_probe::current_environment;
 use brimful_report::{html, json, text};
 use brimful_workflow::PredictRequest;
 use pyo3::prelude::*;
@@ -30,11 +31,14 @@ pub(crate) fn predict(
     rehearsal: RehearsalArguments,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String, String)> {
+    // Read while Python's lock is held: another thread may be setting a variable.
+    let environment = current_environment();
     call(py, move || {
         let request = PredictRequest {
             command,
             shown_command: Some(shown),
             gpu,
+            environment,
             with: with_,
             alloc_conf,
             output: None,

@@ -147,8 +147,8 @@ impl UserError for PredictionError {
 /// In place of a card: the script trains on CPUs, and only the host is measured.
 pub const NO_CARD: &str = "none";
 
-/// What most people can get.
-pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
+/// What most people can rent by the hour.
+pub const USUAL_CARDS: &str = "t4,l4,a100-40gb,h100";
 
 /// Devices of the phantom.
 const MAX_CARDS: usize = 16;

@@ -19,6 +19,7 @@ mod compare;
 mod compare_plans;
 mod error;
 mod explain;
+mod gpus;
 mod job;
 mod ladder;
 mod layout;

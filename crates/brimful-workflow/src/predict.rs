@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use brimful::predict::{FitVerdict, Footprint};
 use brimful::secrets::mask_command;
 use brimful_allocsim::trace::Trace;
-use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS, job_file};
+use brimful_probe::Environment;
+use brimful_rehearse::{Event, NO_CARD, Question, job_file};
 use brimful_report::json;
 
 use crate::error::WorkflowError;
+use crate::gpus::GpuChoice;
 use crate::options::{RehearsalOptions, side_effects_document};
 use crate::progress::Progress;
 
@@ -20,8 +22,10 @@ pub struct PredictRequest {
     pub command: Vec<OsString>,
     /// The command as documents show it, where it differs from what is started.
     pub shown_command: Option<Vec<String>>,
-    /// GPU models with commas between them, `none` for CPUs; the usual ones without it.
+    /// GPU models with commas between them, `none` for CPUs; without it those of this machine, else the usual ones.
     pub gpu: Option<String>,
+    /// The environment variables of this process, which choose the GPUs of this machine.
+    pub environment: Environment,
     /// Phases after the steps, of `eval` and `save`.
     pub with: Vec<String>,
     pub alloc_conf: Option<String>,
@@ -63,8 +67,12 @@ pub fn predict(
 ) -> Result<PredictedRun, WorkflowError> {
     let options = &request.rehearsal;
     let is_without_gpu = request.gpu.as_deref().map(str::trim) == Some(NO_CARD);
+    let chosen = match request.gpu {
+        Some(models) => GpuChoice::asked(models),
+        None => GpuChoice::here(request.environment),
+    };
     let question = Question {
-        gpu: request.gpu.unwrap_or_else(|| USUAL_CARDS.to_owned()),
+        gpu: chosen.models,
         steps: options.steps,
         with: request.with,
         ranges: true,
@@ -122,6 +130,8 @@ pub fn predict(
         host: predicted.host,
         speeds: predicted.speeds,
         side_effects: side_effects_document(predicted.side_effects),
+        gpus_from: chosen.from,
+        machine_gpus: chosen.of_machine,
     };
     let failed = predicted.failed.iter().map(|card| card.requested);
     Ok(PredictedRun {

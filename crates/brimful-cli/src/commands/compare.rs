@@ -1,5 +1,6 @@
 //! `brimful compare`.
 
+use brimful_probe::current_environment;
 use brimful_report::json::CompareDocument;
 use brimful_report::{html, json, text};
 use brimful_workflow::{
@@ -62,6 +63,7 @@ fn as_it_is(
             command: arguments.command.clone(),
             shown_command: None,
             gpu: None,
+            environment: current_environment(),
             with: Vec::new(),
             alloc_conf: None,
             output: None,

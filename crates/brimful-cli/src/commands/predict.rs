@@ -1,5 +1,6 @@
 //! `brimful predict`.
 
+use brimful_probe::current_environment;
 use brimful_report::{html, json, text};
 use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path};
 
@@ -19,6 +20,7 @@ pub(crate) fn predict(
         command: arguments.command.clone(),
         shown_command: None,
         gpu: arguments.gpu.clone(),
+        environment: current_environment(),
         with: arguments
             .with
             .iter()

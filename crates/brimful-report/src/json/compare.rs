@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{LikelyAndSafe, LowLikelyHigh, PredictedSpeed, SettingValue};
+use crate::json::{
+    GpusFrom, LikelyAndSafe, LowLikelyHigh, MachineGpu, PredictedSpeed, SettingValue,
+};
 
 /// The same training command on several GPUs and machines: whether it fits, how long it takes, what it costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +25,13 @@ pub struct CompareDocument {
     pub length: JobLength,
     /// In the requested order.
     pub candidates: Vec<ComparedGpu>,
+    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// has none that is known).
+    #[serde(default = "GpusFrom::before")]
+    pub gpus_from: String,
+    /// This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty.
+    #[serde(default)]
+    pub machine_gpus: Vec<MachineGpu>,
     /// The candidate with the shortest time among those that fit; `null` if no time is known.
     pub fastest: Option<String>,
     /// The candidate with the lowest cost among those that fit; `null` if no cost is known.

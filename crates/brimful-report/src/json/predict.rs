@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{
-    HostConnection, LikelyAndSafe, PredictedHost, PredictedSpeed, SCHEMA_VERSION, SideEffects,
+    GpusFrom, HostConnection, LikelyAndSafe, MachineGpu, PredictedHost, PredictedSpeed,
+    SCHEMA_VERSION, SideEffects,
 };
 
 /// What is known of a rehearsal besides its footprints.
@@ -26,12 +27,30 @@ pub struct Rehearsed {
     /// For each footprint; empty where nothing was captured.
     pub speeds: Vec<Option<Speed>>,
     pub side_effects: SideEffects,
+    pub gpus_from: GpusFrom,
+    /// This machine's GPUs, where the answer is about them.
+    pub machine_gpus: Vec<MachineGpu>,
 }
 
 impl Rehearsed {
     /// The speed on the GPU of a footprint.
     pub fn speed(&self, at: usize) -> Option<&Speed> {
         self.speeds.get(at)?.as_ref()
+    }
+
+    /// This machine's GPUs, and whether the run fits in what is free on them.
+    pub(crate) fn machine_gpus(&self, footprints: &[Footprint]) -> Vec<MachineGpu> {
+        let need = |name: &str| {
+            let footprint = footprints.iter().find(|footprint| footprint.gpu == name)?;
+            let worst = footprint.worst_case.unwrap_or(footprint.device);
+            Some(worst.safe.max(footprint.device.safe).get())
+        };
+        let gpus = self.machine_gpus.iter().cloned();
+        gpus.map(|gpu| {
+            let need = need(&gpu.name);
+            gpu.with_need(need)
+        })
+        .collect()
     }
 }
 
@@ -68,6 +87,13 @@ pub struct PredictDocument {
     pub phases: Vec<PhaseUse>,
     /// For each requested GPU: whether the run fits, and how much memory is left.
     pub gpus: Vec<GpuFit>,
+    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// has none that is known).
+    #[serde(default = "GpusFrom::before")]
+    pub gpus_from: String,
+    /// This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty.
+    #[serde(default)]
+    pub machine_gpus: Vec<MachineGpu>,
     /// GPUs on which the script failed before its first step for a reason other than memory.
     pub failed: Vec<FailedGpu>,
     /// The largest allocations at the peak.
@@ -301,6 +327,8 @@ impl PredictDocument {
                     ..fit(footprint)
                 })
                 .collect(),
+            gpus_from: rehearsed.gpus_from.id().into(),
+            machine_gpus: rehearsed.machine_gpus(footprints),
             failed: rehearsed
                 .failed
                 .iter()

@@ -4,6 +4,7 @@ mod compare;
 mod explain;
 pub(crate) mod fleet;
 pub mod ladder;
+mod machine_gpus;
 mod page;
 mod plan;
 mod predict;
