@@ -157,6 +157,9 @@ variables! {
     LD_PRELOAD = "LD_PRELOAD",
         "`brimful predict`",
         "Kept for the rehearsed script, after the libraries of brimful.";
+    LD_LIBRARY_PATH = "LD_LIBRARY_PATH",
+        "the redirect library",
+        "Kept for what a rehearsed script starts, after the directory of the phantom GPU if the script has it there.";
     BRIMFUL_STATE_DIR = "BRIMFUL_STATE_DIR",
         "`brimful run`, `brimful explain`, `brimful runs`, `brimful top`, `brimful plan`",
         "The state directory, which holds run records. `--state-dir` overrides it.";
@@ -227,7 +230,7 @@ variables! {
         "the rehearsal's hook",
         "The value of `MLFLOW_TRACKING_URI` outside the rehearsal. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_HOOK = "BRIMFUL_HOOK",
-        "the phantom GPU",
+        "the phantom GPU, the redirect library",
         "The directory of the rehearsal's hook. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_ACCEPTS = "BRIMFUL_ACCEPTS",
         "the rehearsal's hook",
@@ -295,6 +298,9 @@ variables! {
     BRIMFUL_REDIRECT_LAYERS = "BRIMFUL_REDIRECT_LAYERS",
         "the redirect library",
         "The scratch layers of this process. Set by the library.";
+    BRIMFUL_NVIDIA_SMI = "BRIMFUL_NVIDIA_SMI",
+        "the redirect library",
+        "The program to start in place of every `nvidia-smi`. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_FAULT = "BRIMFUL_FAULT",
         "debug builds",
         "Makes steps of a start fail. For tests.";
