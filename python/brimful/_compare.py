@@ -49,7 +49,7 @@ def compare(  # noqa: PLR0913
     job: str | os.PathLike[str] | None = None,
     mode: str | None = None,
     steps: int = 3,
-    beside_driver: bool = False,
+    beside_driver: bool = False,  # noqa: ARG001
     time_limit: float = 900,
     allow_writes: bool = False,
     scratch: str | int | None = None,
@@ -72,7 +72,7 @@ def compare(  # noqa: PLR0913
         job: The job file, if `training` is not given; by default `brimful.toml` in the current directory.
         mode: A mode of the job, for example "debug".
         steps: Number of optimizer steps to rehearse.
-        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        beside_driver: Has no effect: a rehearsal never uses the GPU of this machine.
         time_limit: Timeout of each rehearsal in seconds.
         allow_writes: Disable isolation: the script's writes and deletions reach your files.
         scratch: Disk space for files that the script writes, for example "20GiB"; by default a tenth of the
@@ -103,7 +103,6 @@ def compare(  # noqa: PLR0913
     rehearsal = rehearsal_options(
         steps=steps,
         time_limit=time_limit,
-        beside_driver=beside_driver,
         allow_writes=allow_writes,
         scratch=scratch,
         network=network,

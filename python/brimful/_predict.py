@@ -65,7 +65,7 @@ def predict(  # noqa: PLR0913
     steps: int = 3,
     with_: Sequence[str] = (),
     alloc_conf: str | None = None,
-    beside_driver: bool = False,
+    beside_driver: bool = False,  # noqa: ARG001
     time_limit: float = 900,
     allow_writes: bool = False,
     scratch: str | int | None = None,
@@ -87,7 +87,7 @@ def predict(  # noqa: PLR0913
         steps: Number of optimizer steps to rehearse.
         with_: Phases to rehearse after the steps: "eval", "save".
         alloc_conf: Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.
-        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        beside_driver: Has no effect: a rehearsal never uses the GPU of this machine.
         time_limit: Timeout in seconds.
         allow_writes: Disable isolation: the script's writes and deletions reach your files.
         scratch: Disk space for files that the script writes, for example "20GiB"; by default a tenth of the
@@ -105,7 +105,6 @@ def predict(  # noqa: PLR0913
     rehearsal = rehearsal_options(
         steps=steps,
         time_limit=time_limit,
-        beside_driver=beside_driver,
         allow_writes=allow_writes,
         scratch=scratch,
         network=network,
@@ -199,7 +198,6 @@ def rehearsal_options(  # noqa: PLR0913
     *,
     steps: int,
     time_limit: float,
-    beside_driver: bool,
     allow_writes: bool,
     scratch: str | int | None,
     network: str,
@@ -214,7 +212,6 @@ def rehearsal_options(  # noqa: PLR0913
     return {
         "steps": steps,
         "time_limit": time_limit,
-        "beside_driver": bool(beside_driver),
         "phantom": _phantom(),
         "program": program,
         "redirect_library": installed(_REDIRECT) or _REDIRECT,

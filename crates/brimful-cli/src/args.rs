@@ -360,8 +360,8 @@ pub struct RehearsalArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIME_LIMIT)]
     pub time_limit: u64,
 
-    /// Rehearse even if an NVIDIA driver is installed
-    #[arg(long)]
+    /// Has no effect: a rehearsal never uses the GPU of this machine
+    #[arg(long, hide = true)]
     pub beside_driver: bool,
 
     /// Path to the phantom GPU library [default: the one installed with brimful]

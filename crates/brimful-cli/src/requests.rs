@@ -19,7 +19,6 @@ pub(crate) fn rehearsal(arguments: &RehearsalArguments) -> RehearsalOptions {
     RehearsalOptions {
         steps: arguments.steps,
         time_limit: Duration::from_secs(arguments.time_limit),
-        beside_driver: arguments.beside_driver,
         libraries: Libraries::of_this_program(arguments.phantom.as_deref()),
         isolation: isolation(&arguments.protection),
     }

@@ -35,6 +35,29 @@ impl fmt::Display for Isolation {
     }
 }
 
+/// How the machine's GPUs are kept from the command, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuHidden {
+    /// The machine has neither a device node of a GPU nor a driver.
+    NoDriver,
+    /// The command has a `/dev` without their nodes.
+    Devices,
+    /// Landlock denies opening their nodes.
+    Landlock,
+}
+
+impl GpuHidden {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            GpuHidden::NoDriver => "no_driver",
+            GpuHidden::Devices => "devices",
+            GpuHidden::Landlock => "landlock",
+        }
+    }
+}
+
 /// What the command can reach besides this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -88,9 +111,11 @@ pub(crate) struct Request {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The isolation is proved and the command was started.
-    Ready,
+    Ready { gpu_hidden: GpuHidden },
     /// The isolation cannot be had; the command was not started.
     Unavailable { reason: String },
+    /// A GPU could be reached; the command was not started.
+    GpuReached { reason: String },
     /// The command does not exist or cannot be executed.
     NotStarted { errno: i32 },
     /// The command ended with this wait status.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use brimful::env_vars;
 
-use crate::request::{Answer, Isolation, Network, Request, SharedDirectory};
+use crate::request::{Answer, GpuHidden, Isolation, Network, Request, SharedDirectory};
 use crate::{ARGUMENT, Scratch};
 
 /// How long a keeper may take to end everything before it is killed itself.
@@ -45,6 +45,9 @@ pub enum StartError {
     /// What was tried, and why it cannot be had.
     #[error("the script cannot be isolated from your files here")]
     NoIsolation { reasons: Vec<(Isolation, String)> },
+    /// What it could reach, or why nobody knows.
+    #[error("the GPUs of this machine cannot be hidden from the command: {reason}")]
+    GpuReached { reason: String },
     #[error("the command cannot be started")]
     NotStarted(#[source] io::Error),
     #[error("the keeper of the command cannot be started")]
@@ -58,6 +61,7 @@ pub struct Isolated {
     /// Closed to end everything.
     socket: Option<BufReader<UnixStream>>,
     isolation: Isolation,
+    gpu_hidden: GpuHidden,
     scratch: PathBuf,
     status: Option<ExitStatus>,
 }
@@ -86,7 +90,16 @@ pub fn start(
             .map_err(StartError::Keeper)?;
         let mut isolated = launch(&request, output, settings).map_err(StartError::Keeper)?;
         match isolated.first_answer() {
-            Some(Answer::Ready) => return Ok(isolated),
+            Some(Answer::Ready { gpu_hidden }) => {
+                isolated.gpu_hidden = gpu_hidden;
+                return Ok(isolated);
+            }
+            // Another isolation must not be the way around it.
+            Some(Answer::GpuReached { reason }) => {
+                isolated.end();
+                scratch.remove(&request.scratch);
+                return Err(StartError::GpuReached { reason });
+            }
             Some(Answer::NotStarted { errno }) => {
                 isolated.end();
                 return Err(StartError::NotStarted(io::Error::from_raw_os_error(errno)));
@@ -160,6 +173,7 @@ fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io:
         keeper,
         socket: Some(BufReader::new(ours)),
         isolation: request.isolation,
+        gpu_hidden: GpuHidden::NoDriver,
         scratch: request.scratch.clone(),
         status: None,
     })
@@ -168,6 +182,11 @@ fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io:
 impl Isolated {
     pub fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    /// How the GPUs of this machine are hidden from it.
+    pub fn gpu_hidden(&self) -> GpuHidden {
+        self.gpu_hidden
     }
 
     /// The directory that takes its writes.

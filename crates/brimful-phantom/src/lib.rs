@@ -26,7 +26,6 @@
 //! - `BRIMFUL_PHANTOM_CUDNN`: the full path of a real `libcudnn.so.9` of 9.8 or later, for its heuristics
 //!   (`cudnn`). Read at load too: real cuBLASLt and NVRTC beside it keep their names (`names`).
 //! - `BRIMFUL_PHANTOM_CUDNN_VERSION`: the version to pretend without one, such as `91002`.
-//! - `BRIMFUL_PHANTOM_BESIDE_DRIVER=1`: have phantom devices although a real driver is present.
 //!
 //! # What it tells
 //!

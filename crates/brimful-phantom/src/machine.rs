@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -69,13 +68,6 @@ exports! {
 
 pub(crate) fn machine() -> &'static PhantomDevices {
     MACHINE.get_or_init(|| {
-        if let Some(evidence) = real_driver() {
-            abi::say(&format!(
-                "a real NVIDIA driver is present (`{evidence}`), so there are no phantom devices.\n  \
-                 hint: set BRIMFUL_PHANTOM_BESIDE_DRIVER=1 to have them all the same"
-            ));
-            return PhantomDevices::default();
-        }
         let text = lock(&CONFIGURED)
             .take()
             .or_else(|| environment(crate::env_vars::BRIMFUL_PHANTOM_DEVICES))
@@ -114,20 +106,6 @@ fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
 /// Python's `os.environ` writes through `putenv`, which this sees.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-/// The file that shows a real driver, unless the person wants phantoms beside it.
-fn real_driver() -> Option<String> {
-    if environment(crate::env_vars::BRIMFUL_PHANTOM_BESIDE_DRIVER).as_deref() == Some("1") {
-        return None;
-    }
-    // The other root is for tests: a machine with a driver cannot be had everywhere.
-    let root = environment(crate::env_vars::BRIMFUL_PHANTOM_ROOT).unwrap_or_else(|| "/".to_owned());
-    ["proc/driver/nvidia/version", "dev/nvidiactl"]
-        .into_iter()
-        .map(|file| Path::new(&root).join(file))
-        .find(|path| path.exists())
-        .map(|path| path.display().to_string())
 }
 
 pub(crate) fn count() -> c_int {

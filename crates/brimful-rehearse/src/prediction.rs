@@ -25,7 +25,6 @@ use crate::request::RehearsalRequest;
 use crate::results::Rehearsed;
 use crate::run::rehearse;
 use crate::side_effects::SideEffects;
-use crate::stage::has_driver;
 use crate::workload::{other_cases, phantom_devices, workload};
 
 /// What is to be predicted.
@@ -41,7 +40,6 @@ pub struct Question {
     pub ranges: bool,
     pub alloc_conf: Option<String>,
     pub phantom: PathBuf,
-    pub beside_driver: bool,
     pub time_limit: Duration,
     pub output: Option<PathBuf>,
     pub protection: Protection,
@@ -92,8 +90,6 @@ pub enum PredictionError {
     NotNvidia { name: &'static str },
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("this machine has an NVIDIA driver, which the phantom GPU does not replace by default")]
-    BesideDriver,
     #[error(transparent)]
     Rehearsal(#[from] RehearsalError),
     #[error("the rehearsal produced no measurements")]
@@ -116,7 +112,6 @@ impl UserError for PredictionError {
     fn kind(&self) -> ErrorKind {
         match self {
             PredictionError::Rehearsal(error) => error.kind(),
-            PredictionError::BesideDriver => ErrorKind::Environment,
             PredictionError::NoFigures => ErrorKind::Bug,
             PredictionError::UnknownCard(_)
             | PredictionError::NotNvidia { .. }
@@ -130,7 +125,6 @@ impl UserError for PredictionError {
             PredictionError::Rehearsal(error) => error.hints(),
             PredictionError::UnknownCard(error) => error.hints(),
             PredictionError::NotNvidia { .. } => vec![Hint::ListGpus],
-            PredictionError::BesideDriver => vec![Hint::UseBesideDriver],
             PredictionError::TooMany { .. } => vec![Hint::NameFewerGpus],
             PredictionError::Settings(_) | PredictionError::NoFigures => Vec::new(),
         }
@@ -173,9 +167,6 @@ pub fn predict(
     if let Some(conf) = &question.alloc_conf {
         // Which release will read it is known later; what no release accepts is told now.
         AllocatorSettings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
-    }
-    if has_driver() && !question.beside_driver {
-        return Err(PredictionError::BesideDriver);
     }
     let usual = on_cards(question, &wanted, AssumedCase::Usual, &mut look)?;
     let range = range(question, &wanted, &usual, &mut look)?;
@@ -450,7 +441,6 @@ fn rehearsal_request(
         steps: question.steps,
         with: question.with.clone(),
         alloc_conf: question.alloc_conf.clone(),
-        beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         // What the script prints with other values would replace what was asked for.
         output: match assumed {

@@ -45,7 +45,6 @@ fn outcome(name: &str, n_cards: usize, code: i32) -> Result<Vec<Variant>, Rehear
         steps: STEPS,
         with: Vec::new(),
         alloc_conf: None,
-        beside_driver: false,
         time_limit: Duration::from_secs(9),
         output: None,
         protection: Protection::new(ProtectionRequest::default()).expect("a disk"),

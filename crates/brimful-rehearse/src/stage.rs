@@ -239,11 +239,6 @@ impl Stage {
     }
 }
 
-/// Whether this machine has a real NVIDIA driver, beside which the phantom stays away unless it is told.
-pub(crate) fn has_driver() -> bool {
-    Path::new("/proc/driver/nvidia/version").exists()
-}
-
 /// Makes a folder with the Python that runs inside of the script.
 fn write_hook(folder: &Path) -> io::Result<()> {
     brimful_private::new_directory(folder)?;

@@ -15,8 +15,6 @@ use crate::libraries::Libraries;
 pub struct RehearsalOptions {
     pub steps: u32,
     pub time_limit: Duration,
-    /// Use the phantom GPU even if this machine has an NVIDIA driver.
-    pub beside_driver: bool,
     pub libraries: Libraries,
     pub isolation: IsolationOptions,
 }

@@ -137,7 +137,6 @@ impl Search {
                 Some(_) => options.libraries.phantom()?,
                 None => PathBuf::new(),
             },
-            beside_driver: options.beside_driver,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
             protection: options
                 .isolation

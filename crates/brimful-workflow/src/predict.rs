@@ -74,7 +74,6 @@ pub fn predict(
         } else {
             options.libraries.phantom()?
         },
-        beside_driver: options.beside_driver,
         time_limit: options.time_limit,
         output: request.output,
         protection: options

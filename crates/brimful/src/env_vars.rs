@@ -277,12 +277,6 @@ variables! {
     BRIMFUL_PHANTOM_CUDNN_VERSION = "BRIMFUL_PHANTOM_CUDNN_VERSION",
         "the phantom GPU, the rehearsal's hook",
         "The cuDNN version to report without one. Set by `brimful predict` and `brimful plan`.";
-    BRIMFUL_PHANTOM_BESIDE_DRIVER = "BRIMFUL_PHANTOM_BESIDE_DRIVER",
-        "the phantom GPU",
-        "`1` shows the phantom GPU although a real driver is installed. Set by `brimful predict` and `brimful plan`.";
-    BRIMFUL_PHANTOM_ROOT = "BRIMFUL_PHANTOM_ROOT",
-        "the phantom GPU",
-        "The directory below which a real driver is looked for. For tests.";
     BRIMFUL_REDIRECT = "BRIMFUL_REDIRECT",
         "the redirect library",
         "The scratch directory for the script's writes. Set by `brimful predict` and `brimful plan`.";

@@ -218,7 +218,6 @@ fn rehearsed(
         ranges: false,
         alloc_conf: None,
         phantom: question.phantom.clone(),
-        beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         output: None,
         protection: question.protection.clone(),

@@ -27,7 +27,6 @@ pub struct PlanQuestion {
     pub steps: u32,
     pub time_limit: Duration,
     pub phantom: PathBuf,
-    pub beside_driver: bool,
     pub brimful_version: String,
     pub protection: Protection,
 }
