@@ -1310,6 +1310,8 @@ class PredictDocument:
     """How long the rehearsal and the replays took."""
     isolation: str
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed."""
+    gpu_hidden: str | None
+    """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` in documents from before they were hidden."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsal."""
     connections: tuple[HostConnection, ...]
@@ -1347,6 +1349,7 @@ class PredictDocument:
             world_size=data["world_size"],
             seconds=data["seconds"],
             isolation=data["isolation"],
+            gpu_hidden=data["gpu_hidden"],
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             peak=None if data["peak"] is None else PredictedPeak._from_json(data["peak"]),
@@ -1811,6 +1814,8 @@ class PlanDocument:
     """The rehearsals that the plan is based on."""
     isolation: str | None
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if all rehearsals came from the cache."""
+    gpu_hidden: str | None
+    """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` if all rehearsals came from the cache."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now."""
     connections: tuple[HostConnection, ...]
@@ -1842,6 +1847,7 @@ class PlanDocument:
             candidates=tuple(PlannedCandidate._from_json(item) for item in data["candidates"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
+            gpu_hidden=data["gpu_hidden"],
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             seconds=data["seconds"],

@@ -65,6 +65,7 @@ impl IsolationOptions {
 pub(crate) fn side_effects_document(found: SideEffects) -> json::SideEffects {
     json::SideEffects {
         isolation: found.isolation.name().to_owned(),
+        gpu_hidden: found.gpu_hidden.name().to_owned(),
         suppressed: found.suppressed,
         connections: found
             .connections

@@ -77,6 +77,11 @@ pub struct PlanDocument {
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if
     /// all rehearsals came from the cache.
     pub isolation: Option<String>,
+    /// How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`),
+    /// `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` if all rehearsals came
+    /// from the cache.
+    #[serde(default)]
+    pub gpu_hidden: Option<String>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now.
     pub suppressed: Vec<String>,
     /// Other hosts that the script connected to in the rehearsals made now.
@@ -303,6 +308,7 @@ impl PlanDocument {
             candidates: plan.candidates.iter().map(candidate).collect(),
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             isolation: effects.map(|effects| effects.isolation.clone()),
+            gpu_hidden: effects.map(|effects| effects.gpu_hidden.clone()),
             suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),
             connections: effects.map_or_else(Vec::new, |effects| effects.connections.clone()),
             seconds: rounded(context.seconds),

@@ -55,6 +55,11 @@ pub struct PredictDocument {
     pub seconds: f64,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed.
     pub isolation: String,
+    /// How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`),
+    /// `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` in documents from
+    /// before they were hidden.
+    #[serde(default)]
+    pub gpu_hidden: Option<String>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsal.
     pub suppressed: Vec<String>,
     /// Other hosts that the script connected to.
@@ -288,6 +293,7 @@ impl PredictDocument {
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
             isolation: rehearsed.side_effects.isolation.clone(),
+            gpu_hidden: Some(rehearsed.side_effects.gpu_hidden.clone()),
             suppressed: rehearsed.side_effects.suppressed.clone(),
             connections: rehearsed.side_effects.connections.clone(),
             peak: None,
