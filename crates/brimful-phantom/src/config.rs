@@ -12,6 +12,8 @@ pub(crate) struct DeviceSpec {
     pub(crate) room: u64,
     /// Bytes taken before the program asks for any: the context, other processes.
     pub(crate) held: u64,
+    /// Bytes that the first use takes besides.
+    pub(crate) context: u64,
     pub(crate) cc: ComputeCapability,
     pub(crate) multiprocessors: u32,
 }
@@ -47,6 +49,7 @@ fn parse_device(text: &str) -> Result<DeviceSpec, String> {
     let mut memory = None;
     let mut room = None;
     let mut held = 0;
+    let mut context = 0;
     let mut cc = None;
     let mut multiprocessors = None;
     for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -62,11 +65,12 @@ fn parse_device(text: &str) -> Result<DeviceSpec, String> {
             "memory" => memory = Some(number(key, value)?),
             "room" => room = Some(number(key, value)?),
             "held" => held = number(key, value)?,
+            "context" => context = number(key, value)?,
             "cc" => cc = Some(parse_cc(value)?),
             "multiprocessors" => multiprocessors = Some(number(key, value)?),
             other => {
                 return Err(format!(
-                    "expected one of the keys name, memory, room, held, cc, multiprocessors, found `{other}` in `{text}`"
+                    "expected one of the keys name, memory, room, held, context, cc, multiprocessors, found `{other}` in `{text}`"
                 ));
             }
         }
@@ -81,10 +85,12 @@ fn parse_device(text: &str) -> Result<DeviceSpec, String> {
             ));
         }
     }
-    if held > room {
-        return Err(format!(
-            "expected held to be at most the memory of {room} bytes, found {held} in `{text}`"
-        ));
+    for (key, bytes) in [("held", held), ("context", context)] {
+        if bytes > room {
+            return Err(format!(
+                "expected {key} to be at most the memory of {room} bytes, found {bytes} in `{text}`"
+            ));
+        }
     }
     let multiprocessors: u64 = multiprocessors.ok_or_else(|| missing("multiprocessors"))?;
     let Ok(multiprocessors @ 1..=1024) = u32::try_from(multiprocessors) else {
@@ -97,6 +103,7 @@ fn parse_device(text: &str) -> Result<DeviceSpec, String> {
         memory,
         room,
         held,
+        context,
         cc: cc.ok_or_else(|| missing("cc"))?,
         multiprocessors,
     })

@@ -86,7 +86,7 @@ exports! {
     }
     fn cuDevicePrimaryCtxRetain(out: *mut usize, ordinal: c_int) {
         with_device(ordinal, |device| {
-            device.active.store(true, Ordering::Relaxed);
+            device.activate();
             put(out, context_of(ordinal));
         })
     }

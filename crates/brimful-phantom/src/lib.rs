@@ -26,6 +26,8 @@
 //! - `BRIMFUL_PHANTOM_CUDNN`: the full path of a real `libcudnn.so.9` of 9.8 or later, for its heuristics
 //!   (`cudnn`). Read at load too: real cuBLASLt and NVRTC beside it keep their names (`names`).
 //! - `BRIMFUL_PHANTOM_CUDNN_VERSION`: the version to pretend without one, such as `91002`.
+//! - `BRIMFUL_PHANTOM_SHARED`: a directory in which processes say what they hold, so that NVML shows the sum; for tests
+//!   in which the phantom stands for a real GPU (`shared`), as is the key `context` of a device.
 //!
 //! # What it tells
 //!
@@ -45,7 +47,7 @@
 //! - Values. What is read is zero, except the few values that `mirror` keeps for collectives; brimful's hook knows more.
 //! - Anything behind `cuGetExportTable`, or behind the integrity checks of NVIDIA's libraries: a program with
 //!   a static CUDA runtime of its own finds no device.
-//! - Memory shared between processes.
+//! - Memory shared between processes. Each has the whole device.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
 
@@ -70,6 +72,7 @@ mod others;
 mod properties;
 mod report;
 mod runtime;
+mod shared;
 mod solvers;
 mod stream;
 mod vmm;

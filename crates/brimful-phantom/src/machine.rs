@@ -9,6 +9,7 @@ use crate::abi::{self, INVALID_DEVICE, NO_DEVICE, exports, lock};
 use crate::card::{self, Board, Limits};
 use crate::config::{self, DeviceSpec};
 use crate::memory::DeviceMemory;
+use crate::shared;
 
 /// One device and its memory.
 #[derive(Debug)]
@@ -26,9 +27,18 @@ pub(crate) struct Device {
 impl Device {
     /// Total, free and used bytes as the driver would tell them.
     pub(crate) fn shown_memory(&self) -> [u64; 3] {
+        let others = shared::others(self.index);
+        let others: u64 = others.into_iter().map(|(_, held)| held).sum();
         let memory = lock(&self.memory);
-        let (total, used) = (self.spec.memory, memory.used());
+        let (total, used) = (self.spec.memory, memory.used().saturating_add(others));
         [total, memory.free().min(total.saturating_sub(used)), used]
+    }
+
+    /// Brings the primary context into being, at its first use.
+    pub(crate) fn activate(&self) {
+        if !self.active.swap(true, Ordering::Relaxed) {
+            lock(&self.memory).hold(self.spec.context);
+        }
     }
 }
 
@@ -132,7 +142,7 @@ pub(crate) fn current_ordinal() -> c_int {
 /// The calling thread's device; using it brings its context into being.
 pub(crate) fn current() -> Option<&'static Device> {
     let found = device(CURRENT.get())?;
-    found.active.store(true, Ordering::Relaxed);
+    found.activate();
     Some(found)
 }
 
@@ -140,7 +150,7 @@ pub(crate) fn current() -> Option<&'static Device> {
 pub(crate) fn set_current(ordinal: c_int) -> c_int {
     match device(ordinal) {
         Some(found) => {
-            found.active.store(true, Ordering::Relaxed);
+            found.activate();
             CURRENT.set(ordinal);
             abi::SUCCESS
         }

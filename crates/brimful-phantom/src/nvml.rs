@@ -8,10 +8,12 @@ use crate::abi::{self, SUCCESS, exports, put, put_text};
 use crate::config;
 use crate::machine::{self, Device};
 use crate::runtime::DRIVER_VERSION;
+use crate::shared;
 
 const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const NOT_FOUND: c_int = 6;
+const INSUFFICIENT_SIZE: c_int = 7;
 
 /// A handle is this plus sixteen times the device's place.
 const HANDLE: usize = 0x4000;
@@ -40,6 +42,28 @@ fn with(handle: usize, answer: impl FnOnce(&'static Device)) -> c_int {
         }
         None => INVALID_ARGUMENT,
     }
+}
+
+/// Processes that hold memory of a device, as far as they say so (`shared`).
+fn give_processes(handle: usize, count: *mut c_uint, out: *mut c_void) -> c_int {
+    let Some(device) = device(handle) else {
+        return INVALID_ARGUMENT;
+    };
+    let found = shared::others(device.index);
+    let n_found = c_uint::try_from(found.len()).unwrap_or(0);
+    // The number of structures that `out` has room for.
+    let Some(room) = abi::get(count.cast_const()) else {
+        return INVALID_ARGUMENT;
+    };
+    put(count, n_found);
+    if room < n_found {
+        return INSUFFICIENT_SIZE;
+    }
+    for (place, (pid, held)) in found.into_iter().enumerate() {
+        // `nvmlProcessInfo_v2_t`: the process, its bytes, and no instances.
+        put_all(out, 24 * place, &[u64::from(pid), held, u64::MAX]);
+    }
+    SUCCESS
 }
 
 /// Writes `values` one after the other.
@@ -103,7 +127,9 @@ exports! {
     fn nvmlDeviceGetClockInfo(_handle: usize, _kind: c_int, out: *mut c_uint) { put(out, 0); SUCCESS }
     fn nvmlDeviceGetComputeRunningProcesses(_handle: usize, count: *mut c_uint, _out: usize) { put(count, 0); SUCCESS }
     fn nvmlDeviceGetComputeRunningProcesses_v2(_handle: usize, count: *mut c_uint, _out: usize) { put(count, 0); SUCCESS }
-    fn nvmlDeviceGetComputeRunningProcesses_v3(_handle: usize, count: *mut c_uint, _out: usize) { put(count, 0); SUCCESS }
+    fn nvmlDeviceGetComputeRunningProcesses_v3(handle: usize, count: *mut c_uint, out: *mut c_void) {
+        give_processes(handle, count, out)
+    }
     fn nvmlDeviceGetGraphicsRunningProcesses_v3(_handle: usize, count: *mut c_uint, _out: usize) { put(count, 0); SUCCESS }
     // Expandable segments ask this unchecked; the structure stays zero, "no fabric".
     fn nvmlDeviceGetGpuFabricInfoV(_handle: usize, _out: usize) { SUCCESS }

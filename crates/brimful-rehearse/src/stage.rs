@@ -191,7 +191,9 @@ impl Stage {
             .env("TRITON_LIBCUDA_PATH", &libraries)
             // The cards of this machine are not the cards of the stage.
             .env_remove("CUDA_VISIBLE_DEVICES")
-            .env_remove("NVIDIA_VISIBLE_DEVICES");
+            .env_remove("NVIDIA_VISIBLE_DEVICES")
+            // Of a phantom that stands for one of them in a test.
+            .env_remove("BRIMFUL_PHANTOM_SHARED");
         let cudnn = Cudnn::beside(command.get_program());
         if let Some(path) = cudnn.library {
             command.env("BRIMFUL_PHANTOM_CUDNN", path);

@@ -277,6 +277,9 @@ variables! {
     BRIMFUL_PHANTOM_CUDNN_VERSION = "BRIMFUL_PHANTOM_CUDNN_VERSION",
         "the phantom GPU, the rehearsal's hook",
         "The cuDNN version to report without one. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_PHANTOM_SHARED = "BRIMFUL_PHANTOM_SHARED",
+        "the phantom GPU",
+        "The directory in which processes record the GPU memory that they hold, so that each sees that of the others. For tests.";
     BRIMFUL_REDIRECT = "BRIMFUL_REDIRECT",
         "the redirect library",
         "The scratch directory for the script's writes. Set by `brimful predict` and `brimful plan`.";
