@@ -784,6 +784,33 @@ class BudgetTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextMeasurement:
+    """What earlier runs on this GPU model held outside PyTorch's allocator, used in place of the calculated CUDA context."""
+
+    bytes: int
+    """Bytes."""
+    runs: int
+    """Number of runs that were measured."""
+    same_job: bool
+    """Whether it is from the last run of this job; otherwise it is the median of the runs."""
+    torch_version: str
+    """The release of PyTorch of these runs."""
+    driver_version: str | None
+    """The version of the driver; `null` if it is not known."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ContextMeasurement:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            bytes=data["bytes"],
+            runs=data["runs"],
+            same_job=data["same_job"],
+            torch_version=data["torch_version"],
+            driver_version=data["driver_version"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CurveColumn:
     """One interval of the memory curve: its highest values."""
 
@@ -852,6 +879,8 @@ class GpuFit:
     """The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
     alternative: AllocatorAlternative | None
     """Allocator settings with which PyTorch would reserve less; `null` if little is unused."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated."""
     speed: PredictedSpeed | None
     """How fast the training is there; `null` if it could not be predicted."""
 
@@ -872,6 +901,7 @@ class GpuFit:
             retries=data["retries"],
             alloc_conf=data["alloc_conf"],
             alternative=None if data["alternative"] is None else AllocatorAlternative._from_json(data["alternative"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             speed=None if data["speed"] is None else PredictedSpeed._from_json(data["speed"]),
         )
 
@@ -1383,6 +1413,8 @@ class ComparedGpu:
     """GPU memory left, by the safe value; negative if it does not fit. `null` if the script failed there."""
     device_bytes: LikelyAndSafe | None
     """Peak GPU memory of the process; `null` if the script failed there."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated."""
     host_limit_bytes: int | None
     """Host memory of the machine; `null` if it is not known."""
     settings: dict[str, bool | int | float | str] | None
@@ -1411,6 +1443,7 @@ class ComparedGpu:
             verdict=data["verdict"],
             headroom_bytes=data["headroom_bytes"],
             device_bytes=None if data["device_bytes"] is None else LikelyAndSafe._from_json(data["device_bytes"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             host_limit_bytes=data["host_limit_bytes"],
             settings=data["settings"],
             samples_per_second=None if data["samples_per_second"] is None else LowLikelyHigh._from_json(data["samples_per_second"]),
@@ -1810,6 +1843,8 @@ class PlanDocument:
     """The preferred settings, and what they would need."""
     candidates: tuple[PlannedCandidate, ...]
     """The settings around the planned ones, at most 200, also those that do not fit."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in the memory of the GPU, if earlier runs measured it; `null` if it is calculated."""
     rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the plan is based on."""
     isolation: str | None
@@ -1845,6 +1880,7 @@ class PlanDocument:
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
             wanted=WantedSettings._from_json(data["wanted"]),
             candidates=tuple(PlannedCandidate._from_json(item) for item in data["candidates"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
             gpu_hidden=data["gpu_hidden"],

@@ -126,6 +126,11 @@ impl GpuMeter {
             .collect()
     }
 
+    /// The version of the driver, where it says it.
+    pub fn driver_version(&self) -> Option<String> {
+        self.nvml.sys_driver_version().ok()
+    }
+
     /// What is used now. A GPU that does not answer is left out.
     pub fn read(&self) -> Vec<GpuUse> {
         let count = self.nvml.device_count().unwrap_or(0).min(64);

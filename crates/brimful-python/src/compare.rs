@@ -83,6 +83,7 @@ pub(crate) fn compare(
                     with: Vec::new(),
                     alloc_conf: None,
                     output: None,
+                    state,
                     rehearsal,
                 },
                 options,

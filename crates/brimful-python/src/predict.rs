@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use brimful_report::{html, json, text};
-use brimful_workflow::PredictRequest;
+use brimful_workflow::{PredictRequest, state_dir};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -30,6 +30,8 @@ pub(crate) fn predict(
     rehearsal: RehearsalArguments,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String, String)> {
+    // Read while Python's lock is held: another thread may be setting a variable.
+    let state = state_dir(None);
     call(py, move || {
         let request = PredictRequest {
             command,
@@ -38,6 +40,7 @@ pub(crate) fn predict(
             with: with_,
             alloc_conf,
             output: None,
+            state,
             rehearsal: rehearsal.options()?,
         };
         let mut callback = Callback::new(progress);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use brimful::cards::{self, Card, UnknownCard};
-use brimful::plan::Pace;
+use brimful::plan::{Measurements, Pace};
 use brimful::predict::host::HostFacts;
 use brimful::predict::{AssumedCase, Footprint, Target, Workload, context, footprint};
 use brimful::speed::{Speed, StepFacts};
@@ -43,6 +43,8 @@ pub struct Question {
     pub time_limit: Duration,
     pub output: Option<PathBuf>,
     pub protection: Protection,
+    /// What earlier runs measured on GPUs.
+    pub measured: Measurements,
 }
 
 /// The answer.
@@ -489,6 +491,7 @@ fn fullest<'a>(
             total: card.torch_visible.value,
             multiprocessors: card.multiprocessors.value,
             settings: AllocatorSettings::parse(conf, version)?,
+            measured_context: question.measured.context(card, &process.facts.torch),
         };
         let workload = Workload {
             assumed,

@@ -67,6 +67,7 @@ fn footprint_on(card: &str, process: &Rehearsed) -> Footprint {
         total: card.torch_visible.value,
         multiprocessors: card.multiprocessors.value,
         settings: AllocatorSettings::parse(&process.trace.settings, version).expect("settings"),
+        measured_context: None,
     };
     footprint(&workload(process, STEPS), &target)
 }

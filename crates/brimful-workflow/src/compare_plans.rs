@@ -141,6 +141,7 @@ fn compared_plan(
             likely: bytes.likely_bytes,
             safe: bytes.safe_bytes,
         }),
+        measured_context: document.measured_context.clone(),
         settings: Some(document.settings.clone()),
         samples_per_second: rate.map(LowLikelyHigh::from),
         reason: document

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use brimful::predict::{FitVerdict, Footprint};
 use brimful::secrets::mask_command;
 use brimful_allocsim::trace::Trace;
-use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS, job_file};
+use brimful_rehearse::{Event, NO_CARD, Protection, Question, USUAL_CARDS, job_file};
 use brimful_report::json;
+use brimful_supervise::StateDir;
 
 use crate::error::WorkflowError;
+use crate::measured::{command_digest, measurements};
 use crate::options::{RehearsalOptions, side_effects_document};
 use crate::progress::Progress;
 
@@ -27,6 +29,8 @@ pub struct PredictRequest {
     pub alloc_conf: Option<String>,
     /// Where the script's own output goes; nowhere without it.
     pub output: Option<PathBuf>,
+    /// Where earlier runs stored what they measured on GPUs.
+    pub state: Option<StateDir>,
     pub rehearsal: RehearsalOptions,
 }
 
@@ -59,6 +63,19 @@ impl PredictedRun {
 /// Rehearses the command on every GPU model and predicts its memory.
 pub fn predict(
     request: PredictRequest,
+    progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<PredictedRun, WorkflowError> {
+    let options = &request.rehearsal;
+    let protection = options
+        .isolation
+        .protection(&options.libraries, job_file::checkpoints_here())?;
+    predict_within(request, protection, progress)
+}
+
+/// The same inside a protection that something else uses too.
+pub(crate) fn predict_within(
+    request: PredictRequest,
+    protection: Protection,
     mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<PredictedRun, WorkflowError> {
     let options = &request.rehearsal;
@@ -76,9 +93,8 @@ pub fn predict(
         },
         time_limit: options.time_limit,
         output: request.output,
-        protection: options
-            .isolation
-            .protection(&options.libraries, job_file::checkpoints_here())?,
+        protection,
+        measured: measurements(request.state.as_ref(), command_digest(&request.command)),
         command: request.command,
     };
     let mut is_reported = false;

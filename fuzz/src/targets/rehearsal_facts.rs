@@ -124,6 +124,7 @@ fn predict(process: &Rehearsed) {
         total: card.torch_visible.value,
         multiprocessors: card.multiprocessors.value,
         settings,
+        measured_context: None,
     };
     let found = footprint(&workload(process, 3), &target);
     assert!(

@@ -240,6 +240,7 @@ fn margin(cudnn: bool, benchmark: bool) -> f64 {
         total: Bytes(1 << 40),
         multiprocessors: 108,
         settings: AllocatorSettings::default(),
+        measured_context: None,
     };
     let found = footprint(&workload, &target);
     let outside = context(108, cudnn).safe;

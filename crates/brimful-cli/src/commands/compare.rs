@@ -4,7 +4,7 @@ use brimful_report::json::CompareDocument;
 use brimful_report::{html, json, text};
 use brimful_workflow::{
     CompareOptions, ComparePlansRequest, CompareRequest, PlanRequest, PredictRequest, Progress,
-    RequestedLength, WorkflowError, check_report_path,
+    RequestedLength, WorkflowError, check_report_path, state_dir,
 };
 
 use crate::args::{CompareArguments, StateArguments};
@@ -65,6 +65,7 @@ fn as_it_is(
             with: Vec::new(),
             alloc_conf: None,
             output: None,
+            state: state_dir(None),
             rehearsal: requests::rehearsal(&arguments.rehearsal),
         },
         options,

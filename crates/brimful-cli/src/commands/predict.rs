@@ -1,7 +1,7 @@
 //! `brimful predict`.
 
 use brimful_report::{html, json, text};
-use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path};
+use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path, state_dir};
 
 use crate::args::PredictArguments;
 use crate::commands::report;
@@ -26,6 +26,7 @@ pub(crate) fn predict(
             .collect(),
         alloc_conf: arguments.alloc_conf.clone(),
         output: arguments.output.clone(),
+        state: state_dir(None),
         rehearsal: requests::rehearsal(&arguments.rehearsal),
     };
     if let Some(path) = &arguments.report {

@@ -92,6 +92,7 @@ fn need(question: &PlanQuestion, allocator: &str, processes: &[Rehearsed]) -> Op
             total,
             multiprocessors: card.multiprocessors.value,
             settings: AllocatorSettings::parse(conf, version).ok()?,
+            measured_context: question.measured.context(card, &process.facts.torch),
         };
         let found = footprint(&workload(process, question.steps), &target);
         let evaluation = found

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{LikelyAndSafe, LowLikelyHigh, PredictedSpeed, SettingValue};
+use crate::json::{ContextMeasurement, LikelyAndSafe, LowLikelyHigh, PredictedSpeed, SettingValue};
 
 /// The same training command on several GPUs and machines: whether it fits, how long it takes, what it costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,6 +59,9 @@ pub struct ComparedGpu {
     pub headroom_bytes: Option<i64>,
     /// Peak GPU memory of the process; `null` if the script failed there.
     pub device_bytes: Option<LikelyAndSafe>,
+    /// The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated.
+    #[serde(default)]
+    pub measured_context: Option<ContextMeasurement>,
     /// Host memory of the machine; `null` if it is not known.
     pub host_limit_bytes: Option<u64>,
     /// The settings that were planned for it; `null` if the command runs as it is.

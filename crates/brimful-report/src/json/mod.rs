@@ -6,6 +6,7 @@ mod fleet;
 mod from_machine;
 mod gaps;
 mod job;
+mod measured;
 mod plan;
 mod predict;
 mod predict_host;
@@ -26,6 +27,7 @@ pub use fleet::{
 };
 pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
+pub use measured::ContextMeasurement;
 pub use plan::{
     EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlanRehearsal,
     PlannedBrim, PlannedBytes, PlannedCandidate, PlannedFootprint, PlannedRung, PlannedTerm,

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{
-    HostConnection, LikelyAndSafe, PredictedHost, PredictedSpeed, SCHEMA_VERSION, SideEffects,
+    ContextMeasurement, HostConnection, LikelyAndSafe, PredictedHost, PredictedSpeed,
+    SCHEMA_VERSION, SideEffects,
 };
 
 /// What is known of a rehearsal besides its footprints.
@@ -170,6 +171,9 @@ pub struct GpuFit {
     pub alloc_conf: String,
     /// Allocator settings with which PyTorch would reserve less; `null` if little is unused.
     pub alternative: Option<AllocatorAlternative>,
+    /// The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated.
+    #[serde(default)]
+    pub measured_context: Option<ContextMeasurement>,
     /// How fast the training is there; `null` if it could not be predicted.
     #[serde(default)]
     pub speed: Option<PredictedSpeed>,
@@ -455,6 +459,10 @@ fn fit(footprint: &Footprint) -> GpuFit {
                 peak_reserved_bytes: found.peak_reserved.get(),
                 fits: found.fits,
             }),
+        measured_context: footprint
+            .measured_context
+            .as_ref()
+            .map(ContextMeasurement::of),
         speed: None,
     }
 }

@@ -38,6 +38,12 @@ pub fn compare(document: &CompareDocument, page: &Page) -> String {
     for line in length_words(document) {
         body.push_str(&page.hang("  ", 2, &line));
     }
+    for found in &document.candidates {
+        if let Some(measured) = &found.measured_context {
+            let line = format!("{}: the CUDA context is {}.", found.name, measured.words());
+            body.push_str(&page.hang("  ", 2, &line));
+        }
+    }
     page.section(&mut out, "Comparison", &body);
     let planned = settings_lines(document);
     if !planned.is_empty() {

@@ -36,6 +36,9 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     if let Some(found) = alternative(footprints) {
         verdicts.push_str(&page.hang("  ", 2, &found));
     }
+    for line in measured_contexts(footprints) {
+        verdicts.push_str(&page.hang("  ", 2, &line));
+    }
     page.section(&mut out, "Fit", &verdicts);
     if let Some(found) = speed::section(rehearsed, footprints, page) {
         page.section(&mut out, "Speed", &found);
@@ -154,6 +157,17 @@ fn fits(footprints: &[Footprint], page: &Page) -> String {
         }
     }
     out
+}
+
+/// Where the CUDA context was measured and not calculated.
+fn measured_contexts(footprints: &[Footprint]) -> impl Iterator<Item = String> {
+    footprints.iter().filter_map(|footprint| {
+        let measured = footprint.measured_context.as_ref()?;
+        Some(format!(
+            "The CUDA context on {} is {measured}.",
+            footprint.gpu
+        ))
+    })
 }
 
 /// A setting of the allocator that would hold less, for the first GPU where it would.

@@ -10,6 +10,7 @@ use brimful_allocsim::version::TorchVersion;
 use super::caveats::memory_of_the_host;
 use super::kind::Kind;
 use super::kinds::kinds;
+use super::measured::MeasuredContext;
 use super::outside::{Outside, context, nccl};
 use super::story::{Phase, Story};
 use super::timeline::{StepTimeline, TimelineColumn, TimelineRecorder, modules};
@@ -24,6 +25,8 @@ pub struct Target {
     pub total: Bytes,
     pub multiprocessors: u32,
     pub settings: AllocatorSettings,
+    /// Stands in for the context that is calculated.
+    pub measured_context: Option<MeasuredContext>,
 }
 
 /// A likely value, and one that 95 of 100 runs stay below.
@@ -142,6 +145,8 @@ pub struct Footprint {
     pub settings: String,
     /// Where much of what PyTorch holds is not in use.
     pub alternative: Option<Alternative>,
+    /// Where the context is not calculated.
+    pub measured_context: Option<MeasuredContext>,
 }
 
 /// More than any card: replays there end without retries.
@@ -182,7 +187,11 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         .parse()
         .unwrap_or(TorchVersion::NEWEST_CHECKED);
     let uses_cudnn = workload.cudnn_heuristics || workload.cudnn_guessed;
-    let context = context(target.multiprocessors, uses_cudnn);
+    let calculated = context(target.multiprocessors, uses_cudnn);
+    let context = match &target.measured_context {
+        Some(measured) => measured.in_place_of(calculated),
+        None => calculated,
+    };
     let nccl = nccl(&workload.communicators);
     let outside = |of: fn(&Outside) -> Bytes| of(&context).saturating_add(of(&nccl)).get();
     let (likely_held, safe_held) = (outside(|o| o.likely), outside(|o| o.safe));
@@ -249,6 +258,7 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         events: workload.trace.events.len(),
         settings: target.settings.to_string(),
         alternative,
+        measured_context: target.measured_context.clone(),
     }
 }
 

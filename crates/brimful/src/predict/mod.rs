@@ -8,6 +8,7 @@ mod footprint;
 pub mod host;
 mod kind;
 mod kinds;
+mod measured;
 mod outside;
 mod story;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use footprint::{
     Target, Term, footprint,
 };
 pub use kind::Kind;
+pub use measured::MeasuredContext;
 pub use outside::{Outside, context, nccl};
 pub use story::{Phase, Story};
 pub use timeline::{ModuleMemory, PhaseBand, StepTimeline, TimelineColumn};

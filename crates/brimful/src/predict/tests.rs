@@ -77,6 +77,7 @@ fn target(total: Bytes) -> Target {
         total,
         multiprocessors: 40,
         settings: AllocatorSettings::default(),
+        measured_context: None,
     }
 }
 
