@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::mount::{MountAttrFlags, MountFlags, MountPropagationFlags};
 
-use crate::gpus::Gpus;
+use crate::gpus::{Gpus, is_gpu};
 use crate::listing::{Entry, list};
 use crate::mounting::{
     Depth, MountError, at, bind, make_directory, make_read_only, unless_vanished,
@@ -53,12 +53,16 @@ pub(crate) enum SharedMemory {
     Machine,
 }
 
-/// Mounts a new `/dev` at `target`.
-pub(crate) fn mount_at(target: &Path, shared_memory: SharedMemory) -> Result<(), MountError> {
+/// Mounts a new `/dev` at `target`, with or without GPUs.
+pub(crate) fn mount_at(
+    target: &Path,
+    shared_memory: SharedMemory,
+    with_gpus: bool,
+) -> Result<(), MountError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("tmpfs", target, "tmpfs", flags, c"mode=755")
         .map_err(at("cannot mount", target))?;
-    for entry in allowed(list(Path::new("/dev"))) {
+    for entry in allowed(list(Path::new("/dev")), with_gpus) {
         unless_vanished(entry.path(), || show(&entry, target))?;
     }
     for (name, to) in LINKS {
@@ -74,10 +78,10 @@ pub(crate) fn mount_at(target: &Path, shared_memory: SharedMemory) -> Result<(),
 }
 
 /// The entries of a `/dev` that a new one has too.
-fn allowed(entries: Vec<Entry>) -> Vec<Entry> {
+fn allowed(entries: Vec<Entry>, with_gpus: bool) -> Vec<Entry> {
     let is_allowed = |entry: &Entry| {
         let name = entry.path().file_name().and_then(OsStr::to_str);
-        name.is_some_and(|name| ALLOWED.contains(&name))
+        name.is_some_and(|name| ALLOWED.contains(&name)) || with_gpus && is_gpu(entry.path())
     };
     entries.into_iter().filter(is_allowed).collect()
 }
@@ -154,7 +158,7 @@ pub(crate) fn replace(scratch: &Path, gpus: &Gpus) -> Result<(), MountError> {
     rustix::mount::mount_change("/", flags).map_err(at("cannot make mounts private:", "/"))?;
     let new = scratch.join("dev");
     make_directory(&new)?;
-    mount_at(&new, SharedMemory::Machine)?;
+    mount_at(&new, SharedMemory::Machine, false)?;
     rustix::mount::mount_move(&new, dev).map_err(at("cannot replace", dev))?;
     cover_driver(Path::new("/proc"))?;
     for node in gpus.nodes.iter().filter(|node| !node.starts_with(dev)) {
@@ -187,7 +191,7 @@ mod tests {
             Entry::Directory("/dev/shm".into()),
             Entry::Other("/dev/vda".into()),
         ];
-        let kept: Vec<String> = allowed(entries)
+        let kept: Vec<String> = allowed(entries, false)
             .iter()
             .map(|entry| entry.path().display().to_string())
             .collect();

@@ -8,8 +8,8 @@
 //! 2. [`Isolation::Redirect`]: Landlock and seccomp deny writes, and a preloaded library redirects them.
 //! 3. [`Isolation::Off`]: only where the user allows writes.
 //!
-//! In each of them the command reaches no GPU of this machine ([`GpuHidden`]): it has a `/dev` without their nodes, or
-//! Landlock denies them.
+//! In each of them the command reaches no GPU of this machine ([`GpuHidden`]), unless it may use them: it has a `/dev`
+//! without their nodes, or Landlock denies them.
 //!
 //! The work is done by a second process, the *keeper* ([`program()`]): brimful started again with [`ARGUMENT`]. It sets up
 //! the isolation while it has one thread, proves it with canaries, starts the command, and ends every process of it when

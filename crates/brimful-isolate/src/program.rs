@@ -155,13 +155,17 @@ impl Keeper {
                 let surroundings = Surroundings {
                     walls: None,
                     variables: variables(request, None),
-                    gpu_hidden: if gpus.are_absent() {
+                    gpu_hidden: if request.uses_gpus {
+                        GpuHidden::NotHidden
+                    } else if gpus.are_absent() {
                         GpuHidden::NoDriver
                     } else {
                         GpuHidden::Devices
                     },
                 };
-                prove_hidden(request, &gpus, None).map_err(NotStarted::GpuReached)?;
+                if !request.uses_gpus {
+                    prove_hidden(request, &gpus, None).map_err(NotStarted::GpuReached)?;
+                }
                 surroundings
             }
             Isolation::Redirect | Isolation::Off => {
@@ -237,10 +241,18 @@ impl Keeper {
     }
 }
 
-/// Hides the GPUs from a command that has the machine's files, and proves it. What fails is tried in another way.
+/// Hides the GPUs from a command that has the machine's files and may not use them, and proves it. What fails is tried in
+/// another way.
 fn hide(request: &Request, gpus: &Gpus) -> Result<Surroundings, NotStarted> {
     // What cannot be had without GPUs either is not their fault.
-    walls_for(request, None)?;
+    let walls = walls_for(request, None)?;
+    if request.uses_gpus {
+        return Ok(Surroundings {
+            variables: variables(request, walls.as_ref()),
+            walls,
+            gpu_hidden: GpuHidden::NotHidden,
+        });
+    }
     let landlock = Landlock {
         abi: landlock_abi(),
         tells_nodes_apart: gpus.differ_from_allowed(&list, &file_of),

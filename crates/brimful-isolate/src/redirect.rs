@@ -1,6 +1,7 @@
 //! Landlock and seccomp deny writes outside scratch; a preloaded library redirects them into it. Landlock also denies the
 //! nodes of GPUs.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -102,7 +103,13 @@ fn rules(request: &Request, gpus: Option<&Gpus>) -> Result<RulesetCreated, landl
     if let Some(gpus) = gpus {
         rules = allow(rules, gpus, reading)?;
     }
+    let used = if request.uses_gpus {
+        Gpus::find().nodes
+    } else {
+        BTreeSet::new()
+    };
     let devices = WRITABLE_DEVICES.iter().map(Path::new);
+    let devices = devices.chain(used.iter().map(PathBuf::as_path));
     let own = request
         .writable
         .iter()

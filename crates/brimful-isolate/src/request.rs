@@ -45,6 +45,8 @@ pub enum GpuHidden {
     Devices,
     /// Landlock denies opening their nodes.
     Landlock,
+    /// The command may use them.
+    NotHidden,
 }
 
 impl GpuHidden {
@@ -54,6 +56,7 @@ impl GpuHidden {
             GpuHidden::NoDriver => "no_driver",
             GpuHidden::Devices => "devices",
             GpuHidden::Landlock => "landlock",
+            GpuHidden::NotHidden => "not_hidden",
         }
     }
 }
@@ -84,6 +87,8 @@ pub(crate) struct Request {
     /// Whether the command gets a PID namespace of its own.
     pub(crate) pid_namespace: bool,
     pub(crate) network: Network,
+    /// Whether the command may use the GPUs of this machine.
+    pub(crate) uses_gpus: bool,
     pub(crate) command: Vec<OsString>,
     /// Set where there is a value, removed where there is none.
     pub(crate) environment: Vec<(OsString, Option<OsString>)>,

@@ -28,6 +28,8 @@ pub struct IsolationSettings {
     /// Only this; otherwise the strongest that can be had.
     pub isolation: Option<Isolation>,
     pub network: Network,
+    /// Whether the command may use the GPUs of this machine.
+    pub uses_gpus: bool,
     /// Where writes go through: brimful's own results.
     pub writable: Vec<PathBuf>,
     pub shared: Vec<SharedDirectory>,
@@ -131,6 +133,7 @@ fn request(
         isolation,
         pid_namespace,
         network: settings.network,
+        uses_gpus: settings.uses_gpus,
         command: std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(ToOwned::to_owned)

@@ -19,6 +19,7 @@ pub struct IsolationSettings {
     pub program: PathBuf,
     pub isolation: Option<Isolation>,
     pub network: Network,
+    pub uses_gpus: bool,
     pub writable: Vec<PathBuf>,
     pub shared: Vec<SharedDirectory>,
     pub checked: Vec<PathBuf>,

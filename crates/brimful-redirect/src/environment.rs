@@ -25,6 +25,9 @@ pub(crate) const LAYERS: &str = "BRIMFUL_REDIRECT_LAYERS";
 /// The program that stands for every `nvidia-smi`. Absent or empty: each is started as it is.
 pub(crate) const NVIDIA_SMI: &str = "BRIMFUL_NVIDIA_SMI";
 
+/// Where a run on the real GPUs is measured: they are its own. Absent or empty: no GPU of the machine is reached.
+pub(crate) const VERIFY: &str = "BRIMFUL_VERIFY";
+
 /// The directory of the Python hook, which belongs into [`PYTHONPATH`].
 pub(crate) const HOOK: &str = "BRIMFUL_HOOK";
 

@@ -8,7 +8,7 @@ use crate::abi::{self, exports, text};
 use crate::config::config;
 use crate::environment::{
     CONNECTIONS, HOOK, LAYERS, LIBRARY_PATH, NVIDIA_SMI, PASS, PATH, PRELOAD, PYTHONPATH, REDIRECT,
-    SHARED, TOKEN, environment_list, variable,
+    SHARED, TOKEN, VERIFY, environment_list, variable,
 };
 use crate::gpu::GpuLibraries;
 use crate::path;
@@ -76,6 +76,7 @@ const INHERITED: &[Variable] = &[
     stage("BRIMFUL_ISOLATION", Rule::Kept),
     stage("BRIMFUL_ACCEPTS", Rule::Kept),
     stage("BRIMFUL_REHEARSAL", Rule::Kept),
+    stage(VERIFY, Rule::Kept),
     stage("BRIMFUL_REHEARSAL_NODES", Rule::Current),
     stage("BRIMFUL_REHEARSAL_STEPS", Rule::Kept),
     stage("BRIMFUL_REHEARSAL_CASE", Rule::Kept),
@@ -128,7 +129,8 @@ struct Loaded {
     /// `NAME=value`, for each variable of [`INHERITED`] that is kept.
     lines: Vec<Option<CString>>,
     entries: Vec<Entry>,
-    gpu: GpuLibraries,
+    /// Nothing where the GPUs of the machine may be used.
+    gpu: Option<GpuLibraries>,
 }
 
 impl Loaded {
@@ -166,7 +168,9 @@ impl Loaded {
         Self {
             lines: lines.collect(),
             entries: own,
-            gpu: GpuLibraries::new(phantom.as_deref()),
+            gpu: read(VERIFY)
+                .is_none_or(|directory| directory.is_empty())
+                .then(|| GpuLibraries::new(phantom.as_deref())),
         }
     }
 }
@@ -336,7 +340,7 @@ pub(crate) fn missing_here(made: &mut Lines) -> Option<List> {
 
 /// The library to open when a program opens `path`; `None`: that very path.
 pub(crate) fn gpu_library(path: *const c_char) -> Option<*const c_char> {
-    let found = loaded().gpu.in_place_of(text(path).ok()?)?;
+    let found = loaded().gpu.as_ref()?.in_place_of(text(path).ok()?)?;
     Some(found.as_ptr())
 }
 

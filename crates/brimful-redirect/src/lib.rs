@@ -15,6 +15,7 @@
 //! - `BRIMFUL_REDIRECT_LAYERS`: `top:…:bottom`, the branch layers. Absent: `scratch/layer-0`.
 //! - `BRIMFUL_REDIRECT_TOKEN`: hexadecimal; the sixth argument of the calls that the seccomp filter guards.
 //! - `BRIMFUL_CONNECTIONS`: a file that gets a line of JSON for each new address beyond this machine (`connections`).
+//! - `BRIMFUL_VERIFY`: if set, NVIDIA's libraries are opened as they are.
 //! - `BRIMFUL_NVIDIA_SMI`: the program that is started for every path that ends in `/nvidia-smi`.
 //! - `LD_PRELOAD`: where the phantom lies. Every `libcuda.so*` and `libnvidia-ml.so*` that is opened is the phantom, or
 //!   does not exist where there is none (`gpu`).

@@ -118,18 +118,44 @@ impl Protection {
         writable: &[PathBuf],
         isolation: Option<Isolation>,
     ) -> Result<Isolated, StartError> {
+        self.start_with(command, output, writable, isolation, false)
+    }
+
+    /// The same for a command that uses the GPUs of this machine.
+    pub(crate) fn start_for_real(
+        &self,
+        command: &Command,
+        output: &File,
+        writable: &[PathBuf],
+        isolation: Option<Isolation>,
+    ) -> Result<Isolated, StartError> {
+        self.start_with(command, output, writable, isolation, true)
+    }
+
+    fn start_with(
+        &self,
+        command: &Command,
+        output: &File,
+        writable: &[PathBuf],
+        isolation: Option<Isolation>,
+        uses_gpus: bool,
+    ) -> Result<Isolated, StartError> {
         let isolation = if self.request.allow_writes {
             Some(Isolation::Off)
         } else {
             isolation.or(self.request.isolation)
         };
+        // Where writes go through, no canary is caught.
+        let mut checked = directories_of(command);
+        checked.retain(|path| !writable.iter().any(|own| path.starts_with(own)));
         let settings = IsolationSettings {
             program: self.request.program.clone(),
             isolation,
             network: self.request.network,
+            uses_gpus,
             writable: writable.to_vec(),
             shared: self.shared.clone(),
-            checked: directories_of(command),
+            checked,
             redirect_library: self.request.redirect_library.clone(),
             oom_score_adj: OOM_SCORE_ADJ,
         };

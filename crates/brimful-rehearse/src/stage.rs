@@ -131,6 +131,7 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_trackers.py"),
     ),
     ("brimful_values.py", include_str!("hook/brimful_values.py")),
+    ("brimful_verify.py", include_str!("hook/brimful_verify.py")),
 ];
 
 /// A temporary folder, removed at the end.
@@ -219,6 +220,14 @@ impl Stage {
     fn put_hook(&self, command: &mut Command) {
         self.put_python(command);
         command.env("BRIMFUL_REHEARSAL", self.results());
+    }
+
+    /// Watches and times the optimizer steps of a command on the real GPUs, and ends it after the last one.
+    pub(crate) fn apply_hook_for_real(&self, command: &mut Command) {
+        self.put_python(command);
+        command
+            .env("BRIMFUL_VERIFY", self.results())
+            .env_remove("BRIMFUL_REHEARSAL");
     }
 
     /// Watches how a command reads its arguments, and writes what it accepts to `results`.

@@ -238,12 +238,15 @@ variables! {
     BRIMFUL_REHEARSAL = "BRIMFUL_REHEARSAL",
         "the rehearsal's hook, the phantom GPU",
         "The directory for the results of the rehearsal. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_VERIFY = "BRIMFUL_VERIFY",
+        "the rehearsal's hook",
+        "The directory for what a run on a real GPU measures. Set by `brimful verify`.";
     BRIMFUL_REHEARSAL_NODES = "BRIMFUL_REHEARSAL_NODES",
         "the rehearsal's hook",
         "Number of nodes of a job of which one is rehearsed. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_REHEARSAL_STEPS = "BRIMFUL_REHEARSAL_STEPS",
         "the rehearsal's hook",
-        "Number of steps to rehearse. Set by `brimful predict` and `brimful plan`.";
+        "Number of steps to rehearse, or to make on a real GPU. Set by `brimful predict`, `brimful plan` and `brimful verify`.";
     BRIMFUL_REHEARSAL_CASE = "BRIMFUL_REHEARSAL_CASE",
         "the rehearsal's hook",
         "What to assume of values that only the model computes: `balanced` or `worst`. Set by `brimful predict`.";

@@ -220,7 +220,7 @@ impl Gpus {
 }
 
 /// Whether a device node, or a directory of them, is one of a GPU.
-fn is_gpu(path: &Path) -> bool {
+pub(crate) fn is_gpu(path: &Path) -> bool {
     path.file_name()
         .and_then(OsStr::to_str)
         .is_some_and(|name| {

@@ -129,7 +129,7 @@ pub(crate) fn enter(request: &Request, user_namespace: bool) -> Result<Vec<Cover
     for placement in &layout.placements {
         unless_vanished(placement.path(), || tree.place(placement))?;
     }
-    tree.kernel_directories(request.pid_namespace)?;
+    tree.kernel_directories(request)?;
     for shared in &request.shared {
         tree.share(shared)?;
     }
@@ -267,10 +267,10 @@ impl Tree {
         Ok(())
     }
 
-    fn kernel_directories(&mut self, pid_namespace: bool) -> Result<(), MountError> {
+    fn kernel_directories(&mut self, request: &Request) -> Result<(), MountError> {
         let [proc, sys, dev] = KERNEL_DIRECTORIES.map(Path::new);
         let target = self.inside(proc);
-        if pid_namespace {
+        if request.pid_namespace {
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             rustix::mount::mount("proc", &target, "proc", flags, None)
                 .map_err(at("cannot mount", proc))?;
@@ -285,11 +285,13 @@ impl Tree {
         if settings.is_dir() {
             bind(&settings, &settings, Depth::All, READ_ONLY)?;
         }
-        devices::cover_driver(&target)?;
+        if !request.uses_gpus {
+            devices::cover_driver(&target)?;
+        }
         if sys.is_dir() {
             self.bind(sys, READ_ONLY)?;
         }
-        devices::mount_at(&self.inside(dev), SharedMemory::Own)?;
+        devices::mount_at(&self.inside(dev), SharedMemory::Own, request.uses_gpus)?;
         self.records.push(Record::Bind {
             target: dev.to_owned(),
         });
