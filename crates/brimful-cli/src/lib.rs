@@ -88,6 +88,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Plan(arguments) => commands::plan(arguments, output),
         Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Run(arguments) => commands::run(arguments, output),
+        Command::Verify(arguments) => commands::verify(arguments, output),
         Command::Explain(arguments) => commands::explain(arguments, output),
         Command::Report(arguments) => commands::report(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),

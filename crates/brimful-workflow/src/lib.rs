@@ -15,10 +15,12 @@
     expect(clippy::disallowed_methods, reason = "tests create ordinary files")
 )]
 
+mod chosen_gpus;
 mod compare;
 mod compare_plans;
 mod error;
 mod explain;
+mod idle;
 mod job;
 mod ladder;
 mod layout;
@@ -36,11 +38,14 @@ mod report;
 mod run;
 mod runs;
 mod state;
+mod verify;
+mod verify_error;
 
 pub use compare::{CompareOptions, CompareRequest, RequestedLength, compare};
 pub use compare_plans::{ComparePlansRequest, compare_plans};
 pub use error::{NoCommand, WorkflowError};
 pub use explain::{ExplainError, Explained, explain};
+pub use idle::GpuBusy;
 pub use job::{FoundJob, JobRequest, find_job};
 pub use ladder::{JobLadder, age_ms};
 pub use libraries::Libraries;
@@ -62,3 +67,5 @@ pub use runs::{
     RunFollower, UnrecordedRun, run_of_supervisor, runs, unrecorded_runs, unshown_kill,
 };
 pub use state::{state_dir, working_directory};
+pub use verify::{DEFAULT_VERIFY_FILE, VerifyRequest, check_verify_path, verify};
+pub use verify_error::VerifyError;

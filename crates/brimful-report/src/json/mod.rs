@@ -16,6 +16,7 @@ mod read;
 mod replay;
 mod side_effects;
 mod speed;
+mod verify;
 
 pub use compare::{CompareDocument, ComparedGpu, JobLength};
 pub use explain::{
@@ -54,6 +55,7 @@ pub use replay::{
 };
 pub use side_effects::{HostConnection, SideEffects};
 pub use speed::{LowLikelyHigh, PredictedSpeed, StepSeconds};
+pub use verify::{VerifiedBytes, VerifiedGpu, VerifiedRate, VerifyDocument};
 
 use std::fmt::Write;
 
@@ -97,6 +99,11 @@ pub fn fleet_schema() -> schemars::Schema {
 /// The JSON Schema of [`RunsDocument`].
 pub fn runs_schema() -> schemars::Schema {
     schema::<RunsDocument>()
+}
+
+/// The JSON Schema of [`VerifyDocument`].
+pub fn verify_schema() -> schemars::Schema {
+    schema::<VerifyDocument>()
 }
 
 /// The JSON Schema of a job file, `brimful.toml`: what may be written, not what is printed.

@@ -16,6 +16,7 @@ mod runs;
 mod side_effects;
 mod speed;
 mod table;
+mod verify;
 
 pub use compare::compare;
 pub(crate) use compare::{cost_words, hours_words};
@@ -32,3 +33,4 @@ pub use replay::replay;
 pub use request::{RequestedJob, Scheduler, request};
 pub use runs::runs;
 pub(crate) use speed::{rate, seconds_words};
+pub use verify::verify;
