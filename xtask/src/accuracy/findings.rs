@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::score::Errors;
 use super::snapshots;
+use super::verified::Verified;
 
 /// The figures of one group of rows.
 #[derive(Debug, Serialize)]
@@ -57,6 +58,8 @@ pub(super) struct Findings {
     pub(super) replays: Option<snapshots::Replays>,
     pub(super) rebuilt: Vec<snapshots::Rebuilt>,
     pub(super) groups: Vec<Group>,
+    /// What users measured.
+    pub(super) verified: Option<Verified>,
     pub(super) left_out: Vec<(String, String, usize)>,
     /// Sets that the directory does not have, or that cannot be read.
     pub(super) absent: Vec<String>,

@@ -1,6 +1,6 @@
 //! Predictions against measurements of real GPUs: `cargo xtask accuracy --truth DIR`.
 //!
-//! DIR holds tables of measured training runs. Each row's script is rebuilt (`benches/accuracy/`), runs on the phantom
+//! DIR holds tables of measured training runs, and in `verify/` what users of `brimful verify` have measured. Each row's script is rebuilt (`benches/accuracy/`), runs on the phantom
 //! as the card it was measured on, and the allocator's counters are set beside the measurement. What was chosen by
 //! looking at data (a script's unknown details, the context of a software stack) was chosen on one half of the models,
 //! by a hash of the name; the other half is what is reported.
@@ -14,9 +14,11 @@ mod snapshots;
 mod speed;
 mod table;
 mod text;
+mod verified;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -80,6 +82,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         );
     }
     let truth = options.truth.canonicalize()?;
+    if verified::is_alone(&truth) {
+        return print_verified(options, &truth);
+    }
     let library = crate::differential::phantom(options.phantom.clone())?;
     let stage = Stage::new(&library).context("the phantom cannot be staged")?;
     let versions = versions(&options.python, &stage)?;
@@ -101,6 +106,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         answers.iter().map(|answer| answer.seconds).sum::<f64>() / answers.len().max(1) as f64;
     let contexts = contexts(&rows, &for_context, &answers);
     let scored = scored(rows, &for_context, answers, &contexts, &mut left_out);
+    let verified = verified::read(&truth, &mut absent);
     let snapshots = Snapshots::read(&truth, options, &stage, &mut absent, &mut left_out);
     if scored.is_empty() && snapshots.replays.is_none() {
         bail!(
@@ -125,6 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         replays: snapshots.replays,
         rebuilt: snapshots.rebuilt,
         groups: groups(&scored),
+        verified,
         left_out: left_out
             .into_iter()
             .map(|((set, reason), count)| (set.to_owned(), reason, count))
@@ -148,6 +155,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .find(HOST_PART)
             .map_or("", |start| before.get(start..).unwrap_or_default());
         std::fs::write(path, format!("{}{host}", page.trim_end_matches('\n')))?;
+    }
+    Ok(())
+}
+
+/// Measurements of users alone, which need no script to be rebuilt. No page is written.
+fn print_verified(options: &Options, truth: &Path) -> Result<()> {
+    let mut absent = Vec::new();
+    let verified = verified::read(truth, &mut absent);
+    for problem in &absent {
+        writeln!(std::io::stderr(), "{problem}")?;
+    }
+    let verified = verified.context("expected a file of `brimful verify`, found none")?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&verified)?);
+    } else {
+        println!("{}", verified.section().trim());
     }
     Ok(())
 }

@@ -82,6 +82,9 @@ fn write_page(out: &mut String, findings: &Findings) -> std::fmt::Result {
     sides(out, findings)?;
     safe(out, findings)?;
     out_of_memory(out, findings)?;
+    if let Some(verified) = &findings.verified {
+        out.push_str(&verified.section());
+    }
     exact(out, findings)?;
     outside(out, findings)?;
     left_out(out, findings)
