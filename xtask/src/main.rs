@@ -41,6 +41,9 @@ enum Task {
         /// Compare speeds instead of memory
         #[arg(long)]
         speed: bool,
+        /// Compare only what lies outside of PyTorch's allocator; needs no Python
+        #[arg(long, conflicts_with = "speed")]
+        contexts: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -189,6 +192,7 @@ fn main() -> anyhow::Result<()> {
         Task::Accuracy {
             truth,
             speed,
+            contexts,
             json,
             sample,
             python,
@@ -196,6 +200,8 @@ fn main() -> anyhow::Result<()> {
         } => {
             let compare = if speed {
                 accuracy::run_speed
+            } else if contexts {
+                accuracy::run_contexts
             } else {
                 accuracy::run
             };

@@ -1,6 +1,8 @@
-//! Addresses with a capacity. Pure: nothing here is ever dereferenced.
+//! Addresses with a capacity: nothing here is ever dereferenced.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::shared;
 
 /// The driver hands out device memory in pages of this size.
 pub(crate) const PAGE: u64 = 2 << 20;
@@ -124,6 +126,9 @@ impl AddressSpace {
 /// The memory of one device.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
+    device: usize,
+    /// In use before this process has taken any.
+    held: u64,
     capacity: u64,
     used: u64,
     peak: u64,
@@ -142,6 +147,8 @@ impl DeviceMemory {
         let pages = MALLOC_BASE + index * MALLOC_WINDOW;
         let pool = POOL_BASE + index * POOL_WINDOW;
         Self {
+            device,
+            held,
             capacity,
             used: held,
             peak: held,
@@ -188,6 +195,7 @@ impl DeviceMemory {
                 self.used = used;
                 self.peak = self.peak.max(used);
                 self.mallocs += 1;
+                self.publish();
                 Some(())
             }
             _ => {
@@ -200,6 +208,18 @@ impl DeviceMemory {
     pub(crate) fn refund(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         self.frees += 1;
+        self.publish();
+    }
+
+    /// Takes bytes that are not the program's own: the context.
+    pub(crate) fn hold(&mut self, bytes: u64) {
+        self.used = self.used.saturating_add(bytes).min(self.capacity);
+        self.peak = self.peak.max(self.used);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        shared::publish(self.device, self.used.saturating_sub(self.held));
     }
 
     /// `cudaMalloc`.
