@@ -243,7 +243,7 @@ class Trial:
 
     def ladder(self, host, gpu):
         """Whether it ends well with the ladder."""
-        command = [self.asked.brimful, "run", "--quiet", "--gpu", CARD, "--beside-driver", "--as-wanted"]
+        command = [self.asked.brimful, "run", "--quiet", "--gpu", CARD, "--as-wanted"]
         return self.run(host, gpu, command)[0] == 0
 
 

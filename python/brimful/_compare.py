@@ -49,7 +49,7 @@ def compare(  # noqa: PLR0913
     job: str | os.PathLike[str] | None = None,
     mode: str | None = None,
     steps: int = 3,
-    beside_driver: bool = False,
+    beside_driver: bool = False,  # noqa: ARG001
     time_limit: float = 900,
     allow_writes: bool = False,
     scratch: str | int | None = None,
@@ -64,7 +64,7 @@ def compare(  # noqa: PLR0913
         training: A command as a list, for example ["python", "train.py"], or a function without arguments
             that trains. Without it, the settings of the job file are planned for each GPU, as `plan` does.
         gpu: GPU models to compare, for example "t4,2x a100-40gb" (see `card_names`); by default, without
-            `as_machine`, "t4,l4,a10g,a100-40gb,h100".
+            `as_machine`, the GPUs of this machine, or "t4,l4,a100-40gb,h100" if it has none.
         as_machine: Known machines to compare, for example "colab-t4,kaggle-t4x2" (see `machine_names`).
         price: Price of one hour for each name, for example {"t4": 0.35}.
         epochs: Length of the job in passes over the training data; 1 by default.
@@ -72,7 +72,7 @@ def compare(  # noqa: PLR0913
         job: The job file, if `training` is not given; by default `brimful.toml` in the current directory.
         mode: A mode of the job, for example "debug".
         steps: Number of optimizer steps to rehearse.
-        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        beside_driver: Has no effect: a rehearsal never uses the GPU of this machine.
         time_limit: Timeout of each rehearsal in seconds.
         allow_writes: Disable isolation: the script's writes and deletions reach your files.
         scratch: Disk space for files that the script writes, for example "20GiB"; by default a tenth of the
@@ -103,7 +103,6 @@ def compare(  # noqa: PLR0913
     rehearsal = rehearsal_options(
         steps=steps,
         time_limit=time_limit,
-        beside_driver=beside_driver,
         allow_writes=allow_writes,
         scratch=scratch,
         network=network,

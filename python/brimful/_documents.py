@@ -784,6 +784,33 @@ class BudgetTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextMeasurement:
+    """What earlier runs on this GPU model held outside PyTorch's allocator, used in place of the calculated CUDA context."""
+
+    bytes: int
+    """Bytes."""
+    runs: int
+    """Number of runs that were measured."""
+    same_job: bool
+    """Whether it is from the last run of this job; otherwise it is the median of the runs."""
+    torch_version: str
+    """The release of PyTorch of these runs."""
+    driver_version: str | None
+    """The version of the driver; `null` if it is not known."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> ContextMeasurement:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            bytes=data["bytes"],
+            runs=data["runs"],
+            same_job=data["same_job"],
+            torch_version=data["torch_version"],
+            driver_version=data["driver_version"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CurveColumn:
     """One interval of the memory curve: its highest values."""
 
@@ -852,6 +879,8 @@ class GpuFit:
     """The allocator settings, as in `PYTORCH_CUDA_ALLOC_CONF`."""
     alternative: AllocatorAlternative | None
     """Allocator settings with which PyTorch would reserve less; `null` if little is unused."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated."""
     speed: PredictedSpeed | None
     """How fast the training is there; `null` if it could not be predicted."""
 
@@ -872,6 +901,7 @@ class GpuFit:
             retries=data["retries"],
             alloc_conf=data["alloc_conf"],
             alternative=None if data["alternative"] is None else AllocatorAlternative._from_json(data["alternative"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             speed=None if data["speed"] is None else PredictedSpeed._from_json(data["speed"]),
         )
 
@@ -1005,6 +1035,39 @@ class LowLikelyHigh:
             low=data["low"],
             likely=data["likely"],
             high=data["high"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGpu:
+    """A GPU of this machine, or a MIG instance of one, and what is free on it now."""
+
+    index: int
+    """The index of the GPU, as in `nvidia-smi`."""
+    name: str
+    """The GPU model."""
+    total_bytes: int | None
+    """Total memory as reported by torch."""
+    free_bytes: int | None
+    """Memory that a new process can use now."""
+    used_bytes: int | None
+    """Memory in use by processes."""
+    processes: tuple[GpuProcess, ...] | None
+    """Processes that hold its memory; `null` if they are not known."""
+    fits_now: bool | None
+    """Whether the run fits in the memory that is free now, by the safe value; `null` if it is not known."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> MachineGpu:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            index=data["index"],
+            name=data["name"],
+            total_bytes=data["total_bytes"],
+            free_bytes=data["free_bytes"],
+            used_bytes=data["used_bytes"],
+            processes=None if data["processes"] is None else tuple(GpuProcess._from_json(item) for item in data["processes"]),
+            fits_now=data["fits_now"],
         )
 
 
@@ -1310,6 +1373,8 @@ class PredictDocument:
     """How long the rehearsal and the replays took."""
     isolation: str
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed."""
+    gpu_hidden: str | None
+    """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` in documents from before they were hidden."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsal."""
     connections: tuple[HostConnection, ...]
@@ -1322,6 +1387,10 @@ class PredictDocument:
     """The peak of each phase."""
     gpus: tuple[GpuFit, ...]
     """For each requested GPU: whether the run fits, and how much memory is left."""
+    gpus_from: str
+    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    machine_gpus: tuple[MachineGpu, ...]
+    """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     failed: tuple[FailedGpu, ...]
     """GPUs on which the script failed before its first step for a reason other than memory."""
     largest: tuple[LargestUse, ...]
@@ -1347,12 +1416,15 @@ class PredictDocument:
             world_size=data["world_size"],
             seconds=data["seconds"],
             isolation=data["isolation"],
+            gpu_hidden=data["gpu_hidden"],
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             peak=None if data["peak"] is None else PredictedPeak._from_json(data["peak"]),
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
             gpus=tuple(GpuFit._from_json(item) for item in data["gpus"]),
+            gpus_from=data["gpus_from"],
+            machine_gpus=tuple(MachineGpu._from_json(item) for item in data["machine_gpus"]),
             failed=tuple(FailedGpu._from_json(item) for item in data["failed"]),
             largest=tuple(LargestUse._from_json(item) for item in data["largest"]),
             curve=tuple(CurveColumn._from_json(item) for item in data["curve"]),
@@ -1380,6 +1452,8 @@ class ComparedGpu:
     """GPU memory left, by the safe value; negative if it does not fit. `null` if the script failed there."""
     device_bytes: LikelyAndSafe | None
     """Peak GPU memory of the process; `null` if the script failed there."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated."""
     host_limit_bytes: int | None
     """Host memory of the machine; `null` if it is not known."""
     settings: dict[str, bool | int | float | str] | None
@@ -1408,6 +1482,7 @@ class ComparedGpu:
             verdict=data["verdict"],
             headroom_bytes=data["headroom_bytes"],
             device_bytes=None if data["device_bytes"] is None else LikelyAndSafe._from_json(data["device_bytes"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             host_limit_bytes=data["host_limit_bytes"],
             settings=data["settings"],
             samples_per_second=None if data["samples_per_second"] is None else LowLikelyHigh._from_json(data["samples_per_second"]),
@@ -1456,6 +1531,10 @@ class CompareDocument:
     """How long the job is."""
     candidates: tuple[ComparedGpu, ...]
     """In the requested order."""
+    gpus_from: str
+    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    machine_gpus: tuple[MachineGpu, ...]
+    """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     fastest: str | None
     """The candidate with the shortest time among those that fit; `null` if no time is known."""
     cheapest: str | None
@@ -1473,6 +1552,8 @@ class CompareDocument:
             torch_version=data["torch_version"],
             length=JobLength._from_json(data["length"]),
             candidates=tuple(ComparedGpu._from_json(item) for item in data["candidates"]),
+            gpus_from=data["gpus_from"],
+            machine_gpus=tuple(MachineGpu._from_json(item) for item in data["machine_gpus"]),
             fastest=data["fastest"],
             cheapest=data["cheapest"],
             host_bytes=None if data["host_bytes"] is None else LikelyAndSafe._from_json(data["host_bytes"]),
@@ -1807,10 +1888,14 @@ class PlanDocument:
     """The preferred settings, and what they would need."""
     candidates: tuple[PlannedCandidate, ...]
     """The settings around the planned ones, at most 200, also those that do not fit."""
+    measured_context: ContextMeasurement | None
+    """The CUDA context in the memory of the GPU, if earlier runs measured it; `null` if it is calculated."""
     rehearsals: tuple[PlanRehearsal, ...]
     """The rehearsals that the plan is based on."""
     isolation: str | None
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if all rehearsals came from the cache."""
+    gpu_hidden: str | None
+    """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` if all rehearsals came from the cache."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now."""
     connections: tuple[HostConnection, ...]
@@ -1840,8 +1925,10 @@ class PlanDocument:
             rungs=tuple(PlannedRung._from_json(item) for item in data["rungs"]),
             wanted=WantedSettings._from_json(data["wanted"]),
             candidates=tuple(PlannedCandidate._from_json(item) for item in data["candidates"]),
+            measured_context=None if data["measured_context"] is None else ContextMeasurement._from_json(data["measured_context"]),
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
+            gpu_hidden=data["gpu_hidden"],
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
             seconds=data["seconds"],

@@ -62,7 +62,7 @@ def plan(  # noqa: PLR0913
     overrides: Mapping[str, object] | None = None,
     fresh: bool = False,
     steps: int = 3,
-    beside_driver: bool = False,
+    beside_driver: bool = False,  # noqa: ARG001
     time_limit: float = 900,
     allow_writes: bool = False,
     scratch: str | int | None = None,
@@ -80,7 +80,7 @@ def plan(  # noqa: PLR0913
         overrides: Values to keep fixed, for example {"workers": 2} or {"resolution": [24, 16]}.
         fresh: Rehearse again instead of using cached rehearsals.
         steps: Number of optimizer steps in each rehearsal.
-        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        beside_driver: Has no effect: a rehearsal never uses the GPU of this machine.
         time_limit: Timeout of each rehearsal in seconds.
         allow_writes: Disable isolation: the job's writes and deletions reach your files.
         scratch: Disk space for files that the job writes, for example "20GiB"; by default a tenth of the free
@@ -107,7 +107,6 @@ def plan(  # noqa: PLR0913
             rehearsal=rehearsal_options(
                 steps=steps,
                 time_limit=time_limit,
-                beside_driver=beside_driver,
                 allow_writes=allow_writes,
                 scratch=scratch,
                 network=network,

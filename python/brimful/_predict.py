@@ -65,7 +65,7 @@ def predict(  # noqa: PLR0913
     steps: int = 3,
     with_: Sequence[str] = (),
     alloc_conf: str | None = None,
-    beside_driver: bool = False,
+    beside_driver: bool = False,  # noqa: ARG001
     time_limit: float = 900,
     allow_writes: bool = False,
     scratch: str | int | None = None,
@@ -83,11 +83,12 @@ def predict(  # noqa: PLR0913
         training: A command as a list, for example ["python", "train.py"], or a function without arguments
             that trains. A function defined in a notebook requires the package cloudpickle.
         gpu: GPU models to predict for, for example "t4,rtx-4090" or "2x a100-40gb" (see `card_names`); "none"
-            for training on CPUs, where only host memory is predicted.
+            for training on CPUs, where only host memory is predicted; by default the GPUs of this machine, or
+            "t4,l4,a100-40gb,h100" if it has none.
         steps: Number of optimizer steps to rehearse.
         with_: Phases to rehearse after the steps: "eval", "save".
         alloc_conf: Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF.
-        beside_driver: Use the phantom GPU even if this machine has an NVIDIA driver.
+        beside_driver: Has no effect: a rehearsal never uses the GPU of this machine.
         time_limit: Timeout in seconds.
         allow_writes: Disable isolation: the script's writes and deletions reach your files.
         scratch: Disk space for files that the script writes, for example "20GiB"; by default a tenth of the
@@ -105,7 +106,6 @@ def predict(  # noqa: PLR0913
     rehearsal = rehearsal_options(
         steps=steps,
         time_limit=time_limit,
-        beside_driver=beside_driver,
         allow_writes=allow_writes,
         scratch=scratch,
         network=network,
@@ -195,11 +195,10 @@ def _phantom() -> Path:
     return path
 
 
-def rehearsal_options(  # noqa: PLR0913
+def rehearsal_options(
     *,
     steps: int,
     time_limit: float,
-    beside_driver: bool,
     allow_writes: bool,
     scratch: str | int | None,
     network: str,
@@ -214,7 +213,6 @@ def rehearsal_options(  # noqa: PLR0913
     return {
         "steps": steps,
         "time_limit": time_limit,
-        "beside_driver": bool(beside_driver),
         "phantom": _phantom(),
         "program": program,
         "redirect_library": installed(_REDIRECT) or _REDIRECT,

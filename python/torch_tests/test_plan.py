@@ -110,7 +110,7 @@ def test_a_plan_fits_and_is_kept(job: Path) -> None:
     assert int(lines["mem"].removesuffix("M")) << 20 > plan.footprint.host.safe_bytes
     memory = lines["mem"].replace("M", "MiB")
     assert json.loads(printed("--memory", memory, "--format", "json"))["workers"] == plan.settings["workers"]
-    assert script.splitlines()[-1].endswith(" brimful run --beside-driver")
+    assert script.splitlines()[-1].endswith(" brimful run")
     # A change of the code is another job.
     (job / "train.py").write_text(textwrap.dedent(TRAIN) + "\n# changed\n", encoding="utf-8")
     assert not any(used.reused for used in brimful.plan(as_machine="colab-t4").rehearsals)

@@ -41,6 +41,9 @@ enum Task {
         /// Compare speeds instead of memory
         #[arg(long)]
         speed: bool,
+        /// Compare only what lies outside of PyTorch's allocator; needs no Python
+        #[arg(long, conflicts_with = "speed")]
+        contexts: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
@@ -189,15 +192,16 @@ fn main() -> anyhow::Result<()> {
         Task::Accuracy {
             truth,
             speed,
+            contexts,
             json,
             sample,
             python,
             phantom,
         } => {
-            let compare = if speed {
-                accuracy::run_speed
-            } else {
-                accuracy::run
+            let compare = match (speed, contexts) {
+                (true, _) => accuracy::run_speed,
+                (false, true) => accuracy::run_contexts,
+                (false, false) => accuracy::run,
             };
             compare(&accuracy::Options {
                 truth,

@@ -3,6 +3,7 @@
 mod compare;
 mod prepare;
 mod run;
+mod verify;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 pub use compare::CompareArguments;
 pub use prepare::{PrepareArguments, PrepareTaskArguments};
 pub use run::{CheckpointSignal, OnPressureChoice, RunArguments};
+pub use verify::VerifyArguments;
 
 /// Predicts, monitors and explains the memory use of PyTorch training runs.
 #[derive(Debug, Parser)]
@@ -25,7 +27,7 @@ pub use run::{CheckpointSignal, OnPressureChoice, RunArguments};
     arg_required_else_help = true,
     max_term_width = 80,
     after_help = "Exit codes: 0 success, 70 internal error, 96 invalid input, 97 environment error, \
-                  98 problem found (--fail-on), 99 nothing fits."
+                  98 problem found (--fail-on) or GPU in use, 99 nothing fits."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -143,6 +145,27 @@ pub enum Command {
                            Exits with the exit code of the command, or 128 + N if signal N killed it."
     )]
     Run(RunArguments),
+    /// Compare a prediction with what this machine's GPU measures
+    #[command(
+        long_about = "Compare a prediction with what this machine's GPU measures.\n\n\
+                      Rehearses your unmodified script as `brimful predict` does, then runs the same optimizer steps on \
+                      the GPU, as `brimful run` does, and ends the script after the last one. Prints allocated, \
+                      reserved and total memory, the CUDA context and steps per second: predicted, measured and the \
+                      error. The next predictions for this GPU use the measured context.\n\n\
+                      Files that the script writes, deletes or renames are changed in a scratch directory only, which \
+                      is removed: your checkpoints and logs stay as they are. Where no isolation is available, the \
+                      command is refused; with --allow-writes the script changes them for real, so give it an output \
+                      directory of its own. Experiment trackers are off.\n\n\
+                      The GPU must be idle: what other processes do on it would be measured too.",
+        after_long_help = "Examples:\n  \
+                           brimful verify -- python train.py --batch-size 64\n  \
+                           brimful verify --steps 50 --gpu 1 -- python train.py\n  \
+                           brimful verify --gpu 0,1 -- torchrun --nproc-per-node 2 train.py\n\n\
+                           Writes the values, the GPU, its driver and the releases to brimful-verify.json, without any \
+                           path, name or argument of yours. Nothing is sent anywhere.\n\n\
+                           Exits with 0 if the run was measured, 98 if the GPU is in use, 99 if its memory ran out."
+    )]
+    Verify(VerifyArguments),
     /// Explain why a run died, from a run record, log or snapshot
     #[command(
         long_about = "Explain why a run died, from a run record, log or snapshot.\n\n\
@@ -274,7 +297,7 @@ pub struct ProbeArguments {
 /// Arguments of `brimful predict`.
 #[derive(Debug, Args)]
 pub struct PredictArguments {
-    /// GPU models to predict for, for example t4,rtx-4090 or "2x a100-40gb"; "none" rehearses on the CPU [default: t4,l4,a100-40gb]
+    /// GPU models to predict for, for example t4,rtx-4090 or "2x a100-40gb"; "none" rehearses on the CPU [default: the GPUs of this machine, or t4,l4,a100-40gb,h100 if it has none]
     #[arg(long, value_name = "GPUS")]
     pub gpu: Option<String>,
 
@@ -360,8 +383,8 @@ pub struct RehearsalArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_TIME_LIMIT)]
     pub time_limit: u64,
 
-    /// Rehearse even if an NVIDIA driver is installed
-    #[arg(long)]
+    /// Has no effect: a rehearsal never uses the GPU of this machine
+    #[arg(long, hide = true)]
     pub beside_driver: bool,
 
     /// Path to the phantom GPU library [default: the one installed with brimful]

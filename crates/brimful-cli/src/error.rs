@@ -8,7 +8,7 @@ use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_rehearse::AcceptsError;
 use brimful_supervise::RunNotFound;
 use brimful_top::TopError;
-use brimful_workflow::{ExplainError, ReplayError, ReportError, WorkflowError};
+use brimful_workflow::{ExplainError, ReplayError, ReportError, VerifyError, WorkflowError};
 
 use crate::exit::ExitStatus;
 
@@ -55,7 +55,12 @@ pub(crate) enum CommandError {
 
 impl CommandError {
     pub(crate) fn status(&self) -> ExitStatus {
-        ExitStatus::from(self.kind())
+        match self {
+            CommandError::Workflow(WorkflowError::Verify(VerifyError::Busy(_))) => {
+                ExitStatus::ProblemFound
+            }
+            _ => ExitStatus::from(self.kind()),
+        }
     }
 
     fn inner(&self) -> Option<&dyn UserError> {

@@ -17,7 +17,7 @@ pub enum ExitStatus {
     BadInput,
     /// The environment prevents it: an unsupported platform, a missing permission, a full disk.
     EnvironmentError,
-    /// A problem that is at least as severe as `--fail-on`.
+    /// A problem that is at least as severe as `--fail-on`, or a GPU that is in use.
     ProblemFound,
     /// The command or the job fits none of the GPUs.
     DoesNotFit,
@@ -71,10 +71,10 @@ impl ExitStatus {
                 "Environment error: an unsupported platform, a missing permission or a full disk."
             }
             ExitStatus::ProblemFound => {
-                "`brimful probe --fail-on` found a problem of at least this severity."
+                "`brimful probe --fail-on` found a problem of at least this severity, or the GPU that `brimful verify` was to measure is in use."
             }
             ExitStatus::DoesNotFit => {
-                "Nothing fits: the command fits none of the GPUs (`predict`, `compare`, `replay`), or no settings of the job fit (`plan`, `compare`, `run`)."
+                "Nothing fits: the command fits none of the GPUs (`predict`, `compare`, `replay`), its memory ran out (`verify`), or no settings of the job fit (`plan`, `compare`, `run`)."
             }
             ExitStatus::Passed(_) => "`brimful run`: the exit code of the command.",
         }

@@ -33,9 +33,6 @@ pub(crate) fn text(hint: &Hint) -> String {
             "the script uses several GPUs; name as many, for example `--gpu 2xl4`"
         }
         Hint::NameFewerGpus => "name fewer GPUs, for example `--gpu \"8x t4\"`",
-        Hint::UseBesideDriver => {
-            "pass `--beside-driver`; the script then sees only the phantom GPU, not the real one"
-        }
         Hint::AllowIsolation => {
             "allow user namespaces or Landlock (see docs/guides/predict.md), or pass `--allow-writes` to let the script write for real"
         }

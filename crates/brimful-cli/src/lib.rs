@@ -16,6 +16,7 @@ mod commands;
 mod error;
 mod hints;
 mod interruption;
+mod nvidia_smi;
 mod output;
 mod package;
 mod requests;
@@ -56,6 +57,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     }
     if arguments
         .get(1)
+        .is_some_and(|first| first == brimful_rehearse::stage::NVIDIA_SMI_ARGUMENT)
+    {
+        return nvidia_smi::nvidia_smi(&arguments[2..]);
+    }
+    if arguments
+        .get(1)
         .is_some_and(|first| first == brimful_workflow::RANK_ARGUMENT)
     {
         return commands::rank(&arguments[2..]);
@@ -88,6 +95,7 @@ fn run(command: &Command, output: &Output) -> Result<ExitStatus, CommandError> {
         Command::Plan(arguments) => commands::plan(arguments, output),
         Command::Replay(arguments) => commands::replay(arguments, output),
         Command::Run(arguments) => commands::run(arguments, output),
+        Command::Verify(arguments) => commands::verify(arguments, output),
         Command::Explain(arguments) => commands::explain(arguments, output),
         Command::Report(arguments) => commands::report(arguments, output),
         Command::Runs(arguments) => commands::runs(arguments, output),

@@ -12,14 +12,23 @@ use brimful_workflow::{
 
 use crate::args::{
     IsolationChoice, JobArguments, NetworkChoice, ProtectionArguments, RehearsalArguments,
-    StateArguments,
+    StateArguments, VerifyArguments,
 };
 
 pub(crate) fn rehearsal(arguments: &RehearsalArguments) -> RehearsalOptions {
     RehearsalOptions {
         steps: arguments.steps,
         time_limit: Duration::from_secs(arguments.time_limit),
-        beside_driver: arguments.beside_driver,
+        libraries: Libraries::of_this_program(arguments.phantom.as_deref()),
+        isolation: isolation(&arguments.protection),
+    }
+}
+
+/// A rehearsal beside the GPU that is measured afterwards.
+pub(crate) fn rehearsal_to_verify(arguments: &VerifyArguments) -> RehearsalOptions {
+    RehearsalOptions {
+        steps: arguments.steps,
+        time_limit: Duration::from_secs(arguments.time_limit),
         libraries: Libraries::of_this_program(arguments.phantom.as_deref()),
         isolation: isolation(&arguments.protection),
     }

@@ -8,8 +8,11 @@
 //! 2. [`Isolation::Redirect`]: Landlock and seccomp deny writes, and a preloaded library redirects them.
 //! 3. [`Isolation::Off`]: only where the user allows writes.
 //!
+//! In each of them the command reaches no GPU of this machine ([`GpuHidden`]): it has a `/dev` without their nodes, or
+//! Landlock denies them.
+//!
 //! The work is done by a second process, the *keeper* ([`program()`]): brimful started again with [`ARGUMENT`]. It sets up
-//! the isolation while it has one thread, proves it with a canary, starts the command, and ends every process of it when
+//! the isolation while it has one thread, proves it with canaries, starts the command, and ends every process of it when
 //! the command ends or when brimful does, even by SIGKILL.
 //!
 //! It does not know what a rehearsal is, and it decides nothing about what the command may do besides writing.
@@ -23,6 +26,16 @@ mod scratch;
 mod canary;
 #[cfg(target_os = "linux")]
 mod copied_up;
+#[cfg(target_os = "linux")]
+mod devices;
+#[cfg(target_os = "linux")]
+mod gpus;
+#[cfg(target_os = "linux")]
+mod listing;
+#[cfg(target_os = "linux")]
+mod mounting;
+#[cfg(target_os = "linux")]
+mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
@@ -42,7 +55,7 @@ mod unsupported;
 
 #[cfg(target_os = "linux")]
 pub use program::{ARGUMENT, program};
-pub use request::{Isolation, Network, SharedDirectory};
+pub use request::{GpuHidden, Isolation, Network, SharedDirectory};
 pub use scratch::{LargestFile, Scratch, ScratchFull};
 #[cfg(target_os = "linux")]
 pub use start::{Isolated, IsolationSettings, StartError, start};

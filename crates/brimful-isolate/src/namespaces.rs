@@ -21,24 +21,34 @@ pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
     if request.network == Network::None {
         flags |= UnshareFlags::NEWNET;
     }
+    let needed = leave(flags)?;
+    if request.network == Network::None {
+        bring_loopback_up()?;
+    }
+    Ok(needed)
+}
+
+/// Moves this process into a new mount namespace.
+pub(crate) fn enter_mounts() -> io::Result<()> {
+    leave(UnshareFlags::NEWNS).map(drop)
+}
+
+/// Leaves namespaces for new ones, and says whether that needed a user namespace.
+fn leave(flags: UnshareFlags) -> io::Result<bool> {
     let (uid, gid) = (geteuid(), getegid());
     // Root that may mount needs no user namespace, and keeps its rights over everybody's files without one.
-    let needed = match unshare(flags) {
-        Ok(()) => false,
+    match unshare(flags) {
+        Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             unshare(flags | UnshareFlags::NEWUSER)?;
             // Only the own identity can be mapped without privileges, and the group only without supplementary ones.
             write_kernel_file("/proc/self/setgroups", "deny")?;
             write_kernel_file("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
             write_kernel_file("/proc/self/gid_map", &format!("{gid} {gid} 1"))?;
-            true
+            Ok(true)
         }
-        Err(error) => return Err(error),
-    };
-    if request.network == Network::None {
-        bring_loopback_up()?;
+        Err(error) => Err(error),
     }
-    Ok(needed)
 }
 
 #[expect(clippy::disallowed_methods, reason = "files of the kernel")]

@@ -15,17 +15,22 @@ use std::process::{Command, Stdio};
 use brimful::env_vars;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
+use rustix::thread::CapabilitySet;
 
 use crate::canary::{self, Canary};
+use crate::gpus::{self, Gpus, Landlock, file_of};
+use crate::listing::list;
 use crate::overlay::{self, Layers, is_writable};
-use crate::redirect::{Walls, walls};
-use crate::request::{Answer, Isolation, Network, Request};
-use crate::{ISOLATION_VARIABLE, namespaces, tree};
+use crate::redirect::{Walls, landlock_abi, walls, walls_around};
+use crate::request::{Answer, GpuHidden, Isolation, Network, Request};
+use crate::{ISOLATION_VARIABLE, devices, namespaces, tree};
 
 /// The first argument of the keeper. Not for people.
 pub const ARGUMENT: &str = "__isolate";
 /// The second argument of the process that sends a canary through the redirecting library.
 const CANARY: &str = "canary";
+/// The second argument of the process that tries to reach the GPUs.
+const GPU_CANARY: &str = "gpu-canary";
 /// What that process prints in front of a canary's name.
 const RELEASED: &str = "released ";
 
@@ -46,6 +51,7 @@ const LONG_SLEEP: Timespec = Timespec {
 pub fn program(arguments: &[OsString]) -> u8 {
     match arguments {
         [first, directories @ ..] if first == CANARY => send_canaries(directories),
+        [first, targets @ ..] if first == GPU_CANARY => gpus::canary::try_to_reach(targets),
         [path] => keep(Path::new(path)),
         _ => 96,
     }
@@ -69,12 +75,36 @@ fn keep(path: &Path) -> u8 {
     };
     match keeper.run(&request) {
         Ok(code) => code,
-        Err(reason) => {
-            keeper.answer(&Answer::Unavailable { reason });
+        Err(why) => {
+            keeper.answer(&match why {
+                NotStarted::Unavailable(reason) => Answer::Unavailable { reason },
+                NotStarted::GpuReached(reason) => Answer::GpuReached { reason },
+            });
             tree::end_descendants();
             97
         }
     }
+}
+
+/// Why the command was not started.
+enum NotStarted {
+    /// The isolation cannot be had.
+    Unavailable(String),
+    /// A GPU cannot be hidden.
+    GpuReached(String),
+}
+
+impl From<String> for NotStarted {
+    fn from(reason: String) -> NotStarted {
+        NotStarted::Unavailable(reason)
+    }
+}
+
+/// What a command is started with.
+struct Surroundings {
+    walls: Option<Walls>,
+    variables: Vec<(OsString, OsString)>,
+    gpu_hidden: GpuHidden,
 }
 
 fn read_request(path: &Path) -> io::Result<Request> {
@@ -99,7 +129,7 @@ impl Keeper {
     }
 
     /// Returns when the command has ended, or why it was not started.
-    fn run(&mut self, request: &Request) -> Result<u8, String> {
+    fn run(&mut self, request: &Request) -> Result<u8, NotStarted> {
         // Asked before the keeper has other rights than the user.
         let checked: Vec<PathBuf> = request
             .checked
@@ -107,10 +137,11 @@ impl Keeper {
             .filter(|path| is_writable(path))
             .cloned()
             .collect();
-        let mut walls_of_command = None;
-        let mut variables: Vec<(OsString, OsString)> = Vec::new();
-        let mut directory = request.current_dir.clone();
-        match request.isolation {
+        let gpus = Gpus::find();
+        if !request.uses_gpus {
+            gpus.close_on_exec();
+        }
+        let surroundings = match request.isolation {
             Isolation::Overlay => {
                 let user_namespace = namespaces::enter(request, true)
                     .map_err(|error| format!("namespaces are not allowed: {error}"))?;
@@ -123,33 +154,43 @@ impl Keeper {
                 let covered =
                     overlay::enter(request, user_namespace).map_err(|error| error.to_string())?;
                 canary::prove_overlays(&covered, &checked)?;
-                let records = Layers::of(&request.scratch).records();
-                variables.push((ISOLATION_VARIABLE.into(), tagged("overlay:", &records)));
+                let surroundings = Surroundings {
+                    walls: None,
+                    variables: variables(request, None),
+                    gpu_hidden: if request.uses_gpus {
+                        GpuHidden::Used
+                    } else if gpus.are_absent() {
+                        GpuHidden::NoDriver
+                    } else {
+                        GpuHidden::Devices
+                    },
+                };
+                if !request.uses_gpus {
+                    prove_hidden(request, &gpus, None).map_err(NotStarted::GpuReached)?;
+                }
+                surroundings
             }
-            Isolation::Redirect => {
+            Isolation::Redirect | Isolation::Off => {
                 leave_network(request)?;
-                let walls = walls(request)?;
-                variables.push((
-                    ISOLATION_VARIABLE.into(),
-                    tagged("redirect:", &request.scratch),
-                ));
-                variables.extend(walls.environment.iter().cloned());
-                prove_redirection(request, &checked)?;
-                walls_of_command = Some(walls);
+                let surroundings = hide(request, &gpus)?;
+                if request.isolation == Isolation::Redirect {
+                    let around =
+                        Some(&gpus).filter(|_| surroundings.gpu_hidden == GpuHidden::Landlock);
+                    prove_redirection(request, around, &checked)?;
+                }
+                surroundings
             }
-            Isolation::Off => leave_network(request)?,
-        }
-        // Where it does not redirect writes, the library lists connections.
-        if request.redirect_library.is_file() {
-            variables.push((env_vars::LD_PRELOAD.into(), preload(request)));
-        }
+        };
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-        if !directory.is_dir() {
-            directory = PathBuf::from("/");
-        }
-        let mut command = command(request, &variables);
-        command.current_dir(&directory).stdin(Stdio::null());
-        put_behind(&mut command, walls_of_command);
+        let directory = Some(&request.current_dir).filter(|directory| directory.is_dir());
+        let mut words = request.command.iter();
+        let program = words.next().map_or(OsStr::new(""), OsString::as_os_str);
+        let mut command = in_environment(program, request, &surroundings.variables);
+        command
+            .args(words)
+            .current_dir(directory.map_or(Path::new("/"), PathBuf::as_path))
+            .stdin(Stdio::null());
+        put_behind(&mut command, surroundings.walls);
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -164,7 +205,9 @@ impl Keeper {
             format!("/proc/{}/oom_score_adj", child.id()),
             request.oom_score_adj.to_string(),
         );
-        self.answer(&Answer::Ready);
+        self.answer(&Answer::Ready {
+            gpu_hidden: surroundings.gpu_hidden,
+        });
         let status = self.watch(Pid::from_child(&child));
         // The processes that it has left behind first: nothing is written after the answer.
         tree::end_descendants();
@@ -198,6 +241,77 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Hides the GPUs from a command that has the machine's files, and proves it. What fails is tried in another way.
+fn hide(request: &Request, gpus: &Gpus) -> Result<Surroundings, NotStarted> {
+    // What cannot be had without GPUs either is not their fault.
+    let walls = walls_for(request, None)?;
+    if request.uses_gpus {
+        return Ok(Surroundings {
+            variables: variables(request, walls.as_ref()),
+            walls,
+            gpu_hidden: GpuHidden::Used,
+        });
+    }
+    let landlock = Landlock {
+        abi: landlock_abi(),
+        tells_nodes_apart: gpus.differ_from_allowed(&list, &file_of),
+    };
+    let mut reasons = Vec::new();
+    for gpu_hidden in gpus.ways_to_hide(request.isolation, landlock) {
+        if *gpu_hidden == GpuHidden::Devices
+            && let Err(error) = devices::replace(&request.scratch, gpus)
+        {
+            reasons.push(error.to_string());
+            continue;
+        }
+        let around = Some(gpus).filter(|_| *gpu_hidden == GpuHidden::Landlock);
+        // Made when the devices are there that they allow.
+        let walls = match walls_for(request, around) {
+            Err(reason) if request.isolation == Isolation::Off => {
+                reasons.push(reason);
+                continue;
+            }
+            walls => walls?,
+        };
+        let variables = variables(request, walls.as_ref());
+        match prove_hidden(request, gpus, around) {
+            Ok(()) => {
+                return Ok(Surroundings {
+                    walls,
+                    variables,
+                    gpu_hidden: *gpu_hidden,
+                });
+            }
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    Err(NotStarted::GpuReached(reasons.join("; ")))
+}
+
+/// The walls of a command, also around these GPUs.
+fn walls_for(request: &Request, around: Option<&Gpus>) -> Result<Option<Walls>, String> {
+    match (request.isolation, around) {
+        (Isolation::Redirect, _) => walls(request, around).map(Some),
+        (Isolation::Off, Some(gpus)) => walls_around(gpus).map(Some),
+        (Isolation::Off, None) | (Isolation::Overlay, _) => Ok(None),
+    }
+}
+
+/// A process like those of the command, with its variables and behind its walls, tries to reach the GPUs.
+fn prove_hidden(request: &Request, gpus: &Gpus, around: Option<&Gpus>) -> Result<(), String> {
+    let walls = walls_for(request, around)?;
+    let variables = variables(request, walls.as_ref());
+    let mut command = in_environment(OsStr::new("/proc/self/exe"), request, &variables);
+    let preloaded = command
+        .get_envs()
+        .find_map(|(name, value)| value.filter(|_| name == env_vars::LD_PRELOAD))
+        .unwrap_or_default();
+    let libraries = gpus::canary::libraries(gpus, preloaded);
+    command.arg(ARGUMENT).arg(GPU_CANARY);
+    put_behind(&mut command, walls);
+    gpus::canary::send(command, gpus, &libraries)
 }
 
 fn leave_network(request: &Request) -> Result<(), String> {
@@ -243,10 +357,13 @@ fn wait_for(child: Pid) -> u8 {
     }
 }
 
-fn command(request: &Request, variables: &[(OsString, OsString)]) -> Command {
-    let mut words = request.command.iter();
-    let mut command = Command::new(words.next().map_or(OsStr::new(""), OsString::as_os_str));
-    command.args(words);
+/// A program with the command's environment and the variables of the isolation.
+fn in_environment(
+    program: &OsStr,
+    request: &Request,
+    variables: &[(OsString, OsString)],
+) -> Command {
+    let mut command = Command::new(program);
     for (name, value) in &request.environment {
         match value {
             Some(value) => command.env(name, value),
@@ -257,11 +374,40 @@ fn command(request: &Request, variables: &[(OsString, OsString)]) -> Command {
     command
 }
 
+/// The variables of the isolation.
+fn variables(request: &Request, walls: Option<&Walls>) -> Vec<(OsString, OsString)> {
+    let mut variables = Vec::new();
+    let branches = match request.isolation {
+        Isolation::Overlay => Some(tagged("overlay:", &Layers::of(&request.scratch).records())),
+        Isolation::Redirect => Some(tagged("redirect:", &request.scratch)),
+        Isolation::Off => None,
+    };
+    variables.extend(branches.map(|value| (ISOLATION_VARIABLE.into(), value)));
+    variables.extend(
+        walls
+            .into_iter()
+            .flat_map(|walls| walls.environment.clone()),
+    );
+    // Where it does not redirect writes, the library lists connections.
+    if request.redirect_library.is_file() {
+        variables.push((env_vars::LD_PRELOAD.into(), preload(request)));
+    }
+    variables
+}
+
 /// What the child does between fork and exec.
 fn put_behind(command: &mut Command, mut walls: Option<Walls>) {
     let prepare = move || -> io::Result<()> {
         // Should the keeper be killed, at least the command itself goes with it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Root loads no driver, and creates no node that leads to one. Others may not anyway.
+        for capability in [
+            CapabilitySet::MKNOD,
+            CapabilitySet::SYS_MODULE,
+            CapabilitySet::SYS_RAWIO,
+        ] {
+            let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+        }
         if let Some(walls) = &mut walls {
             walls.close().map_err(io::Error::other)?;
         }
@@ -297,8 +443,12 @@ fn tagged(tag: &str, path: &Path) -> OsString {
 }
 
 /// A process of its own sends the canaries, behind walls and through the library; this one looks for them.
-fn prove_redirection(request: &Request, directories: &[PathBuf]) -> Result<(), String> {
-    let walls = walls(request)?;
+fn prove_redirection(
+    request: &Request,
+    around: Option<&Gpus>,
+    directories: &[PathBuf],
+) -> Result<(), String> {
+    let walls = walls(request, around)?;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg(ARGUMENT)

@@ -1,4 +1,5 @@
-//! Landlock and seccomp deny writes outside scratch; a preloaded library redirects them into it.
+//! Landlock and seccomp deny writes outside scratch; a preloaded library redirects them into it. Landlock also denies the
+//! nodes of GPUs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,11 +9,13 @@ use std::path::{Path, PathBuf};
 
 use brimful::env_vars;
 use landlock::{
-    ABI, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
+    ABI, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
 };
 use seccompiler::BpfProgram;
 
+use crate::gpus::Gpus;
+use crate::listing::list;
 use crate::request::Request;
 use crate::seccomp;
 
@@ -39,8 +42,8 @@ pub(crate) struct Walls {
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
-/// Builds the walls for a request.
-pub(crate) fn walls(request: &Request) -> Result<Walls, String> {
+/// Builds the walls for a request. They also stand around GPUs that are not hidden in another way.
+pub(crate) fn walls(request: &Request, gpus: Option<&Gpus>) -> Result<Walls, String> {
     if !request.redirect_library.is_file() {
         return Err(format!(
             "the library that redirects writes is missing: {}",
@@ -62,9 +65,18 @@ pub(crate) fn walls(request: &Request) -> Result<Walls, String> {
     }
     let mark = random_mark().map_err(|error| format!("no random number: {error}"))?;
     Ok(Walls {
-        rules: Some(rules(request).map_err(|error| error.to_string())?),
+        rules: Some(rules(request, gpus).map_err(|error| error.to_string())?),
         filters: seccomp::filters(mark, abi < 3)?,
         environment: environment(request, mark),
+    })
+}
+
+/// Builds walls around GPUs only.
+pub(crate) fn walls_around(gpus: &Gpus) -> Result<Walls, String> {
+    Ok(Walls {
+        rules: Some(rules_around(gpus).map_err(|error| error.to_string())?),
+        filters: Vec::new(),
+        environment: Vec::new(),
     })
 }
 
@@ -80,13 +92,20 @@ impl Walls {
     }
 }
 
-fn rules(request: &Request) -> Result<RulesetCreated, landlock::RulesetError> {
+fn rules(request: &Request, gpus: Option<&Gpus>) -> Result<RulesetCreated, landlock::RulesetError> {
     let writing = AccessFs::from_write(ABI::V6);
+    let reading = gpus.map_or(BitFlags::EMPTY, |_| AccessFs::ReadFile.into());
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(writing)?
+        .handle_access(writing | reading)?
         .create()?;
+    if let Some(gpus) = gpus {
+        rules = allow(rules, gpus, reading)?;
+    }
+    let used = Some(Gpus::find()).filter(|_| request.uses_gpus);
+    let used: Vec<PathBuf> = used.map_or_else(Vec::new, |gpus| gpus.nodes.into_iter().collect());
     let devices = WRITABLE_DEVICES.iter().map(Path::new);
+    let devices = devices.chain(used.iter().map(PathBuf::as_path));
     let own = request
         .writable
         .iter()
@@ -94,22 +113,55 @@ fn rules(request: &Request) -> Result<RulesetCreated, landlock::RulesetError> {
         .chain(request.shared.iter().map(|shared| &shared.layer))
         .map(PathBuf::as_path);
     for path in devices.chain(own) {
-        // Not every machine has every device.
-        let Ok(open) = PathFd::new(path) else {
-            continue;
-        };
-        let access = if path.is_dir() {
-            writing
-        } else {
-            writing & AccessFs::from_file(ABI::V6)
-        };
-        rules = rules.add_rule(PathBeneath::new(open, access))?;
+        rules = add(rules, path, writing | reading)?;
     }
     Ok(rules)
 }
 
+/// Nothing but opening a GPU's node is denied.
+fn rules_around(gpus: &Gpus) -> Result<RulesetCreated, landlock::RulesetError> {
+    // A node that is opened neither to read nor to write still takes requests.
+    let using = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        // Landlock denies moving files to another directory unless that is allowed by name.
+        .handle_access(using | AccessFs::Refer)?
+        .create()?;
+    let rules = add(rules, Path::new("/"), AccessFs::Refer.into())?;
+    allow(rules, gpus, using)
+}
+
+/// Allows an access to everything but the nodes of GPUs.
+fn allow(
+    mut rules: RulesetCreated,
+    gpus: &Gpus,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, landlock::RulesetError> {
+    for path in gpus.allowed_paths(&list) {
+        rules = add(rules, &path, access)?;
+    }
+    Ok(rules)
+}
+
+/// Allows an access to a path and everything below it. Not every machine has every path.
+fn add(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, landlock::RulesetError> {
+    let Ok(open) = PathFd::new(path) else {
+        return Ok(rules);
+    };
+    let access = if path.is_dir() {
+        access
+    } else {
+        access & AccessFs::from_file(ABI::V6)
+    };
+    rules.add_rule(PathBeneath::new(open, access))
+}
+
 /// The version of Landlock's interface; 0 without it.
-fn landlock_abi() -> i64 {
+pub(crate) fn landlock_abi() -> i64 {
     const CREATE_RULESET_VERSION: u32 = 1;
     #[expect(
         unsafe_code,

@@ -35,6 +35,32 @@ impl fmt::Display for Isolation {
     }
 }
 
+/// How the machine's GPUs are kept from the command, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuHidden {
+    /// The machine has neither a device node of a GPU nor a driver.
+    NoDriver,
+    /// The command has a `/dev` without their nodes.
+    Devices,
+    /// Landlock denies opening their nodes.
+    Landlock,
+    /// They are not hidden: the command is to use them.
+    Used,
+}
+
+impl GpuHidden {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            GpuHidden::NoDriver => "no_driver",
+            GpuHidden::Devices => "devices",
+            GpuHidden::Landlock => "landlock",
+            GpuHidden::Used => "used",
+        }
+    }
+}
+
 /// What the command can reach besides this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,6 +87,8 @@ pub(crate) struct Request {
     /// Whether the command gets a PID namespace of its own.
     pub(crate) pid_namespace: bool,
     pub(crate) network: Network,
+    /// Whether the command may use the GPUs of this machine.
+    pub(crate) uses_gpus: bool,
     pub(crate) command: Vec<OsString>,
     /// Set where there is a value, removed where there is none.
     pub(crate) environment: Vec<(OsString, Option<OsString>)>,
@@ -88,9 +116,11 @@ pub(crate) struct Request {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The isolation is proved and the command was started.
-    Ready,
+    Ready { gpu_hidden: GpuHidden },
     /// The isolation cannot be had; the command was not started.
     Unavailable { reason: String },
+    /// A GPU could be reached; the command was not started.
+    GpuReached { reason: String },
     /// The command does not exist or cannot be executed.
     NotStarted { errno: i32 },
     /// The command ended with this wait status.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use brimful::env_vars;
 
-use crate::request::{Answer, Isolation, Network, Request, SharedDirectory};
+use crate::request::{Answer, GpuHidden, Isolation, Network, Request, SharedDirectory};
 use crate::{ARGUMENT, Scratch};
 
 /// How long a keeper may take to end everything before it is killed itself.
@@ -28,6 +28,8 @@ pub struct IsolationSettings {
     /// Only this; otherwise the strongest that can be had.
     pub isolation: Option<Isolation>,
     pub network: Network,
+    /// Whether the command may use the GPUs of this machine.
+    pub uses_gpus: bool,
     /// Where writes go through: brimful's own results.
     pub writable: Vec<PathBuf>,
     pub shared: Vec<SharedDirectory>,
@@ -45,6 +47,9 @@ pub enum StartError {
     /// What was tried, and why it cannot be had.
     #[error("the script cannot be isolated from your files here")]
     NoIsolation { reasons: Vec<(Isolation, String)> },
+    /// What it could reach, or why nobody knows.
+    #[error("the GPUs of this machine cannot be hidden from the command: {reason}")]
+    GpuReached { reason: String },
     #[error("the command cannot be started")]
     NotStarted(#[source] io::Error),
     #[error("the keeper of the command cannot be started")]
@@ -58,6 +63,7 @@ pub struct Isolated {
     /// Closed to end everything.
     socket: Option<BufReader<UnixStream>>,
     isolation: Isolation,
+    gpu_hidden: GpuHidden,
     scratch: PathBuf,
     status: Option<ExitStatus>,
 }
@@ -86,7 +92,16 @@ pub fn start(
             .map_err(StartError::Keeper)?;
         let mut isolated = launch(&request, output, settings).map_err(StartError::Keeper)?;
         match isolated.first_answer() {
-            Some(Answer::Ready) => return Ok(isolated),
+            Some(Answer::Ready { gpu_hidden }) => {
+                isolated.gpu_hidden = gpu_hidden;
+                return Ok(isolated);
+            }
+            // Another isolation must not be the way around it.
+            Some(Answer::GpuReached { reason }) => {
+                isolated.end();
+                scratch.remove(&request.scratch);
+                return Err(StartError::GpuReached { reason });
+            }
             Some(Answer::NotStarted { errno }) => {
                 isolated.end();
                 return Err(StartError::NotStarted(io::Error::from_raw_os_error(errno)));
@@ -118,6 +133,7 @@ fn request(
         isolation,
         pid_namespace,
         network: settings.network,
+        uses_gpus: settings.uses_gpus,
         command: std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(ToOwned::to_owned)
@@ -160,6 +176,7 @@ fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io:
         keeper,
         socket: Some(BufReader::new(ours)),
         isolation: request.isolation,
+        gpu_hidden: GpuHidden::NoDriver,
         scratch: request.scratch.clone(),
         status: None,
     })
@@ -168,6 +185,11 @@ fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io:
 impl Isolated {
     pub fn isolation(&self) -> Isolation {
         self.isolation
+    }
+
+    /// How the GPUs of this machine are hidden from it.
+    pub fn gpu_hidden(&self) -> GpuHidden {
+        self.gpu_hidden
     }
 
     /// The directory that takes its writes.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use crate::{Isolation, Network, Scratch, SharedDirectory};
+use crate::{GpuHidden, Isolation, Network, Scratch, SharedDirectory};
 
 pub const ARGUMENT: &str = "__isolate";
 
@@ -19,6 +19,7 @@ pub struct IsolationSettings {
     pub program: PathBuf,
     pub isolation: Option<Isolation>,
     pub network: Network,
+    pub uses_gpus: bool,
     pub writable: Vec<PathBuf>,
     pub shared: Vec<SharedDirectory>,
     pub checked: Vec<PathBuf>,
@@ -30,6 +31,8 @@ pub struct IsolationSettings {
 pub enum StartError {
     #[error("scripts cannot be isolated on this platform")]
     NoIsolation { reasons: Vec<(Isolation, String)> },
+    #[error("the GPUs of this machine cannot be hidden from the command: {reason}")]
+    GpuReached { reason: String },
     #[error("the command cannot be started")]
     NotStarted(#[source] io::Error),
     #[error("the keeper of the command cannot be started")]
@@ -42,6 +45,10 @@ pub struct Isolated {}
 impl Isolated {
     pub fn isolation(&self) -> Isolation {
         Isolation::Off
+    }
+
+    pub fn gpu_hidden(&self) -> GpuHidden {
+        GpuHidden::NoDriver
     }
 
     pub fn scratch(&self) -> &Path {

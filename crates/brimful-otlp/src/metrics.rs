@@ -241,6 +241,7 @@ mod tests {
             gpus: vec![GpuModel {
                 index: 0,
                 name: "NVIDIA L4".into(),
+                ..GpuModel::default()
             }],
             ..AttemptLine::default()
         }));

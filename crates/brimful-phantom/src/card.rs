@@ -121,6 +121,8 @@ const fn board(
     }
 }
 
+/// H200's clock is as public logs of `nvidia-smi` show it. Of B200's and B300's sixteen memory controllers one is off: public
+/// logs show a bus of 7680 bits, and their memory is 15/16 of what the stacks hold.
 const BOARDS: &[Board] = &[
     //   capability, multiprocessors, memory GiB, L2 KiB, clock MHz, memory clock kHz, bus bits
     board((6, 0), 56, 16, 4096, 1328, 715_000, 4096), // P100
@@ -146,9 +148,9 @@ const BOARDS: &[Board] = &[
     board((8, 9), 142, 48, 96 * KIB, 2520, 9_001_000, 384), // L40S
     board((9, 0), 114, 80, 50 * KIB, 1755, 1_593_000, 5120), // H100 PCIe
     board((9, 0), 132, 80, 50 * KIB, 1980, 2_619_000, 5120), // H100 SXM
-    board((9, 0), 132, 140, 60 * KIB, 1980, 2_619_000, 6144), // H200
-    board((10, 0), 148, 180, 126 * KIB, 1965, 3_996_000, 8192), // B200
-    board((10, 3), 148, 270, 126 * KIB, 1965, 3_996_000, 8192), // B300
+    board((9, 0), 132, 140, 60 * KIB, 1980, 3_201_000, 6144), // H200
+    board((10, 0), 148, 180, 126 * KIB, 1965, 3_996_000, 7680), // B200
+    board((10, 3), 148, 270, 126 * KIB, 1965, 3_996_000, 7680), // B300
     board((11, 0), 20, 123, 32 * KIB, 1049, 4_266_000, 256), // Thor
     board((12, 0), 30, 8, 24 * KIB, 2565, 14_001_000, 128), // RTX 5060
     board((12, 0), 36, 16, 32 * KIB, 2602, 14_001_000, 128), // RTX 5060 Ti

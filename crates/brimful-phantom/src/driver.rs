@@ -9,7 +9,6 @@ use crate::abi::{
     self, INVALID_VALUE, NOT_FOUND, NOT_SUPPORTED, RTLD_LAZY, RTLD_NOLOAD, SUCCESS, exports, lock,
     put, put_text,
 };
-use crate::config;
 use crate::machine;
 use crate::memory;
 use crate::names;
@@ -61,7 +60,7 @@ exports! {
         with_device(ordinal, |device| put(out, properties::attribute(device, number)))
     }
     fn cuDeviceGetUuid(out: *mut [u8; 16], ordinal: c_int) {
-        with_device(ordinal, |device| put(out, config::uuid(device.index)))
+        with_device(ordinal, |device| put(out, device.uuid))
     }
     fn cuDeviceGetUuid_v2(out: *mut [u8; 16], ordinal: c_int) { cuDeviceGetUuid(out, ordinal) }
     fn cuDeviceGetPCIBusId(out: *mut c_char, length: c_int, ordinal: c_int) {
@@ -86,7 +85,7 @@ exports! {
     }
     fn cuDevicePrimaryCtxRetain(out: *mut usize, ordinal: c_int) {
         with_device(ordinal, |device| {
-            device.active.store(true, Ordering::Relaxed);
+            device.activate();
             put(out, context_of(ordinal));
         })
     }

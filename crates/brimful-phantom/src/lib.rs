@@ -22,11 +22,13 @@
 //! - `BRIMFUL_PHANTOM_DEVICES`: `name=Tesla T4,memory=15843721216,held=0,cc=7.5,multiprocessors=40`, devices
 //!   separated by `;`. `memory`, `cc` and `multiprocessors` are needed. Without the variable there is one T4.
 //!   `brimful_phantom_configure(text)` says the same from inside the process and wins.
-//! - `CUDA_VISIBLE_DEVICES`, as the driver reads it.
+//! - `CUDA_VISIBLE_DEVICES`, as CUDA reads it at its first call. An index or a UUID that names no device adds one.
+//! - `BRIMFUL_REHEARSAL`, the directory in which the processes of a rehearsal note what they use (`shared`).
 //! - `BRIMFUL_PHANTOM_CUDNN`: the full path of a real `libcudnn.so.9` of 9.8 or later, for its heuristics
 //!   (`cudnn`). Read at load too: real cuBLASLt and NVRTC beside it keep their names (`names`).
 //! - `BRIMFUL_PHANTOM_CUDNN_VERSION`: the version to pretend without one, such as `91002`.
-//! - `BRIMFUL_PHANTOM_BESIDE_DRIVER=1`: have phantom devices although a real driver is present.
+//! - `BRIMFUL_PHANTOM_SHARED`: another directory for these notes, for tests in which the phantom stands for a real GPU,
+//!   as is the key `context` of a device.
 //!
 //! # What it tells
 //!
@@ -46,7 +48,7 @@
 //! - Values. What is read is zero, except the few values that `mirror` keeps for collectives; brimful's hook knows more.
 //! - Anything behind `cuGetExportTable`, or behind the integrity checks of NVIDIA's libraries: a program with
 //!   a static CUDA runtime of its own finds no device.
-//! - Memory shared between processes.
+//! - Memory shared between processes. Each may take the whole device, and is told what the others hold.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
 
@@ -71,6 +73,7 @@ mod others;
 mod properties;
 mod report;
 mod runtime;
+mod shared;
 mod solvers;
 mod stream;
 mod vmm;

@@ -2,20 +2,21 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, Once, OnceLock};
 
 use crate::abi::{self, INVALID_DEVICE, NO_DEVICE, exports, lock};
 use crate::card::{self, Board, Limits};
 use crate::config::{self, DeviceSpec};
 use crate::memory::DeviceMemory;
+use crate::shared;
 
 /// One device and its memory.
 #[derive(Debug)]
 pub(crate) struct Device {
     /// Place among all devices; `CUDA_VISIBLE_DEVICES` changes ordinals, not this.
     pub(crate) index: usize,
+    pub(crate) uuid: [u8; 16],
     pub(crate) spec: DeviceSpec,
     pub(crate) limits: Limits,
     pub(crate) board: Board,
@@ -25,11 +26,39 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Total, free and used bytes as the driver would tell them.
+    /// Total, free and used bytes as the driver would tell them: with what other processes use.
     pub(crate) fn shown_memory(&self) -> [u64; 3] {
+        let others = shared::others(self.index);
+        let others = others
+            .into_iter()
+            .fold(0, |sum: u64, (_, held)| sum.saturating_add(held));
         let memory = lock(&self.memory);
-        let (total, used) = (self.spec.memory, memory.used());
-        [total, memory.free().min(total.saturating_sub(used)), used]
+        let total = self.spec.memory;
+        [
+            total,
+            memory.free().saturating_sub(others),
+            memory.used().saturating_add(others).min(total),
+        ]
+    }
+
+    /// Total, kept by the driver, free and used bytes as NVML tells them.
+    pub(crate) fn managed_memory(&self) -> [u64; 4] {
+        let [total, free, used] = self.shown_memory();
+        [self.spec.total, self.spec.total - total, free, used]
+    }
+
+    /// Brings the primary context into being, at its first use.
+    pub(crate) fn activate(&self) {
+        if !self.active.swap(true, Ordering::Relaxed) {
+            let mut memory = lock(&self.memory);
+            memory.hold(self.spec.context);
+            self.note_use(&memory);
+        }
+    }
+
+    /// Lets other processes see what this one uses.
+    pub(crate) fn note_use(&self, memory: &DeviceMemory) {
+        shared::note(self.index, memory.used().saturating_sub(self.spec.held));
     }
 }
 
@@ -38,6 +67,19 @@ impl Device {
 pub(crate) struct PhantomDevices {
     pub(crate) devices: Vec<Device>,
     pub(crate) visible: Vec<usize>,
+    /// How many devices were described; those behind them were added for `CUDA_VISIBLE_DEVICES`.
+    described: usize,
+}
+
+impl PhantomDevices {
+    /// How many of the devices that the program sees were added.
+    pub(crate) fn n_added(&self) -> usize {
+        let added = self
+            .visible
+            .iter()
+            .filter(|place| **place >= self.described);
+        added.count()
+    }
 }
 
 static CONFIGURED: Mutex<Option<String>> = Mutex::new(None);
@@ -67,36 +109,54 @@ exports! {
     }
 }
 
+/// The devices as CUDA has them, from its first call on.
 pub(crate) fn machine() -> &'static PhantomDevices {
-    MACHINE.get_or_init(|| {
-        if let Some(evidence) = real_driver() {
-            abi::say(&format!(
-                "a real NVIDIA driver is present (`{evidence}`), so there are no phantom devices.\n  \
-                 hint: set BRIMFUL_PHANTOM_BESIDE_DRIVER=1 to have them all the same"
-            ));
-            return PhantomDevices::default();
-        }
-        let text = lock(&CONFIGURED)
-            .take()
-            .or_else(|| environment(crate::env_vars::BRIMFUL_PHANTOM_DEVICES))
-            .unwrap_or_else(|| config::DEFAULT.to_owned());
-        match config::parse_devices(&text) {
-            Ok(specs) => build(specs, environment(crate::env_vars::CUDA_VISIBLE_DEVICES).as_deref()),
-            Err(reason) => {
-                abi::say(&format!("BRIMFUL_PHANTOM_DEVICES: {reason}"));
-                PhantomDevices::default()
-            }
-        }
-    })
+    MACHINE.get_or_init(read)
 }
 
-fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
+/// The devices as NVML shows them. To ask fixes nothing: until CUDA's first call the program may still choose others.
+pub(crate) fn listed<T>(answer: impl FnOnce(&PhantomDevices) -> T) -> T {
+    match MACHINE.get() {
+        Some(machine) => answer(machine),
+        None => answer(&read()),
+    }
+}
+
+fn read() -> PhantomDevices {
+    let text = lock(&CONFIGURED)
+        .clone()
+        .or_else(|| environment(crate::env_vars::BRIMFUL_PHANTOM_DEVICES))
+        .unwrap_or_else(|| config::DEFAULT.to_owned());
+    match config::parse_devices(&text) {
+        Ok(specs) => build(
+            specs,
+            environment(crate::env_vars::CUDA_VISIBLE_DEVICES).as_deref(),
+        ),
+        Err(reason) => {
+            say_once(&format!("BRIMFUL_PHANTOM_DEVICES: {reason}"));
+            PhantomDevices::default()
+        }
+    }
+}
+
+fn say_once(message: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| abi::say(message));
+}
+
+fn build(mut specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
+    let described = specs.len();
+    let visible = config::visible(visible, described);
+    if let Some(last) = specs.last().cloned() {
+        specs.resize(visible.n_devices(described), last);
+    }
     let devices: Vec<Device> = specs
         .into_iter()
         .enumerate()
         .filter_map(|(index, spec)| {
             Some(Device {
                 index,
+                uuid: visible.uuid(index),
                 limits: card::limits(spec.cc)?,
                 board: card::nearest_board(spec.cc, spec.multiprocessors, spec.memory)?,
                 memory: Mutex::new(DeviceMemory::new(index, spec.room, spec.held)),
@@ -105,8 +165,11 @@ fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
             })
         })
         .collect();
-    let visible = config::visible(visible, devices.len());
-    PhantomDevices { devices, visible }
+    PhantomDevices {
+        devices,
+        visible: visible.places,
+        described,
+    }
 }
 
 /// A variable's text, asked of the C library and not of a copy made at start.
@@ -114,20 +177,6 @@ fn build(specs: Vec<DeviceSpec>, visible: Option<&str>) -> PhantomDevices {
 /// Python's `os.environ` writes through `putenv`, which this sees.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-/// The file that shows a real driver, unless the person wants phantoms beside it.
-fn real_driver() -> Option<String> {
-    if environment(crate::env_vars::BRIMFUL_PHANTOM_BESIDE_DRIVER).as_deref() == Some("1") {
-        return None;
-    }
-    // The other root is for tests: a machine with a driver cannot be had everywhere.
-    let root = environment(crate::env_vars::BRIMFUL_PHANTOM_ROOT).unwrap_or_else(|| "/".to_owned());
-    ["proc/driver/nvidia/version", "dev/nvidiactl"]
-        .into_iter()
-        .map(|file| Path::new(&root).join(file))
-        .find(|path| path.exists())
-        .map(|path| path.display().to_string())
 }
 
 pub(crate) fn count() -> c_int {
@@ -154,7 +203,7 @@ pub(crate) fn current_ordinal() -> c_int {
 /// The calling thread's device; using it brings its context into being.
 pub(crate) fn current() -> Option<&'static Device> {
     let found = device(CURRENT.get())?;
-    found.active.store(true, Ordering::Relaxed);
+    found.activate();
     Some(found)
 }
 
@@ -162,7 +211,7 @@ pub(crate) fn current() -> Option<&'static Device> {
 pub(crate) fn set_current(ordinal: c_int) -> c_int {
     match device(ordinal) {
         Some(found) => {
-            found.active.store(true, Ordering::Relaxed);
+            found.activate();
             CURRENT.set(ordinal);
             abi::SUCCESS
         }
@@ -188,12 +237,11 @@ pub(crate) fn pci_slot(index: usize) -> usize {
     4 + index
 }
 
-/// The reverse of [`pci_address`]; NVML also writes the domain with eight digits.
+/// The reverse of [`pci_address`], also where there is no such device; NVML also writes the domain with eight digits.
 pub(crate) fn index_of_pci(text: &str) -> Option<usize> {
     let slot = text.split(':').nth(2)?.split('.').next()?;
     let slot = usize::from_str_radix(slot, 16).ok()?;
-    let index = slot.checked_sub(4)?;
-    (index < machine().devices.len()).then_some(index)
+    slot.checked_sub(4)
 }
 
 #[cfg(test)]
@@ -210,5 +258,26 @@ mod tests {
         assert_eq!(machine.visible, [2, 0]);
         let first = &machine.devices[machine.visible[0]];
         assert_eq!((first.index, first.spec.memory), (2, 300));
+        assert_eq!(machine.n_added(), 0);
+    }
+
+    #[test]
+    fn devices_that_a_script_names_are_added_as_copies_of_the_last() {
+        let specs = || config::parse_devices("memory=100,cc=7.5,multiprocessors=1").unwrap();
+        let machine = build(specs(), Some("3"));
+        assert_eq!((machine.devices.len(), machine.n_added()), (4, 1));
+        let seen = &machine.devices[machine.visible[0]];
+        assert_eq!((seen.index, seen.spec.memory), (3, 100));
+        assert_eq!(build(specs(), Some("-1")).devices.len(), 1);
+        let named = build(specs(), Some("GPU-8932f937"));
+        assert_eq!((named.devices.len(), named.n_added()), (1, 0));
+        assert!(config::uuid_text(named.devices[0].uuid).starts_with("GPU-8932f937-"));
+    }
+
+    #[test]
+    fn pci_addresses_are_read_back() {
+        assert_eq!(pci_address(2), "0000:00:06.0");
+        assert_eq!(index_of_pci("00000000:00:06.0"), Some(2));
+        assert_eq!(index_of_pci("0000:00:03.0"), None);
     }
 }

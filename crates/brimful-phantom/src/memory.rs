@@ -202,6 +202,12 @@ impl DeviceMemory {
         self.frees += 1;
     }
 
+    /// Takes bytes that are not the program's own: the context.
+    pub(crate) fn hold(&mut self, bytes: u64) {
+        self.used = self.used.saturating_add(bytes).min(self.capacity);
+        self.peak = self.peak.max(self.used);
+    }
+
     /// `cudaMalloc`.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let Some(length) = round_up(bytes.max(1), PAGE) else {

@@ -5,7 +5,6 @@ use std::ffi::{c_int, c_void};
 
 use crate::abi;
 use crate::card;
-use crate::config;
 use crate::machine::{Device, pci_slot};
 
 /// Answers `cudaDeviceGetAttribute` and `cuDeviceGetAttribute`, whose numbers agree.
@@ -186,7 +185,7 @@ fn bytes(device: &Device, layout: Layout) -> Vec<u8> {
     };
     let name = device.spec.name.as_bytes();
     set(NAME, name.get(..NAME_LENGTH - 1).unwrap_or(name));
-    set(UUID, &config::uuid(device.index));
+    set(UUID, &device.uuid);
     set(TOTAL_MEMORY, &device.spec.memory.to_ne_bytes());
     for (number, thirteen, twelve) in FIELDS_32 {
         set(
@@ -250,12 +249,14 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::config;
     use crate::memory::DeviceMemory;
 
     fn t4() -> Device {
         let spec = config::parse_devices(config::DEFAULT).unwrap().remove(0);
         Device {
             index: 0,
+            uuid: config::uuid(0),
             limits: card::limits(spec.cc).unwrap(),
             board: card::nearest_board(spec.cc, spec.multiprocessors, spec.memory).unwrap(),
             memory: Mutex::new(DeviceMemory::new(0, spec.memory, 0)),

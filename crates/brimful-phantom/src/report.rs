@@ -145,7 +145,8 @@ fn json() -> String {
     let notes = lock(&NOTES);
     let _ = write!(
         out,
-        "],\"kernels\":{},\"device_to_host\":{{\"count\":{},\"bytes\":{}}},\"graphs_captured\":{},\"managed_bytes\":{},\"cudnn_plans\":{},\"cudnn\":{}",
+        "],\"added_devices\":{},\"kernels\":{},\"device_to_host\":{{\"count\":{},\"bytes\":{}}},\"graphs_captured\":{},\"managed_bytes\":{},\"cudnn_plans\":{},\"cudnn\":{}",
+        machine::machine().n_added(),
         KERNELS.load(Ordering::Relaxed),
         READ_BACKS.load(Ordering::Relaxed),
         READ_BACK_BYTES.load(Ordering::Relaxed),

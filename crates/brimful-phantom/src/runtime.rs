@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::{
     self, INVALID_VALUE, NO_DEVICE, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS, exports, lock, put,
@@ -22,6 +22,9 @@ use crate::watched;
 
 /// The driver this pretends to be: new enough for both generations.
 pub(crate) const DRIVER_VERSION: c_int = 13_000;
+
+/// Whether the program has called this library's `cudaGetErrorString`.
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static LAST_ERROR: Cell<c_int> = const { Cell::new(0) };
@@ -171,6 +174,7 @@ pub(crate) fn allocate(out: *mut u64, bytes: usize, from_pool: bool) -> c_int {
     } else {
         space.allocate(bytes)
     };
+    device.note_use(&space);
     put(out, found.unwrap_or(0));
     if found.is_some() {
         SUCCESS
@@ -188,7 +192,12 @@ pub(crate) fn release(address: u64) -> c_int {
     }
     let released = memory::device_of(address)
         .and_then(|index| machine::machine().devices.get(index))
-        .and_then(|device| lock(&device.memory).release(address));
+        .and_then(|device| {
+            let mut space = lock(&device.memory);
+            let released = space.release(address);
+            device.note_use(&space);
+            released
+        });
     if released.is_some() {
         SUCCESS
     } else {
@@ -253,6 +262,13 @@ exports! {
     fn cudaSetDevice(device: c_int) { error(machine::set_current(device)) }
     fn cudaInitDevice(device: c_int, _flags: c_uint, _wanted: c_uint) { error(machine::set_current(device)) }
     fn cudaDriverGetVersion(version: *mut c_int) { put(version, DRIVER_VERSION); SUCCESS }
+    /// Gives 1 if this is the CUDA runtime of this process, as `cudaGetErrorString` was called here, and has devices.
+    ///
+    /// That fixes nothing yet: the program may still choose its devices with `CUDA_VISIBLE_DEVICES`.
+    fn brimful_phantom_is_the_runtime() {
+        let has_devices = machine::listed(|machine| !machine.devices.is_empty());
+        c_int::from(has_devices && IS_ASKED.load(Ordering::Relaxed))
+    }
     fn cudaRuntimeGetVersion(version: *mut c_int) { put(version, generation::runtime_version()); SUCCESS }
     fn cudaGetDeviceProperties(out: *mut c_void, device: c_int) { properties(out, device, Layout::Cuda13) }
     fn cudaGetDeviceProperties_v2(out: *mut c_void, device: c_int) { properties(out, device, Layout::Cuda12) }
@@ -465,5 +481,6 @@ extern "C" fn cudaGetErrorName(code: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetErrorString(code: c_int) -> *const c_char {
+    IS_ASKED.store(true, Ordering::Relaxed);
     error_row(code).1.as_ptr()
 }

@@ -52,7 +52,9 @@ impl Virtual {
             let block = *block;
             self.physical.remove(&handle);
             if let Some(device) = machine::machine().devices.get(block.device) {
-                lock(&device.memory).refund(block.bytes);
+                let mut space = lock(&device.memory);
+                space.refund(block.bytes);
+                device.note_use(&space);
             }
         }
         SUCCESS
@@ -102,8 +104,12 @@ exports! {
         let Some(device) = machine::device(ordinal) else { return machine::no_such_device() };
         let Some(bytes) = round_up(bytes as u64, PAGE) else { return INVALID_VALUE };
         watched::check();
-        if lock(&device.memory).charge(bytes).is_none() {
-            return OUT_OF_MEMORY;
+        {
+            let mut space = lock(&device.memory);
+            if space.charge(bytes).is_none() {
+                return OUT_OF_MEMORY;
+            }
+            device.note_use(&space);
         }
         let mut state = lock(&VIRTUAL);
         let handle = state.next;

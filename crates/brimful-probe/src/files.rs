@@ -62,6 +62,12 @@ impl Files {
         self.parsed(path, |text| text.trim().parse().ok())
     }
 
+    /// Where a symbolic link leads; `None` where there is none.
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
+        let target = std::fs::read_link(self.locate(path)).ok()?;
+        target.into_os_string().into_string().ok()
+    }
+
     /// The names in a directory, at most `most` of them, sorted.
     pub(crate) fn names(&self, path: &str, most: usize) -> Fact<Vec<String>> {
         match std::fs::read_dir(self.locate(path)) {

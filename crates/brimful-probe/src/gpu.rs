@@ -13,6 +13,7 @@ use crate::environment::Environment;
 use crate::files::Files;
 use crate::files::parse::counter;
 use crate::nvml::{NvmlDevice, NvmlSnapshot};
+use crate::processes::Processes;
 
 pub(crate) fn read(
     files: &Files,
@@ -23,9 +24,16 @@ pub(crate) fn read(
     let mut devices = Vec::new();
     let mut visible_devices_end_at = None;
     if let Fact::Known(snapshot) = nvml {
+        let pids: Vec<u32> = (snapshot.devices.iter())
+            .filter_map(|device| device.processes.known())
+            .flatten()
+            .map(|process| process.pid)
+            .collect();
+        let is_numbered_elsewhere =
+            platform.is_container() && !Processes::of(files).are_numbered_as_here(&pids);
         let process_name = |pid: u32| {
-            // In a container the driver names processes of the host, which have other numbers here.
-            if platform.is_container() {
+            // In a container the driver may name processes of the host, which have other numbers here.
+            if is_numbered_elsewhere {
                 return Fact::unavailable(
                     "the host's processes cannot be seen from inside a container",
                 );

@@ -27,6 +27,7 @@ mod cpus;
 mod environment;
 mod files;
 mod gpu;
+mod gpu_status;
 mod host;
 mod isolation;
 mod killers;
@@ -50,6 +51,7 @@ use brimful::machine::{Machine, Subject};
 pub use cgroup::parse as cgroup_parse;
 pub use environment::{Environment, current_environment};
 pub use files::parse as file_parse;
+pub use gpu_status::{ClockStatus, DriverStatus, GpuStatus, MemoryStatus};
 pub use meter::{Cgroup, CgroupCounts, Meter, StallTotals};
 #[cfg(target_os = "linux")]
 pub use nvml::{GpuMeter, GpuUse};

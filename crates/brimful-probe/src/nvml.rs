@@ -126,6 +126,11 @@ impl GpuMeter {
             .collect()
     }
 
+    /// The version of the driver, where it says it.
+    pub fn driver_version(&self) -> Option<String> {
+        self.nvml.sys_driver_version().ok()
+    }
+
     /// What is used now. A GPU that does not answer is left out.
     pub fn read(&self) -> Vec<GpuUse> {
         let count = self.nvml.device_count().unwrap_or(0).min(64);
@@ -138,7 +143,12 @@ impl GpuMeter {
                     index,
                     total: Bytes(memory.total),
                     used: Bytes(memory.used),
-                    processes: processes_of(&device),
+                    // An instance has memory of its own: who uses another one takes nothing of it.
+                    processes: if device.mig_mode().is_ok_and(|mode| mode.current != 0) {
+                        Fact::unavailable("the GPU is split into instances")
+                    } else {
+                        processes_of(&device)
+                    },
                 })
             })
             .collect()
@@ -153,7 +163,14 @@ pub fn snapshot_of_library(path: &Path) -> Fact<NvmlSnapshot> {
     }
 }
 
-fn reason_of(error: &NvmlError) -> String {
+/// Major and minor of a version such as 12040.
+pub(crate) fn cuda_version(version: i32) -> Option<(u32, u32)> {
+    let major = u32::try_from(cuda_driver_version_major(version)).ok()?;
+    let minor = u32::try_from(cuda_driver_version_minor(version)).ok()?;
+    Some((major, minor))
+}
+
+pub(crate) fn reason_of(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(_) => {
             "no NVIDIA driver library (libnvidia-ml.so.1) is installed here".into()
@@ -180,11 +197,9 @@ fn snapshot(nvml: &Nvml, library: &Path) -> Fact<NvmlSnapshot> {
     fact(nvml.device_count()).map(|count| NvmlSnapshot {
         driver_version: fact(nvml.sys_driver_version()),
         cuda_version: fact(nvml.sys_cuda_driver_version()).and_then(|version| {
-            let major = u32::try_from(cuda_driver_version_major(version));
-            let minor = u32::try_from(cuda_driver_version_minor(version));
-            match (major, minor) {
-                (Ok(major), Ok(minor)) => Fact::Known((major, minor)),
-                _ => Fact::unavailable("the driver names no CUDA version"),
+            match cuda_version(version) {
+                Some(version) => Fact::Known(version),
+                None => Fact::unavailable("the driver names no CUDA version"),
             }
         }),
         devices: (0..count.min(64))

@@ -15,6 +15,10 @@ const MAX_PROCESSES: usize = 65_536;
 const MAX_ARGUMENT_BYTES: u64 = 64 << 10;
 /// Slurm and Kubernetes hand down large environments.
 const MAX_ENVIRONMENT_BYTES: u64 = 512 << 10;
+/// Open files of one process that are looked at.
+const MAX_OPEN_FILES: usize = 4096;
+/// The namespace in which the machine itself numbers its processes (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
+const PID_NAMESPACE_OF_MACHINE: &str = "pid:[4026531836]";
 
 /// Reads processes below one root.
 #[derive(Debug)]
@@ -56,8 +60,12 @@ impl Processes {
 
     /// Of a recorded tree.
     pub fn below(root: &Path) -> Processes {
+        Processes::of(&Files::new(root))
+    }
+
+    pub(crate) fn of(files: &Files) -> Processes {
         Processes {
-            files: Files::new(root),
+            files: files.clone(),
         }
     }
 
@@ -144,6 +152,27 @@ impl Processes {
     /// The signals it ignores, bit 0 for signal 1.
     pub fn ignored_signals(&self, pid: u32) -> Option<u64> {
         self.signal_set(pid, "SigIgn")
+    }
+
+    /// Whether the numbers that a driver gives processes mean the same processes here.
+    ///
+    /// In a container it may give the host's, which are other processes here or none. Proof is to be in the namespace of
+    /// the machine itself, or that each of these processes uses CUDA here too.
+    pub fn are_numbered_as_here(&self, pids: &[u32]) -> bool {
+        let namespace = self.files.link("/proc/self/ns/pid");
+        namespace.as_deref() == Some(PID_NAMESPACE_OF_MACHINE)
+            || (!pids.is_empty() && pids.iter().all(|pid| self.uses_cuda(*pid)))
+    }
+
+    /// Whether it has the device of CUDA's unified memory open, as every process with a CUDA context. What only asks the
+    /// driver, as `nvidia-smi` does, has not.
+    fn uses_cuda(&self, pid: u32) -> bool {
+        let directory = format!("/proc/{pid}/fd");
+        let names = self.files.names(&directory, MAX_OPEN_FILES);
+        names.known().into_iter().flatten().any(|name| {
+            let target = self.files.link(&format!("{directory}/{name}"));
+            target.is_some_and(|target| target == "/dev/nvidia-uvm")
+        })
     }
 
     fn signal_set(&self, pid: u32, line: &str) -> Option<u64> {
@@ -239,6 +268,35 @@ mod tests {
         );
         assert!(!processes.arguments(pid).is_empty());
         assert!(processes.cost(pid).unwrap().1 > Bytes::ZERO);
+    }
+
+    #[test]
+    fn numbers_of_a_driver_mean_processes_here_only_with_proof() {
+        let root = tempfile::tempdir().unwrap();
+        let link = |path: &str, target: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, path).unwrap();
+        };
+        let processes = Processes::below(root.path());
+        assert!(!processes.are_numbered_as_here(&[]), "nothing is known");
+        link("proc/self/ns/pid", "pid:[4026532281]");
+        link("proc/40/fd/3", "/dev/null");
+        link("proc/40/fd/9", "/dev/nvidia-uvm");
+        link("proc/41/fd/9", "/dev/nvidiactl");
+        assert!(processes.are_numbered_as_here(&[40]));
+        assert!(!processes.are_numbered_as_here(&[]));
+        assert!(
+            !processes.are_numbered_as_here(&[40, 41]),
+            "41 has no context"
+        );
+        assert!(
+            !processes.are_numbered_as_here(&[40, 9000]),
+            "9000 is not here"
+        );
+        std::fs::remove_file(root.path().join("proc/self/ns/pid")).unwrap();
+        link("proc/self/ns/pid", PID_NAMESPACE_OF_MACHINE);
+        assert!(processes.are_numbered_as_here(&[41, 9000]));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use brimful_probe::current_environment;
 use brimful_report::{html, json, text};
-use brimful_workflow::PredictRequest;
+use brimful_workflow::{PredictRequest, state_dir};
 use pyo3::prelude::*;
 
 use crate::border::{Failure, call};
@@ -30,14 +31,19 @@ pub(crate) fn predict(
     rehearsal: RehearsalArguments,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String, String)> {
+    // Read while Python's lock is held: another thread may be setting a variable.
+    let state = state_dir(None);
+    let environment = current_environment();
     call(py, move || {
         let request = PredictRequest {
             command,
             shown_command: Some(shown),
             gpu,
+            environment,
             with: with_,
             alloc_conf,
             output: None,
+            state,
             rehearsal: rehearsal.options()?,
         };
         let mut callback = Callback::new(progress);

@@ -17,7 +17,6 @@ pub(crate) struct RehearsalArguments {
     steps: u32,
     /// Seconds.
     time_limit: f64,
-    beside_driver: bool,
     phantom: PathBuf,
     /// The native program of this package.
     program: PathBuf,
@@ -52,7 +51,6 @@ impl RehearsalArguments {
         Ok(RehearsalOptions {
             steps: self.steps,
             time_limit: Duration::try_from_secs_f64(self.time_limit).unwrap_or(Duration::MAX),
-            beside_driver: self.beside_driver,
             libraries: Libraries {
                 program: self.program,
                 phantom: Ok(self.phantom),

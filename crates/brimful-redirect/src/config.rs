@@ -1,10 +1,10 @@
 //! What the environment asks for: layers, prefixes, the token, and the page that all processes share.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use crate::environment::{INHERITED, LAYERS, PASS, REDIRECT, SHARED, TOKEN, set_token, variable};
+use crate::environment::{LAYERS, PASS, REDIRECT, SHARED, TOKEN, set_token, variable};
 use crate::errno::Outcome;
 use crate::path::{self, PathBuf, is_at_or_below};
 use crate::sys;
@@ -33,8 +33,8 @@ pub(crate) struct Config {
     pass: Vec<Vec<u8>>,
     /// Prefix and index in `layers`.
     pub shared: Vec<(Vec<u8>, u8)>,
-    /// `NAME=value` with a terminating zero, for children.
-    pub inherited: Vec<Vec<u8>>,
+    /// The line of [`LAYERS`] for children, where a branch was made.
+    pub layers_line: Option<CString>,
 }
 
 /// Who decides where a path is written.
@@ -120,17 +120,10 @@ impl Config {
                 .iter()
                 .map(|(prefix, index)| (prefix.clone(), index + 1))
                 .collect(),
-            inherited: self.inherited.clone(),
+            layers_line: None,
             layers,
         };
-        let mut line = format!("{LAYERS}=").into_bytes();
-        line.extend(config.layer_list());
-        line.push(0);
-        let name = format!("{LAYERS}=");
-        config
-            .inherited
-            .retain(|old| !old.starts_with(name.as_bytes()));
-        config.inherited.push(line);
+        config.layers_line = layers_line(&config.layer_list());
         Some(config)
     }
 
@@ -176,13 +169,6 @@ impl Config {
                 layers.push(layer(&trimmed(directory.to_vec())));
             }
         }
-        let inherited = INHERITED
-            .iter()
-            .filter_map(|name| {
-                let value = read(name)?;
-                Some([name.as_bytes(), b"=", &value, b"\0"].concat())
-            })
-            .collect();
         Some(Self {
             scratch,
             layers,
@@ -192,7 +178,7 @@ impl Config {
                 .map(|part| trimmed(part.text))
                 .collect(),
             shared,
-            inherited,
+            layers_line: read(LAYERS).and_then(|list| layers_line(&list)),
         })
     }
 }
@@ -202,6 +188,10 @@ fn layer(directory: &[u8]) -> Layer {
         directory: directory.to_vec(),
         root: [directory, b"/f"].concat(),
     }
+}
+
+fn layers_line(list: &[u8]) -> Option<CString> {
+    CString::new([LAYERS.as_bytes(), b"=", list].concat()).ok()
 }
 
 fn trimmed(mut path: Vec<u8>) -> Vec<u8> {
@@ -416,8 +406,10 @@ mod tests {
         assert_eq!(branched.layer_list(), b"/scratch/t4:/scratch/layer-0");
         assert_eq!(branched.realm_of(b"/home/hub"), Realm::Shared(2));
         assert_eq!(branched.root(0), b"/scratch/t4/f");
-        let line = b"BRIMFUL_REDIRECT_LAYERS=/scratch/t4:/scratch/layer-0\0";
-        assert!(branched.inherited.iter().any(|own| own == line));
+        assert_eq!(
+            branched.layers_line.unwrap().as_c_str(),
+            c"BRIMFUL_REDIRECT_LAYERS=/scratch/t4:/scratch/layer-0"
+        );
         assert!(config().branched(b"relative").is_none());
     }
 

@@ -22,16 +22,16 @@ pub(crate) const TOKEN: &str = "BRIMFUL_REDIRECT_TOKEN";
 /// The branch layers, top first, separated by `:`. Set by `brimful_redirect_branch`.
 pub(crate) const LAYERS: &str = "BRIMFUL_REDIRECT_LAYERS";
 
-/// What a child process needs, whatever environment the script gives it.
-pub(crate) const INHERITED: [&str; 7] = [
-    "LD_PRELOAD",
-    REDIRECT,
-    PASS,
-    SHARED,
-    TOKEN,
-    LAYERS,
-    CONNECTIONS,
-];
+/// The program that stands for every `nvidia-smi`. Absent or empty: each is started as it is.
+pub(crate) const NVIDIA_SMI: &str = "BRIMFUL_NVIDIA_SMI";
+
+/// The directory of the Python hook, which belongs into [`PYTHONPATH`].
+pub(crate) const HOOK: &str = "BRIMFUL_HOOK";
+
+pub(crate) const PRELOAD: &str = "LD_PRELOAD";
+pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+pub(crate) const PYTHONPATH: &str = "PYTHONPATH";
+pub(crate) const PATH: &str = "PATH";
 
 static TOKEN_VALUE: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,5 +1,5 @@
-//! Starting programs: one that was built during the rehearsal lies in a layer, and every child needs this library's
-//! variables, whatever environment it is given.
+//! Starting programs: one that was built during the rehearsal lies in a layer, `nvidia-smi` is the phantom's, and every
+//! child needs what `inherited` lists.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -7,127 +7,13 @@ use libc::AT_FDCWD;
 
 use crate::abi::{exports, next, text};
 use crate::config::{self, Config, REAL, config};
-use crate::environment::LAYERS;
+use crate::inherited::{for_child, gpu_program};
 use crate::open::{is_writing, prepare};
 use crate::path::PathBuf;
 use crate::path::is_kernel_path;
 use crate::resolve::{Last, Target, resolve};
+use crate::strings::{Lines, List, Strings, strings};
 use crate::sys::{self, Outcome, pointer};
-
-type Strings = *const *const c_char;
-
-/// A list of strings for the kernel. Short ones live on the stack: between `vfork` and `exec` the heap is the parent's.
-struct List {
-    short: [*const c_char; SHORT],
-    long: Vec<*const c_char>,
-    len: usize,
-}
-
-const SHORT: usize = 256;
-
-impl List {
-    fn new() -> Self {
-        Self {
-            short: [std::ptr::null(); SHORT],
-            long: Vec::new(),
-            len: 0,
-        }
-    }
-
-    fn push(&mut self, value: *const c_char) {
-        if let Some(slot) = self
-            .short
-            .get_mut(self.len)
-            .filter(|_| self.long.is_empty())
-        {
-            *slot = value;
-        } else {
-            if self.long.is_empty() {
-                self.long.extend_from_slice(&self.short);
-            }
-            self.long.push(value);
-        }
-        self.len += 1;
-    }
-
-    /// With a terminating null, which `push` has to have added.
-    fn as_ptr(&self) -> Strings {
-        if self.long.is_empty() {
-            self.short.as_ptr()
-        } else {
-            self.long.as_ptr()
-        }
-    }
-}
-
-/// The strings of a C list, without the terminating null.
-fn strings(list: Strings) -> impl Iterator<Item = *const c_char> {
-    let mut next = list;
-    std::iter::from_fn(move || {
-        if next.is_null() {
-            return None;
-        }
-        // SAFETY: a list of the caller, which ends with null; nothing is read behind that.
-        let value = unsafe { *next };
-        if value.is_null() {
-            return None;
-        }
-        next = next.wrapping_add(1);
-        Some(value)
-    })
-}
-
-fn name_of(line: &[u8]) -> &[u8] {
-    line.split(|byte| *byte == b'=').next().unwrap_or_default()
-}
-
-/// The caller's environment with what is missing for the child. `None`: nothing is missing.
-fn environment(config: &Config, given: Strings) -> Option<List> {
-    let is_missing = |line: &&Vec<u8>| {
-        let name = name_of(line);
-        let own = line.strip_suffix(b"\0").unwrap_or(line);
-        !strings(given).any(|other| {
-            text(other).is_ok_and(|other| {
-                if name == b"LD_PRELOAD" {
-                    other.starts_with(b"LD_PRELOAD=")
-                        && other.windows(16).any(|part| part == b"brimful_redirect")
-                } else if name == LAYERS.as_bytes() {
-                    other == own
-                } else {
-                    name_of(other) == name
-                }
-            })
-        })
-    };
-    config.inherited.iter().find(is_missing)?;
-    let mut list = List::new();
-    for line in strings(given) {
-        let name = text(line).map(name_of).unwrap_or_default();
-        let is_replaced = name == LAYERS.as_bytes() || name == b"LD_PRELOAD";
-        if !(is_replaced
-            && config
-                .inherited
-                .iter()
-                .filter(is_missing)
-                .any(|own| name_of(own) == name))
-        {
-            list.push(line);
-        }
-    }
-    for own in config.inherited.iter().filter(is_missing) {
-        let other = strings(given).find_map(|line| text(line).ok()?.strip_prefix(b"LD_PRELOAD="));
-        match other.filter(|other| name_of(own) == b"LD_PRELOAD" && !other.is_empty()) {
-            Some(other) => {
-                // The script preloads something of its own too.
-                let both = [own.strip_suffix(b"\0").unwrap_or(own), b":", other, b"\0"].concat();
-                list.push(Box::leak(both.into_boxed_slice()).as_ptr().cast());
-            }
-            None => list.push(own.as_ptr().cast()),
-        }
-    }
-    list.push(std::ptr::null());
-    Some(list)
-}
 
 /// Where a program lies, and its arguments if they change.
 struct Program {
@@ -239,6 +125,27 @@ impl Program {
     }
 }
 
+/// The call itself; only comes back with an error.
+fn run(
+    at: c_int,
+    path: *const c_char,
+    arguments: Strings,
+    variables: Strings,
+    flags: c_int,
+) -> Outcome<c_int> {
+    let [path, arguments, variables] = [pointer(path), pointer(arguments), pointer(variables)];
+    // Every kernel knows the old one.
+    let done = if at == AT_FDCWD && flags == 0 {
+        sys::call(libc::SYS_execve, [path, arguments, variables, 0, 0, 0])
+    } else {
+        sys::call(
+            libc::SYS_execveat,
+            [sys::int(at), path, arguments, variables, sys::int(flags), 0],
+        )
+    };
+    done.map(sys::to_int)
+}
+
 /// `execve`, redirected; only comes back with an error.
 fn execute(
     at: c_int,
@@ -246,33 +153,38 @@ fn execute(
     arguments: Strings,
     variables: Strings,
 ) -> Outcome<c_int> {
-    let run = |path: *const c_char, arguments: Strings, variables: Strings| {
-        sys::call(
-            libc::SYS_execve,
-            [
-                pointer(path),
-                pointer(arguments),
-                pointer(variables),
-                0,
-                0,
-                0,
-            ],
-        )
-        .map(sys::to_int)
-    };
-    let Some(config) = config() else {
-        return run(path, arguments, variables);
-    };
-    let list = environment(config, variables);
+    let mut made = Lines::new();
+    let list = for_child(variables, &mut made);
     let variables = list.as_ref().map_or(variables, List::as_ptr);
-    let path_text = text(path)?;
-    if config::generation() == 0 || is_kernel_path(path_text) {
-        return run(path, arguments, variables);
-    }
+    let (at, path) = gpu_program(path).map_or((at, path), |own| (AT_FDCWD, own));
+    let Some((config, path_text)) = redirected(path)? else {
+        return run(at, path, arguments, variables, 0);
+    };
     let mut program = Program::new();
     Program::find(config, at, path_text, arguments, &mut program)?;
     let arguments = program.arguments.as_ref().map_or(arguments, List::as_ptr);
-    run(program.path.as_ptr(), arguments, variables)
+    run(AT_FDCWD, program.path.as_ptr(), arguments, variables, 0)
+}
+
+/// The configuration and the path, if the program may lie in a layer.
+fn redirected<'a>(path: *const c_char) -> Outcome<Option<(&'static Config, &'a [u8])>> {
+    let path = text(path)?;
+    let config = config().filter(|_| config::generation() != 0 && !is_kernel_path(path));
+    Ok(config.map(|config| (config, path)))
+}
+
+/// A program that is open already.
+fn execute_open(
+    at: c_int,
+    path: *const c_char,
+    arguments: Strings,
+    variables: Strings,
+    flags: c_int,
+) -> Outcome<c_int> {
+    let mut made = Lines::new();
+    let list = for_child(variables, &mut made);
+    let variables = list.as_ref().map_or(variables, List::as_ptr);
+    run(at, path, arguments, variables, flags)
 }
 
 fn environ() -> Strings {
@@ -362,19 +274,15 @@ fn spawn(
             Strings,
         ) -> c_int
     );
-    let Some(config) = config() else {
+    let mut made = Lines::new();
+    let list = for_child(variables, &mut made);
+    let variables = list.as_ref().map_or(variables, List::as_ptr);
+    let path = gpu_program(path).unwrap_or(path);
+    let Some((config, path_text)) = redirected(path)? else {
         return Ok(run(
             process, path, actions, attributes, arguments, variables,
         ));
     };
-    let list = environment(config, variables);
-    let variables = list.as_ref().map_or(variables, List::as_ptr);
-    let path_text = text(path)?;
-    if config::generation() == 0 || is_kernel_path(path_text) {
-        return Ok(run(
-            process, path, actions, attributes, arguments, variables,
-        ));
-    }
     let mut program = Program::new();
     Program::find(config, AT_FDCWD, path_text, arguments, &mut program)?;
     let arguments = program.arguments.as_ref().map_or(arguments, List::as_ptr);
@@ -398,6 +306,19 @@ exports! {
     }
     fn execvpe(file: *const c_char, arguments: Strings, variables: Strings) -> c_int, -1; {
         execute_searching(file, arguments, variables)
+    }
+    fn fexecve(fd: c_int, arguments: Strings, variables: Strings) -> c_int, -1; {
+        if fd < 0 || arguments.is_null() || variables.is_null() {
+            return Err(libc::EINVAL);
+        }
+        execute_open(fd, c"".as_ptr(), arguments, variables, libc::AT_EMPTY_PATH)
+    }
+    fn execveat(at: c_int, path: *const c_char, arguments: Strings, variables: Strings, flags: c_int) -> c_int, -1; {
+        if flags == 0 {
+            execute(at, path, arguments, variables)
+        } else {
+            execute_open(at, path, arguments, variables, flags)
+        }
     }
     fn posix_spawn(process: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Strings, variables: Strings) -> c_int, libc::EIO; {
         Ok(spawn(path, (process, actions, attributes), arguments, variables).unwrap_or_else(|error| error))

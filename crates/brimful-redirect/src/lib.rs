@@ -5,7 +5,7 @@
 //! # How it is loaded
 //!
 //! `LD_PRELOAD=libbrimful_redirect.so`, with `BRIMFUL_REDIRECT=/scratch`. Children inherit it, also those that the script
-//! gives another environment. It stands beside the phantom GPU in either order.
+//! gives another environment (`inherited`). It stands beside the phantom GPU in either order.
 //!
 //! # What it reads from the environment
 //!
@@ -15,11 +15,18 @@
 //! - `BRIMFUL_REDIRECT_LAYERS`: `top:…:bottom`, the branch layers. Absent: `scratch/layer-0`.
 //! - `BRIMFUL_REDIRECT_TOKEN`: hexadecimal; the sixth argument of the calls that the seccomp filter guards.
 //! - `BRIMFUL_CONNECTIONS`: a file that gets a line of JSON for each new address beyond this machine (`connections`).
+//! - `BRIMFUL_NVIDIA_SMI`: the program that is started for every path that ends in `/nvidia-smi`.
+//! - `LD_PRELOAD`: where the phantom lies. Every `libcuda.so*` and `libnvidia-ml.so*` that is opened is the phantom, or
+//!   does not exist where there is none (`gpu`).
+//! - What `inherited` lists, to hand it on to children.
 //!
 //! In the lists `\` escapes `:`, `=` and itself. They are read once, at the first call that needs them.
 //!
 //! `int brimful_redirect_branch(const char *layer)` puts a new layer on top of the stack of this process and of the
 //! children it starts from then on.
+//!
+//! `int brimful_redirect_leave_stage(void)` lets what this process starts from then on see neither the phantom nor the
+//! hook.
 //!
 //! # What lies in scratch
 //!
@@ -52,6 +59,8 @@
 //! - Programs that make system calls themselves are not redirected, except for renames and hard links (`raw_calls`):
 //!   their writes fail.
 //! - `fts_open` and `wordexp` of libc list the real files only.
+//! - A program that is itself linked with NVIDIA's libraries gets those that the loader finds first; `dlmopen` and
+//!   `pidfd_spawn` are left to libc.
 //! - A static program, which cannot be redirected, dies of SIGSYS when it renames a file (`raw_calls`).
 //! - A thread needs about 100 KiB of stack for a call that copies a file up: paths live there, not on the heap.
 
@@ -76,6 +85,8 @@ mod entries;
 mod environment;
 mod errno;
 mod exec;
+mod gpu;
+mod inherited;
 mod layer;
 mod list;
 mod markers;
@@ -87,7 +98,9 @@ mod raw_calls;
 mod read;
 mod rename;
 mod resolve;
+mod shell;
 mod socket;
 mod stdio;
+mod strings;
 mod sys;
 mod tree_walk;

@@ -121,14 +121,16 @@ fn glob_flags(flags: c_int, out: *mut Glob) -> c_int {
     flags | GLOB_ALTDIRFUNC
 }
 
-/// Loading a library that lies in a layer. libc looks at who calls to know where to search, so the call is handed on
-/// with the caller's own return address.
+/// Loading a library that lies in a layer, or one of NVIDIA's. libc looks at who calls to know where to search (the run
+/// paths of that library, `$ORIGIN`) and what comes next (`RTLD_NEXT`), so the call is handed on with the caller's own
+/// return address.
 #[cfg(target_arch = "x86_64")]
 mod libraries {
     use std::arch::naked_asm;
 
     use super::{Last, Target, c_char, c_int, c_void, resolve, text, written_config};
     use crate::abi::Next;
+    use crate::inherited::gpu_library;
 
     #[repr(C)]
     struct Handed {
@@ -154,7 +156,7 @@ mod libraries {
         let function = NEXT
             .address()
             .map_or(nothing as *const c_void, <*mut c_void>::cast_const);
-        let path = std::panic::catch_unwind(|| layer_path(path))
+        let path = std::panic::catch_unwind(|| gpu_library(path).or_else(|| layer_path(path)))
             .ok()
             .flatten()
             .unwrap_or(path);

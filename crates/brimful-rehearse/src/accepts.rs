@@ -14,11 +14,11 @@ use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_isolate::{Isolated, Isolation, ScratchFull, StartError};
 use serde::Deserialize;
 
-use crate::error::not_isolated;
+use crate::error::{GPU_IN_REACH, not_isolated};
 use crate::protection::Protection;
 use crate::results::tail;
 use crate::script_end::ScriptEnd;
-use crate::stage::{Stage, has_driver};
+use crate::stage::Stage;
 use crate::trackers;
 
 const LOOK: Duration = Duration::from_millis(15);
@@ -69,6 +69,8 @@ pub enum AcceptsError {
         "the script was not started: no isolation is available to keep it from changing your files"
     )]
     NotIsolated { reasons: Vec<(Isolation, String)> },
+    #[error("the script was not started: this machine's GPU cannot be hidden from it ({reason})")]
+    GpuReached { reason: String },
     #[error(transparent)]
     ScratchFull(#[from] ScratchFull),
     #[error("the script did not parse its arguments within {} seconds", limit.as_secs())]
@@ -84,6 +86,7 @@ impl UserError for AcceptsError {
         match self {
             AcceptsError::Folder(_)
             | AcceptsError::NotIsolated { .. }
+            | AcceptsError::GpuReached { .. }
             | AcceptsError::ScratchFull(_) => ErrorKind::Environment,
             AcceptsError::Start { .. }
             | AcceptsError::TimeLimit { .. }
@@ -99,6 +102,7 @@ impl UserError for AcceptsError {
                 Hint::text("check that the temporary directory (TMPDIR) is writable")
             }
             AcceptsError::NotIsolated { reasons } => return not_isolated(reasons),
+            AcceptsError::GpuReached { .. } => Hint::text(GPU_IN_REACH),
             AcceptsError::ScratchFull(_) => Hint::RaiseScratch,
             AcceptsError::TimeLimit { .. } => Hint::RaiseTimeLimit,
             AcceptsError::Died { .. } => Hint::text("see the end of its output for the reason"),
@@ -132,7 +136,7 @@ pub(crate) enum Written {
 /// Starts the script until its parser of arguments is asked, and ends it there.
 ///
 /// With `phantom`, the library of the phantom GPU, it sees one large GPU, so that a script that looks for one reaches its
-/// parser on a machine without one.
+/// parser; without, it sees none.
 ///
 /// `look` is called many times a second with the time since the start, and ends it by breaking.
 pub fn accepts(
@@ -149,7 +153,7 @@ pub fn accepts(
             match accepts_in(
                 command, time_limit, protection, phantom, redirect, &mut look,
             ) {
-                Err(AcceptsError::NotIsolated { .. }) => first,
+                Err(AcceptsError::NotIsolated { .. } | AcceptsError::GpuReached { .. }) => first,
                 second => second,
             }
         }
@@ -166,7 +170,6 @@ fn accepts_in(
     look: &mut dyn FnMut(Duration) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
-    let phantom = phantom.filter(|_| !has_driver());
     let stage = match phantom {
         Some(phantom) => Stage::new(phantom),
         None => Stage::without_card(),
@@ -179,6 +182,9 @@ fn accepts_in(
     let mut staged = Command::new(command.first().cloned().unwrap_or_default());
     staged.args(command.iter().skip(1));
     if phantom.is_some() {
+        stage
+            .add_nvidia_smi(protection.program())
+            .map_err(AcceptsError::Folder)?;
         stage.apply(&mut staged);
         staged.env("BRIMFUL_PHANTOM_DEVICES", LARGE_GPU);
     }
@@ -255,6 +261,7 @@ fn spawn(
                 source,
             },
             StartError::NoIsolation { reasons } => AcceptsError::NotIsolated { reasons },
+            StartError::GpuReached { reason } => AcceptsError::GpuReached { reason },
             StartError::Keeper(source) => AcceptsError::Folder(source),
         })
 }

@@ -28,6 +28,8 @@ pub enum RehearsalError {
         "the script was not started: no isolation is available to keep it from changing your files"
     )]
     NotIsolated { reasons: Vec<(Isolation, String)> },
+    #[error("the script was not started: this machine's GPU cannot be hidden from it ({reason})")]
+    GpuReached { reason: String },
     #[error(transparent)]
     ScratchFull(#[from] ScratchFull),
     #[error("failed to back up the job's checkpoints; the script was not started")]
@@ -178,9 +180,10 @@ impl RehearsalError {
                 "install the CUDA build of torch (the default on Linux); it needs no GPU and no driver"
             }
             RehearsalError::GpuUnused { .. } => {
-                "the script must move its model to `cuda`, as it would on a machine with a GPU"
+                "the script must move its model to `cuda`, as it would on a machine with a GPU, and must not hide the GPU with CUDA_VISIBLE_DEVICES"
             }
             RehearsalError::NotRestored(_) => "copy it back by hand before you continue training",
+            RehearsalError::GpuReached { .. } => GPU_IN_REACH,
             RehearsalError::Stage(_) => "check that the temporary directory (TMPDIR) is writable",
             RehearsalError::Result { .. } | RehearsalError::Snapshot(_) => {
                 "this is a bug; please report it with the version of torch"
@@ -199,6 +202,7 @@ impl UserError for RehearsalError {
         match self {
             RehearsalError::Stage(_)
             | RehearsalError::NotIsolated { .. }
+            | RehearsalError::GpuReached { .. }
             | RehearsalError::ScratchFull(_)
             | RehearsalError::Guard(_)
             | RehearsalError::NotRestored(_)
@@ -251,6 +255,9 @@ impl UserError for RehearsalError {
         }
     }
 }
+
+/// What to do where a rehearsal could reach a GPU.
+pub(crate) const GPU_IN_REACH: &str = "a rehearsal never uses the GPU of this machine; allow user namespaces or Landlock, which hide it (see docs/guides/predict.md)";
 
 /// When it ended.
 fn after(made: u32, steps: u32) -> String {

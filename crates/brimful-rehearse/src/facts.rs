@@ -88,6 +88,8 @@ pub struct PhantomReport {
     pub cudnn: String,
     pub cudnn_plans: u64,
     pub managed_bytes: u64,
+    /// Devices that the script sees and that were not asked for.
+    pub added_devices: u32,
     pub nccl_communicators: Vec<Communicators>,
 }
 

@@ -30,6 +30,7 @@ mod outcome;
 mod planning;
 mod prediction;
 mod protection;
+mod real_run;
 #[cfg(all(test, unix))]
 mod recorded_tests;
 mod reports;
@@ -57,6 +58,7 @@ pub use prediction::{
     FailedCard, NO_CARD, Prediction, PredictionError, Question, USUAL_CARDS, predict,
 };
 pub use protection::{Protection, ProtectionRequest};
+pub use real_run::{MeasuredDevice, MeasuredProcess, RealRun, RealRunRequest, run_for_real};
 pub use reports::LastStep;
 pub use request::RehearsalRequest;
 pub use results::Rehearsed;

@@ -255,7 +255,6 @@ mod tests {
             steps: 3,
             with: Vec::new(),
             alloc_conf: None,
-            beside_driver: false,
             time_limit: Duration::from_secs(9),
             output: None,
             protection: Protection::new(ProtectionRequest::default()).expect("a disk"),

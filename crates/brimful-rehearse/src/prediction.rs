@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use brimful::cards::{self, Card, UnknownCard};
-use brimful::plan::Pace;
+use brimful::plan::{Measurements, Pace};
 use brimful::predict::host::HostFacts;
-use brimful::predict::{AssumedCase, Footprint, Target, Workload, context, footprint};
+use brimful::predict::{AssumedCase, Footprint, Target, Workload, footprint, likely_context};
 use brimful::speed::{Speed, StepFacts};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::settings::{AllocatorSettings, SettingsError};
@@ -25,7 +25,6 @@ use crate::request::RehearsalRequest;
 use crate::results::Rehearsed;
 use crate::run::rehearse;
 use crate::side_effects::SideEffects;
-use crate::stage::has_driver;
 use crate::workload::{other_cases, phantom_devices, workload};
 
 /// What is to be predicted.
@@ -41,10 +40,11 @@ pub struct Question {
     pub ranges: bool,
     pub alloc_conf: Option<String>,
     pub phantom: PathBuf,
-    pub beside_driver: bool,
     pub time_limit: Duration,
     pub output: Option<PathBuf>,
     pub protection: Protection,
+    /// What earlier runs measured on GPUs.
+    pub measured: Measurements,
 }
 
 /// The answer.
@@ -92,8 +92,6 @@ pub enum PredictionError {
     NotNvidia { name: &'static str },
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("this machine has an NVIDIA driver, which the phantom GPU does not replace by default")]
-    BesideDriver,
     #[error(transparent)]
     Rehearsal(#[from] RehearsalError),
     #[error("the rehearsal produced no measurements")]
@@ -116,7 +114,6 @@ impl UserError for PredictionError {
     fn kind(&self) -> ErrorKind {
         match self {
             PredictionError::Rehearsal(error) => error.kind(),
-            PredictionError::BesideDriver => ErrorKind::Environment,
             PredictionError::NoFigures => ErrorKind::Bug,
             PredictionError::UnknownCard(_)
             | PredictionError::NotNvidia { .. }
@@ -130,7 +127,6 @@ impl UserError for PredictionError {
             PredictionError::Rehearsal(error) => error.hints(),
             PredictionError::UnknownCard(error) => error.hints(),
             PredictionError::NotNvidia { .. } => vec![Hint::ListGpus],
-            PredictionError::BesideDriver => vec![Hint::UseBesideDriver],
             PredictionError::TooMany { .. } => vec![Hint::NameFewerGpus],
             PredictionError::Settings(_) | PredictionError::NoFigures => Vec::new(),
         }
@@ -147,8 +143,8 @@ impl UserError for PredictionError {
 /// In place of a card: the script trains on CPUs, and only the host is measured.
 pub const NO_CARD: &str = "none";
 
-/// What most people can get.
-pub const USUAL_CARDS: &str = "t4,l4,a100-40gb";
+/// What most people can rent by the hour.
+pub const USUAL_CARDS: &str = "t4,l4,a100-40gb,h100";
 
 /// Devices of the phantom.
 const MAX_CARDS: usize = 16;
@@ -173,9 +169,6 @@ pub fn predict(
     if let Some(conf) = &question.alloc_conf {
         // Which release will read it is known later; what no release accepts is told now.
         AllocatorSettings::parse(conf, TorchVersion::NEWEST_CHECKED)?;
-    }
-    if has_driver() && !question.beside_driver {
-        return Err(PredictionError::BesideDriver);
     }
     let usual = on_cards(question, &wanted, AssumedCase::Usual, &mut look)?;
     let range = range(question, &wanted, &usual, &mut look)?;
@@ -450,7 +443,6 @@ fn rehearsal_request(
         steps: question.steps,
         with: question.with.clone(),
         alloc_conf: question.alloc_conf.clone(),
-        beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         // What the script prints with other values would replace what was asked for.
         output: match assumed {
@@ -464,15 +456,14 @@ fn rehearsal_request(
 /// The card as it is, since what is free decides which convolution plans PyTorch can use; then, for a run that does
 /// not fit, with endless room, to tell how much is missing.
 fn tries(wanted: &GpuCount) -> Vec<String> {
-    let context = context(wanted.card.multiprocessors.value, true);
-    let room = wanted
-        .card
+    let card = wanted.card;
+    let room = card
         .torch_visible
         .value
-        .saturating_sub(context.likely);
+        .saturating_sub(likely_context(card));
     vec![
-        phantom_devices(wanted.card, wanted.count, Some(room.get())),
-        phantom_devices(wanted.card, wanted.count, None),
+        phantom_devices(card, wanted.count, Some(room.get())),
+        phantom_devices(card, wanted.count, None),
     ]
 }
 
@@ -498,7 +489,9 @@ fn fullest<'a>(
             name: card.name.to_owned(),
             total: card.torch_visible.value,
             multiprocessors: card.multiprocessors.value,
+            compute_capability: card.compute_capability,
             settings: AllocatorSettings::parse(conf, version)?,
+            measured_context: question.measured.context(card, &process.facts.torch),
         };
         let workload = Workload {
             assumed,

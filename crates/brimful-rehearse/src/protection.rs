@@ -87,6 +87,11 @@ impl Protection {
         &self.scratch
     }
 
+    /// The program of brimful.
+    pub(crate) fn program(&self) -> &Path {
+        &self.request.program
+    }
+
     /// Copies the job's checkpoints aside where the script's writes reach them. They are put back when the guard goes.
     pub(crate) fn guard(&self) -> io::Result<Guard> {
         if !self.request.allow_writes {
@@ -118,18 +123,44 @@ impl Protection {
         writable: &[PathBuf],
         isolation: Option<Isolation>,
     ) -> Result<Isolated, StartError> {
+        self.start_with(command, output, writable, isolation, false)
+    }
+
+    /// The same for a command that uses the GPUs of this machine.
+    pub(crate) fn start_for_real(
+        &self,
+        command: &Command,
+        output: &File,
+        writable: &[PathBuf],
+        isolation: Option<Isolation>,
+    ) -> Result<Isolated, StartError> {
+        self.start_with(command, output, writable, isolation, true)
+    }
+
+    fn start_with(
+        &self,
+        command: &Command,
+        output: &File,
+        writable: &[PathBuf],
+        isolation: Option<Isolation>,
+        uses_gpus: bool,
+    ) -> Result<Isolated, StartError> {
         let isolation = if self.request.allow_writes {
             Some(Isolation::Off)
         } else {
             isolation.or(self.request.isolation)
         };
+        // Where writes go through, no canary is caught.
+        let mut checked = directories_of(command);
+        checked.retain(|path| !writable.iter().any(|own| path.starts_with(own)));
         let settings = IsolationSettings {
             program: self.request.program.clone(),
             isolation,
             network: self.request.network,
+            uses_gpus,
             writable: writable.to_vec(),
             shared: self.shared.clone(),
-            checked: directories_of(command),
+            checked,
             redirect_library: self.request.redirect_library.clone(),
             oom_score_adj: OOM_SCORE_ADJ,
         };

@@ -45,7 +45,6 @@ fn outcome(name: &str, n_cards: usize, code: i32) -> Result<Vec<Variant>, Rehear
         steps: STEPS,
         with: Vec::new(),
         alloc_conf: None,
-        beside_driver: false,
         time_limit: Duration::from_secs(9),
         output: None,
         protection: Protection::new(ProtectionRequest::default()).expect("a disk"),
@@ -67,7 +66,9 @@ fn footprint_on(card: &str, process: &Rehearsed) -> Footprint {
         name: card.name.to_owned(),
         total: card.torch_visible.value,
         multiprocessors: card.multiprocessors.value,
+        compute_capability: card.compute_capability,
         settings: AllocatorSettings::parse(&process.trace.settings, version).expect("settings"),
+        measured_context: None,
     };
     footprint(&workload(process, STEPS), &target)
 }
@@ -84,8 +85,8 @@ fn caveats(footprint: &Footprint) -> Vec<&'static str> {
 fn each_gpu_has_its_process_and_its_bytes() {
     let variants = outcome("mlp", 2, 0).expect("results");
     let expected = [
-        ("t4", 361_758_720, 520_219_525),
-        ("l4", 415_236_096, 573_696_901),
+        ("t4", 181_403_648, 339_864_453),
+        ("l4", 295_698_432, 454_159_237),
     ];
     assert_eq!(variants.len(), expected.len());
     for (variant, (card, likely, safe)) in variants.iter().zip(expected) {
@@ -115,7 +116,7 @@ fn a_script_that_died_after_its_first_steps_still_has_a_footprint() {
     assert_eq!(process.facts.steps, 2);
     let found = footprint_on("t4", process);
     assert_eq!(found.peak_reserved.get(), 23_068_672);
-    assert_eq!(found.device.likely.get(), 355_467_264);
+    assert_eq!(found.device.likely.get(), 175_112_192);
     assert_eq!(caveats(&found), ["ended_early", "died"]);
 }
 
@@ -173,7 +174,7 @@ fn ranks_come_in_their_order() {
         assert_eq!(workload.communicators, [2]);
         let found = footprint_on("t4", process);
         assert_eq!(found.peak_allocated.get(), allocated);
-        assert_eq!(found.device.likely.get(), 892_338_176);
+        assert_eq!(found.device.likely.get(), 1_045_430_272);
         assert_eq!(caveats(&found), ["nccl_estimated"]);
     }
 }

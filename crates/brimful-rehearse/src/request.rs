@@ -26,8 +26,6 @@ pub struct RehearsalRequest {
     pub with: Vec<String>,
     /// In place of the environment's own settings.
     pub alloc_conf: Option<String>,
-    /// Even where a real driver is present.
-    pub beside_driver: bool,
     pub time_limit: Duration,
     /// Where the script's own output goes; into a temporary file without it.
     pub output: Option<PathBuf>,

@@ -97,7 +97,7 @@ fn captured_step(path: &Path) -> Option<CapturedStep> {
     (!step.ops.is_empty()).then_some(step)
 }
 
-fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     if read as u64 == limit {

@@ -51,7 +51,9 @@ pub fn rehearse(
             if request.protection.may_redirect_after(output) =>
         {
             match rehearse_in(request, Some(Isolation::Redirect), &mut look) {
-                Err(RehearsalError::NotIsolated { .. }) => first,
+                Err(RehearsalError::NotIsolated { .. } | RehearsalError::GpuReached { .. }) => {
+                    first
+                }
                 second => second,
             }
         }
@@ -72,7 +74,10 @@ fn rehearse_in(
             path: request.phantom.clone(),
             source,
         })?;
-        Stage::new(&request.phantom)
+        Stage::new(&request.phantom).and_then(|stage| {
+            stage.add_nvidia_smi(request.protection.program())?;
+            Ok(stage)
+        })
     };
     let stage = stage.map_err(RehearsalError::Stage)?;
     let output = request
@@ -82,7 +87,7 @@ fn rehearse_in(
     // Goes after the script.
     let guard = request.protection.guard().map_err(RehearsalError::Guard)?;
     let mut script = spawn(request, &stage, &output, isolation)?;
-    let isolation = script.isolation();
+    let (isolation, gpu_hidden) = (script.isolation(), script.gpu_hidden());
     let mut meter = request.protection.scratch().meter();
     let mut lines = ProgressFile::new(stage.results().join("progress"));
     let mut seen = Vec::new();
@@ -137,6 +142,7 @@ fn rehearse_in(
     Ok(Rehearsal {
         side_effects: SideEffects {
             isolation,
+            gpu_hidden,
             suppressed: suppressed(&ended.seen),
             connections: connections::read(&stage.results()),
         },
@@ -211,9 +217,6 @@ fn spawn(
         .env("BRIMFUL_REHEARSAL_STEPS", request.steps.to_string())
         .env("BRIMFUL_REHEARSAL_WITH", request.with.join(","));
     trackers::turn_off(&mut command, &stage.results().join("trackers"));
-    if request.beside_driver {
-        command.env("BRIMFUL_PHANTOM_BESIDE_DRIVER", "1");
-    }
     if let Some(conf) = &request.alloc_conf {
         command
             .env("PYTORCH_CUDA_ALLOC_CONF", conf)
@@ -237,6 +240,7 @@ fn spawn(
                 source,
             },
             StartError::NoIsolation { reasons } => RehearsalError::NotIsolated { reasons },
+            StartError::GpuReached { reason } => RehearsalError::GpuReached { reason },
             StartError::Keeper(source) => RehearsalError::Stage(source),
         })
 }

@@ -17,6 +17,9 @@ const NAMES: &str = include_str!("../../brimful-phantom/sonames.txt");
 
 const LIBRARY: &str = "libbrimful_phantom.so";
 
+/// The first argument with which brimful answers for `nvidia-smi`; the second is the phantom. Not for people.
+pub const NVIDIA_SMI_ARGUMENT: &str = "__nvidia-smi";
+
 /// The Python that runs inside of the script.
 const HOOK: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("hook/sitecustomize.py")),
@@ -131,6 +134,7 @@ const HOOK: &[(&str, &str)] = &[
         include_str!("hook/brimful_trackers.py"),
     ),
     ("brimful_values.py", include_str!("hook/brimful_values.py")),
+    ("brimful_verify.py", include_str!("hook/brimful_verify.py")),
 ];
 
 /// A temporary folder, removed at the end.
@@ -161,6 +165,29 @@ impl Stage {
         Ok(Stage { folder })
     }
 
+    /// Lets `program`, which is brimful, answer for `nvidia-smi`: the first one on the path of a command on the stage.
+    pub fn add_nvidia_smi(&self, program: &Path) -> io::Result<()> {
+        // `/proc/self/exe` is another program where the script starts it.
+        let program = program.canonicalize()?;
+        let library = self.libraries().join(LIBRARY);
+        let mut script = b"#!/bin/sh\nexec ".to_vec();
+        for word in [
+            program.as_os_str(),
+            NVIDIA_SMI_ARGUMENT.as_ref(),
+            library.as_os_str(),
+        ] {
+            let quoted = word.as_encoded_bytes().split(|byte| *byte == b'\'');
+            script.push(b'\'');
+            script.extend(quoted.collect::<Vec<_>>().join(&b"'\\''"[..]));
+            script.extend(b"' ");
+        }
+        script.extend(b"\"$@\"\n");
+        let path = self.nvidia_smi();
+        brimful_private::new_directory(&self.programs())?;
+        brimful_private::write_new(&path, &script)?;
+        make_executable(&path)
+    }
+
     /// The directory: libraries, hook and results.
     pub fn path(&self) -> &Path {
         self.folder.path()
@@ -168,6 +195,14 @@ impl Stage {
 
     fn libraries(&self) -> PathBuf {
         self.folder.path().join("libraries")
+    }
+
+    fn programs(&self) -> PathBuf {
+        self.folder.path().join("programs")
+    }
+
+    fn nvidia_smi(&self) -> PathBuf {
+        self.programs().join("nvidia-smi")
     }
 
     /// Where the processes on the stage write.
@@ -187,11 +222,29 @@ impl Stage {
         }
         command
             .env("LD_PRELOAD", preload)
+            // For programs that are linked with the driver: their libraries are loaded before those that are preloaded
+            // have run.
+            .env(
+                brimful::env_vars::LD_LIBRARY_PATH,
+                before(libraries.as_os_str(), brimful::env_vars::LD_LIBRARY_PATH),
+            )
             // Triton looks for the driver in the system's folders unless it is told.
             .env("TRITON_LIBCUDA_PATH", &libraries)
             // The cards of this machine are not the cards of the stage.
             .env_remove("CUDA_VISIBLE_DEVICES")
-            .env_remove("NVIDIA_VISIBLE_DEVICES");
+            .env_remove("NVIDIA_VISIBLE_DEVICES")
+            // Of a phantom that stands for one of them in a test.
+            .env_remove("BRIMFUL_PHANTOM_SHARED");
+        if self.nvidia_smi().exists() {
+            // Another PATH would hide the programs that are found without one.
+            let usual = || "/usr/local/bin:/usr/bin:/bin".into();
+            let mut path = self.programs().into_os_string();
+            path.push(":");
+            path.push(std::env::var_os(brimful::env_vars::PATH).unwrap_or_else(usual));
+            command
+                .env("PATH", path)
+                .env("BRIMFUL_NVIDIA_SMI", self.nvidia_smi());
+        }
         let cudnn = Cudnn::beside(command.get_program());
         if let Some(path) = cudnn.library {
             command.env("BRIMFUL_PHANTOM_CUDNN", path);
@@ -219,6 +272,14 @@ impl Stage {
         command.env("BRIMFUL_REHEARSAL", self.results());
     }
 
+    /// Watches and times the optimizer steps of a command on the real GPUs, and ends it after the last one.
+    pub(crate) fn apply_hook_for_real(&self, command: &mut Command) {
+        self.put_python(command);
+        command
+            .env("BRIMFUL_VERIFY", self.results())
+            .env_remove("BRIMFUL_REHEARSAL");
+    }
+
     /// Watches how a command reads its arguments, and writes what it accepts to `results`.
     pub(crate) fn put_hook_for_arguments(&self, command: &mut Command, results: &Path) {
         self.put_python(command);
@@ -237,11 +298,6 @@ impl Stage {
             // For the phantom, which puts the hook back where a script sets PYTHONPATH itself.
             .env("BRIMFUL_HOOK", &hook);
     }
-}
-
-/// Whether this machine has a real NVIDIA driver, beside which the phantom stays away unless it is told.
-pub(crate) fn has_driver() -> bool {
-    Path::new("/proc/driver/nvidia/version").exists()
 }
 
 /// Makes a folder with the Python that runs inside of the script.
@@ -299,6 +355,17 @@ fn before(first: &OsStr, variable: &str) -> OsString {
         all.push(own);
     }
     all
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -48,6 +48,7 @@ pub fn workload(process: &Rehearsed, steps: u32) -> Workload {
         autotuned: count(facts, "autotune") > 0,
         fake_tensors: facts.fake_tensors,
         uncompiled: count(facts, "uncompiled") > 0,
+        added_gpus: phantom.added_devices,
         unknown_calls: phantom.unknown_entry_points,
         guesses: phantom.guesses,
         problems: facts.problems.clone(),
@@ -112,9 +113,10 @@ pub fn phantom_devices(card: &Card, count: usize, room: Option<u64>) -> String {
         .compute_capability
         .map_or_else(|| "8.0".to_owned(), |capability| capability.to_string());
     let one = format!(
-        "name={},memory={},room={},held=0,cc={generation},multiprocessors={}",
+        "name={},memory={},total={},room={},held=0,cc={generation},multiprocessors={}",
         card.name.replace([',', ';', '='], " "),
         card.torch_visible.value.get(),
+        card.total.value.get(),
         room.unwrap_or(ENDLESS),
         card.multiprocessors.value,
     );

@@ -1,17 +1,21 @@
-//! What earlier runs of a job taught, kept beside their records.
+//! What earlier runs taught, kept beside their records: of each job, and of the GPUs.
 //!
-//! One file of JSON lines per job. It is only ever added to, but for the moment at which it has become too long; then a
-//! shorter one takes its place in one step. Nothing is sent anywhere.
+//! One file of JSON lines per job, and one for all GPUs. A file is only ever added to, but for the moment at which it
+//! has become too long; then a shorter one takes its place in one step. Nothing is sent anywhere.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use brimful::plan::LearntRun;
+use brimful::plan::{GpuMeasurement, LearntRun};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::state::{HISTORY, StateDir};
 
-/// Entries that are kept of one job.
+/// What was measured on GPUs. The files of jobs have names of 16 hexadecimal digits.
+const GPUS: &str = "gpus.jsonl";
+/// Entries that are kept in one file.
 const MAX_ENTRIES: usize = 200;
 /// Shortened when it has a quarter more, so that it is not rewritten each time.
 const SHORTEN_AT: usize = MAX_ENTRIES + MAX_ENTRIES / 4;
@@ -21,21 +25,39 @@ const MAX_BYTES: u64 = 16 << 20;
 impl StateDir {
     /// What was learnt of a job, oldest first. Lines that cannot be read are skipped.
     pub fn history(&self, job_key: &str) -> Vec<LearntRun> {
-        let Ok(directory) = self.existing_directory() else {
-            return Vec::new();
-        };
-        let mut learnt = read(&path_of(&directory, job_key));
-        let extra = learnt.len().saturating_sub(MAX_ENTRIES);
-        learnt.drain(..extra);
-        learnt
+        self.newest(&file_name(job_key))
     }
 
     /// Adds what an attempt taught.
     pub fn remember(&self, job_key: &str, learnt: &LearntRun) -> io::Result<()> {
+        self.add(&file_name(job_key), learnt)
+    }
+
+    /// What runs measured on GPUs, oldest first. Lines that cannot be read are skipped.
+    pub fn gpu_measurements(&self) -> Vec<GpuMeasurement> {
+        self.newest(GPUS)
+    }
+
+    /// Adds what a run measured on its GPU.
+    pub fn remember_gpu(&self, measured: &GpuMeasurement) -> io::Result<()> {
+        self.add(GPUS, measured)
+    }
+
+    fn newest<T: DeserializeOwned>(&self, file_name: &str) -> Vec<T> {
+        let Ok(directory) = self.existing_directory() else {
+            return Vec::new();
+        };
+        let mut entries = read(&directory.join(HISTORY).join(file_name));
+        let extra = entries.len().saturating_sub(MAX_ENTRIES);
+        entries.drain(..extra);
+        entries
+    }
+
+    fn add<T: Serialize + DeserializeOwned>(&self, file_name: &str, entry: &T) -> io::Result<()> {
         let directory = self.own_directory()?;
-        brimful_private::create_directory(&directory.join(HISTORY))?;
-        let path = path_of(&directory, job_key);
-        let mut line = serde_json::to_string(learnt)?;
+        let history = brimful_private::create_directory(&directory.join(HISTORY))?;
+        let path = history.join(file_name);
+        let mut line = serde_json::to_string(entry)?;
         line.push('\n');
         let mut file = brimful_private::append(&path, true)?;
         if !ends_with_a_line(&file)? {
@@ -43,9 +65,9 @@ impl StateDir {
             line.insert(0, '\n');
         }
         file.write_all(line.as_bytes())?;
-        let learnt = read(&path);
-        if learnt.len() > SHORTEN_AT || file.metadata()?.len() > MAX_BYTES / 2 {
-            shorten(&path, &learnt)?;
+        let entries: Vec<T> = read(&path);
+        if entries.len() > SHORTEN_AT || file.metadata()?.len() > MAX_BYTES / 2 {
+            shorten(&path, &entries)?;
         }
         Ok(())
     }
@@ -55,8 +77,8 @@ impl StateDir {
         let Ok(directory) = self.existing_directory() else {
             return 0;
         };
-        let path = path_of(&directory, job_key);
-        let n_entries = read(&path).len();
+        let path = directory.join(HISTORY).join(file_name(job_key));
+        let n_entries = read::<LearntRun>(&path).len();
         match fs::remove_file(path) {
             Ok(()) => n_entries,
             Err(_) => 0,
@@ -64,10 +86,8 @@ impl StateDir {
     }
 }
 
-fn path_of(state: &Path, job_key: &str) -> PathBuf {
-    state
-        .join(HISTORY)
-        .join(format!("{}.jsonl", job_file_stem(job_key)))
+fn file_name(job_key: &str) -> String {
+    format!("{}.jsonl", job_file_stem(job_key))
 }
 
 /// The name of a job's files, the same on every machine.
@@ -95,7 +115,7 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-fn read(path: &Path) -> Vec<LearntRun> {
+fn read<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     let mut bytes = Vec::new();
     let Ok(file) = brimful_private::open(path) else {
         return Vec::new();
@@ -122,8 +142,8 @@ fn ends_with_a_line(file: &File) -> io::Result<bool> {
 }
 
 /// Writes the newest entries to a file of its own that takes the place of the old one.
-fn shorten(path: &Path, learnt: &[LearntRun]) -> io::Result<()> {
-    let newest = &learnt[learnt.len().saturating_sub(MAX_ENTRIES)..];
+fn shorten<T: Serialize>(path: &Path, entries: &[T]) -> io::Result<()> {
+    let newest = &entries[entries.len().saturating_sub(MAX_ENTRIES)..];
     let mut text = String::new();
     for entry in newest {
         text.push_str(&serde_json::to_string(entry)?);
@@ -149,6 +169,10 @@ mod tests {
             directory: directory.path().join("state"),
         };
         (directory, state)
+    }
+
+    fn path_of(state: &StateDir, job_key: &str) -> std::path::PathBuf {
+        state.directory.join(HISTORY).join(file_name(job_key))
     }
 
     fn learnt(at_unix_ms: u64) -> LearntRun {
@@ -183,10 +207,25 @@ mod tests {
     }
 
     #[test]
+    fn what_gpus_measured_is_kept_beside_the_jobs() {
+        let (_directory, state) = state();
+        assert_eq!(state.gpu_measurements(), []);
+        let measured = GpuMeasurement {
+            gpu: "Tesla T4".into(),
+            context: Bytes::from_mib(310),
+            ..GpuMeasurement::default()
+        };
+        state.remember_gpu(&measured).unwrap();
+        state.remember("a", &learnt(1)).unwrap();
+        assert_eq!(state.gpu_measurements(), [measured]);
+        assert_eq!(state.history("a"), [learnt(1)]);
+    }
+
+    #[test]
     fn torn_lines_are_skipped_and_cost_nothing_else() {
         let (_directory, state) = state();
         state.remember("a", &learnt(1)).unwrap();
-        let path = path_of(&state.directory, "a");
+        let path = path_of(&state, "a");
         let whole = fs::read(&path).unwrap();
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
@@ -208,7 +247,7 @@ mod tests {
         let found = state.history("a");
         assert_eq!(found.len(), MAX_ENTRIES);
         assert_eq!(found.last(), Some(&learnt(999)));
-        let bytes = fs::metadata(path_of(&state.directory, "a")).unwrap().len();
+        let bytes = fs::metadata(path_of(&state, "a")).unwrap().len();
         assert!(bytes < 500_000, "{bytes}");
         let files = fs::read_dir(state.directory.join(HISTORY)).unwrap().count();
         assert_eq!(files, 1);

@@ -34,6 +34,7 @@ mod ending;
 mod exit_status;
 mod explained;
 mod follow;
+mod gpu_owners;
 mod history;
 mod host_name;
 mod kernel_log;

@@ -13,6 +13,7 @@ use brimful_probe::{CgroupCounts, GpuMeter, Meter, ProcessFacts, Processes, Stal
 
 use crate::contain::Containment;
 use crate::gauge;
+use crate::gpu_owners::by_owner;
 use crate::kernel_log::KernelLog;
 use crate::pressure::PressureFile;
 use crate::roles::{KnownWorker, Process, roles};
@@ -32,6 +33,9 @@ pub(crate) struct Sampler {
     meter: Meter,
     processes: Processes,
     gpus: Option<GpuMeter>,
+    /// As the driver described them before the start.
+    models: Vec<GpuModel>,
+    driver: Option<String>,
     gauges: Option<std::path::PathBuf>,
     pressure: PressureFile,
     started: Instant,
@@ -60,6 +64,8 @@ impl Sampler {
         Sampler {
             meter,
             processes: Processes::live(),
+            models: gpus.as_ref().map(models).unwrap_or_default(),
+            driver: gpus.as_ref().and_then(GpuMeter::driver_version),
             gpus,
             gauges: None,
             pressure: PressureFile::default(),
@@ -197,15 +203,9 @@ impl Sampler {
         })
     }
 
-    /// The GPUs of the machine, for the beginning of an attempt.
-    pub(crate) fn gpu_models(&self) -> Vec<GpuModel> {
-        let Some(gpus) = &self.gpus else {
-            return Vec::new();
-        };
-        gpus.names()
-            .into_iter()
-            .map(|(index, name)| GpuModel { index, name })
-            .collect()
+    /// The GPUs of the machine as they were before the start, and the version of their driver.
+    pub(crate) fn gpu_models(&self) -> (Vec<GpuModel>, Option<String>) {
+        (self.models.clone(), self.driver.clone())
     }
 
     fn gpu_samples(&self, contained: &Containment) -> Vec<GpuSample> {
@@ -217,27 +217,7 @@ impl Sampler {
             .iter()
             .map(|process| process.pid)
             .collect();
-        gpus.read()
-            .into_iter()
-            .map(|gpu| {
-                let mut sample = GpuSample {
-                    index: gpu.index,
-                    used: gpu.used,
-                    total: gpu.total,
-                    ..GpuSample::default()
-                };
-                for process in gpu.processes.known().into_iter().flatten() {
-                    let held = process.used.known().copied();
-                    if ours.contains(&process.pid) {
-                        let so_far = sample.ours.unwrap_or_default();
-                        sample.ours = held.map(|held| so_far.saturating_add(held));
-                    } else {
-                        sample.others.push((process.pid, held));
-                    }
-                }
-                sample
-            })
-            .collect()
+        by_owner(&gpus.read(), &ours, &self.processes)
     }
 
     fn process_samples(&mut self, contained: &Containment) -> Vec<ProcessSample> {
@@ -328,4 +308,21 @@ impl Sampler {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// The GPUs of the machine, with what is in use now.
+fn models(gpus: &GpuMeter) -> Vec<GpuModel> {
+    let uses = gpus.read();
+    gpus.names()
+        .into_iter()
+        .map(|(index, name)| {
+            let found = uses.iter().find(|gpu| gpu.index == index);
+            GpuModel {
+                index,
+                name,
+                total: found.map(|gpu| gpu.total),
+                used: found.map(|gpu| gpu.used),
+            }
+        })
+        .collect()
 }

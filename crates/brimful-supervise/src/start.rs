@@ -441,6 +441,7 @@ pub(crate) fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid)
     let brim = sampler.meter().brim();
     let brim = brim.known();
     let limit = |resource| rustix::process::getrlimit(resource).current;
+    let (gpus, driver) = sampler.gpu_models();
     AttemptLine {
         started_at_unix_ms: unix_ms(),
         pid: process_number(pid),
@@ -450,7 +451,8 @@ pub(crate) fn attempt_line(sampler: &Sampler, contained: &Containment, pid: Pid)
         limit_set_by: brim.map(|brim| brim.set_by.to_string()),
         open_files_limit: limit(Resource::Nofile),
         address_space_limit: limit(Resource::As).map(Bytes),
-        gpus: sampler.gpu_models(),
+        gpus,
+        driver,
         ..AttemptLine::default()
     }
 }

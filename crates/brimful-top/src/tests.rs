@@ -162,7 +162,7 @@ fn leaking_sample(minute: u64, second: u64) -> Sample {
             used: Bytes::from_mib(29_600),
             total: Bytes::from_mib(40_510),
             ours: Some(Bytes::from_mib(29_200)),
-            others: Vec::new(),
+            ..GpuSample::default()
         }],
         processes: if second == 0 {
             std::iter::once(main).chain((0..4).map(worker)).collect()

@@ -6,18 +6,21 @@ use brimful::cards::{self, Card};
 use brimful::profiles::{self, Profile};
 use brimful::speed::Speed;
 use brimful::units::Bytes;
+use brimful_probe::Environment;
 use brimful_report::json::{
-    CompareDocument, ComparedGpu, GpuFit, JobLength, LikelyAndSafe, LowLikelyHigh, SCHEMA_VERSION,
+    CompareDocument, ComparedGpu, GpuFit, GpusFrom, JobLength, LikelyAndSafe, LowLikelyHigh,
+    SCHEMA_VERSION,
 };
 
 use crate::error::WorkflowError;
+use crate::gpus::{GpuChoice, counted};
 use crate::predict::{PredictRequest, predict};
 use crate::progress::Progress;
 
 /// A command to compare as it is.
 #[derive(Clone, Debug)]
 pub struct CompareRequest {
-    /// GPUs are those of `options`; its own are not looked at.
+    /// GPUs are those of `options`, else of its environment; its own are not looked at.
     pub predict: PredictRequest,
     pub options: CompareOptions,
 }
@@ -25,13 +28,25 @@ pub struct CompareRequest {
 /// What to compare.
 #[derive(Clone, Debug, Default)]
 pub struct CompareOptions {
-    /// GPU models, such as `t4` or `2x a100-40gb`; the usual ones if neither GPUs nor machines are named.
+    /// GPU models, such as `t4` or `2x a100-40gb`. If neither GPUs nor machines are named, those of this machine, else the
+    /// usual ones.
     pub gpus: Vec<String>,
     /// Names of machine profiles.
     pub machines: Vec<String>,
     /// Names of candidates and the price of one hour.
     pub prices: Vec<(String, f64)>,
     pub length: RequestedLength,
+}
+
+impl CompareOptions {
+    /// The GPU models to compare, where none are named; these variables choose those of this machine.
+    pub(crate) fn chosen(&self, environment: &Environment) -> GpuChoice {
+        if self.gpus.is_empty() && self.machines.is_empty() {
+            GpuChoice::here(environment.clone())
+        } else {
+            GpuChoice::asked(self.gpus.join(","))
+        }
+    }
 }
 
 /// Length of the job, as given by the user.
@@ -54,8 +69,6 @@ pub(crate) struct CompareCandidate {
     pub(crate) price: Option<f64>,
 }
 
-/// What most people can rent by the hour.
-const USUAL_GPUS: [&str; 5] = ["t4", "l4", "a10g", "a100-40gb", "h100"];
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// Rehearses the command once for every kind of GPU and compares.
@@ -63,7 +76,8 @@ pub fn compare(
     request: CompareRequest,
     progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<CompareDocument, WorkflowError> {
-    let requested = candidates(&request.options)?;
+    let chosen = request.options.chosen(&request.predict.environment);
+    let requested = candidates(&request.options, &chosen)?;
     let mut gpus: Vec<&str> = Vec::new();
     for one in &requested {
         if !gpus.contains(&one.gpu.as_str()) {
@@ -101,6 +115,7 @@ pub fn compare(
             document.torch_version.clone(),
             length,
             candidates,
+            chosen,
         )
     })
 }
@@ -111,8 +126,19 @@ pub(crate) fn document_of(
     torch_version: String,
     length: JobLength,
     candidates: Vec<ComparedGpu>,
+    chosen: GpuChoice,
 ) -> CompareDocument {
+    let need = |name: &str| {
+        let candidate = candidates.iter().find(|candidate| candidate.gpu == name)?;
+        Some(candidate.device_bytes?.safe)
+    };
+    let machine_gpus = chosen.of_machine.into_iter().map(|gpu| {
+        let need = need(&gpu.name);
+        gpu.with_need(need)
+    });
     CompareDocument {
+        gpus_from: chosen.from.id().to_owned(),
+        machine_gpus: machine_gpus.collect(),
         schema_version: SCHEMA_VERSION,
         brimful_version: env!("CARGO_PKG_VERSION").into(),
         command,
@@ -150,13 +176,14 @@ fn time_of(found: &ComparedGpu) -> Option<f64> {
 }
 
 /// The GPUs and machines, each with its price.
-pub(crate) fn candidates(options: &CompareOptions) -> Result<Vec<CompareCandidate>, WorkflowError> {
+pub(crate) fn candidates(
+    options: &CompareOptions,
+    chosen: &GpuChoice,
+) -> Result<Vec<CompareCandidate>, WorkflowError> {
     let mut found = Vec::new();
-    let usual = USUAL_GPUS.map(str::to_owned);
-    let gpus = if options.gpus.is_empty() && options.machines.is_empty() {
-        &usual[..]
-    } else {
-        &options.gpus
+    let gpus = match chosen.from {
+        GpusFrom::Asked => &options.gpus[..],
+        GpusFrom::Machine | GpusFrom::Usual => std::slice::from_ref(&chosen.models),
     };
     let lists = gpus.iter().map(|list| cards::alternatives(list));
     for name in lists.collect::<Result<Vec<_>, _>>()?.concat() {
@@ -199,14 +226,6 @@ pub(crate) fn candidates(options: &CompareOptions) -> Result<Vec<CompareCandidat
         }
     }
     Ok(found)
-}
-
-fn counted(card: &Card, count: usize) -> String {
-    if count > 1 {
-        format!("{count}x {}", card.id)
-    } else {
-        card.id.to_owned()
-    }
 }
 
 /// Whether a price is meant for this candidate.
@@ -289,6 +308,7 @@ fn compared(
         verdict: verdict.to_owned(),
         headroom_bytes: fit.map(|fit| fit.headroom_bytes),
         device_bytes: fit.map(|fit| fit.device_bytes),
+        measured_context: fit.and_then(|fit| fit.measured_context.clone()),
         samples_per_second: speed.as_ref().and_then(|speed| speed.samples_per_second),
         speed,
         reason: reason.map(str::to_owned),
@@ -312,6 +332,7 @@ impl CompareCandidate {
             verdict: "failed".to_owned(),
             headroom_bytes: None,
             device_bytes: None,
+            measured_context: None,
             host_limit_bytes: self.host_limit.map(Bytes::get),
             settings: None,
             samples_per_second: None,

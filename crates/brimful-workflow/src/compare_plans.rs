@@ -29,7 +29,8 @@ pub fn compare_plans(
     request: &ComparePlansRequest,
     mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<CompareDocument, WorkflowError> {
-    let requested = candidates(&request.options)?;
+    let chosen = request.options.chosen(&request.plan.machine.environment);
+    let requested = candidates(&request.options, &chosen)?;
     if let Some(other) = requested
         .iter()
         .find(|one| one.card.compute_capability.is_none())
@@ -93,6 +94,7 @@ pub fn compare_plans(
         torch.unwrap_or_default(),
         length,
         compared,
+        chosen,
     ))
 }
 
@@ -141,6 +143,7 @@ fn compared_plan(
             likely: bytes.likely_bytes,
             safe: bytes.safe_bytes,
         }),
+        measured_context: document.measured_context.clone(),
         settings: Some(document.settings.clone()),
         samples_per_second: rate.map(LowLikelyHigh::from),
         reason: document

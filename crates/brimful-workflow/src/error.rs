@@ -14,6 +14,7 @@ use brimful_rehearse::{ConfigFileError, JobFileError, LastStep, PlanError, Predi
 use brimful_supervise::checkpoints::Refusal;
 
 use crate::nodes::NoSharedDirectory;
+use crate::verify_error::VerifyError;
 
 /// A prediction, a plan or the preparation of a run failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,8 @@ pub enum WorkflowError {
     #[error("the profile `{id}` names no GPU")]
     NoGpuInProfile { id: &'static str },
     #[error(transparent)]
+    Verify(#[from] VerifyError),
+    #[error(transparent)]
     NoCommand(#[from] NoCommand),
     #[error(transparent)]
     NoSharedDirectory(#[from] NoSharedDirectory),
@@ -91,6 +94,7 @@ impl WorkflowError {
             WorkflowError::Config(error) => error,
             WorkflowError::Prediction(error) => error,
             WorkflowError::Plan(error) => error,
+            WorkflowError::Verify(error) => error,
             WorkflowError::NoCommand(error) => error,
             WorkflowError::NoSharedDirectory(error) => error,
             WorkflowError::NoPhantom { .. }

@@ -15,15 +15,19 @@
     expect(clippy::disallowed_methods, reason = "tests create ordinary files")
 )]
 
+mod chosen_gpus;
 mod compare;
 mod compare_plans;
 mod error;
 mod explain;
+mod gpus;
+mod idle;
 mod job;
 mod ladder;
 mod layout;
 mod libraries;
 mod machine;
+mod measured;
 mod nodes;
 mod options;
 mod plan;
@@ -35,15 +39,19 @@ mod report;
 mod run;
 mod runs;
 mod state;
+mod verify;
+mod verify_error;
 
 pub use compare::{CompareOptions, CompareRequest, RequestedLength, compare};
 pub use compare_plans::{ComparePlansRequest, compare_plans};
 pub use error::{NoCommand, WorkflowError};
 pub use explain::{ExplainError, Explained, explain};
+pub use idle::GpuBusy;
 pub use job::{FoundJob, JobRequest, find_job};
 pub use ladder::{JobLadder, age_ms};
 pub use libraries::Libraries;
 pub use machine::{MachineRequest, describe_machine};
+pub use measured::{command_digest, remember_gpu};
 pub use nodes::{NoSharedDirectory, RANK_ARGUMENT, RankError, Store, StoreError, become_rank};
 pub use options::{IsolationOptions, RehearsalOptions};
 pub use plan::{PlanRequest, plan};
@@ -60,3 +68,5 @@ pub use runs::{
     RunFollower, UnrecordedRun, run_of_supervisor, runs, unrecorded_runs, unshown_kill,
 };
 pub use state::{state_dir, working_directory};
+pub use verify::{DEFAULT_VERIFY_FILE, VerifyRequest, check_verify_path, verify};
+pub use verify_error::VerifyError;

@@ -15,8 +15,6 @@ use crate::libraries::Libraries;
 pub struct RehearsalOptions {
     pub steps: u32,
     pub time_limit: Duration,
-    /// Use the phantom GPU even if this machine has an NVIDIA driver.
-    pub beside_driver: bool,
     pub libraries: Libraries,
     pub isolation: IsolationOptions,
 }
@@ -67,6 +65,7 @@ impl IsolationOptions {
 pub(crate) fn side_effects_document(found: SideEffects) -> json::SideEffects {
     json::SideEffects {
         isolation: found.isolation.name().to_owned(),
+        gpu_hidden: found.gpu_hidden.name().to_owned(),
         suppressed: found.suppressed,
         connections: found
             .connections

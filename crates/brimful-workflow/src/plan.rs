@@ -10,11 +10,12 @@ use brimful::plan::{LearntRun, PlanLimits};
 use brimful::units::Bytes;
 use brimful_rehearse::{Cache, PlanEvent, PlanQuestion, Planned};
 use brimful_report::{json, text};
-use brimful_supervise::{StateDir, job_key};
+use brimful_supervise::{StateDir, job_file_stem, job_key};
 
 use crate::error::WorkflowError;
 use crate::job::{FoundJob, JobRequest, find_job};
 use crate::machine::{MachineRequest, describe_machine};
+use crate::measured::measurements;
 use crate::nodes::torchrun;
 use crate::options::{RehearsalOptions, side_effects_document};
 use crate::planned::PlannedJob;
@@ -129,6 +130,7 @@ impl Search {
             here: self.is_here,
             card: self.card,
             learnt: self.learnt.clone(),
+            measured: measurements(self.state.as_ref(), job_file_stem(&self.key)),
             cache: cache.map(|folder| Cache { folder }),
             fresh,
             steps: options.steps,
@@ -137,7 +139,6 @@ impl Search {
                 Some(_) => options.libraries.phantom()?,
                 None => PathBuf::new(),
             },
-            beside_driver: options.beside_driver,
             brimful_version: env!("CARGO_PKG_VERSION").into(),
             protection: options
                 .isolation
@@ -173,6 +174,7 @@ impl Search {
             config: rendered.config,
             rehearsals: planned.rehearsals,
             side_effects: planned.side_effects.map(side_effects_document),
+            measured_context: planned.measured_context,
             seconds: planned.seconds,
         };
         PlannedJob {

@@ -7,10 +7,14 @@ use std::path::PathBuf;
 use brimful::predict::{FitVerdict, Footprint};
 use brimful::secrets::mask_command;
 use brimful_allocsim::trace::Trace;
-use brimful_rehearse::{Event, NO_CARD, Question, USUAL_CARDS, job_file};
+use brimful_probe::Environment;
+use brimful_rehearse::{Event, NO_CARD, Protection, Question, job_file};
 use brimful_report::json;
+use brimful_supervise::StateDir;
 
 use crate::error::WorkflowError;
+use crate::gpus::GpuChoice;
+use crate::measured::{command_digest, measurements};
 use crate::options::{RehearsalOptions, side_effects_document};
 use crate::progress::Progress;
 
@@ -20,13 +24,17 @@ pub struct PredictRequest {
     pub command: Vec<OsString>,
     /// The command as documents show it, where it differs from what is started.
     pub shown_command: Option<Vec<String>>,
-    /// GPU models with commas between them, `none` for CPUs; the usual ones without it.
+    /// GPU models with commas between them, `none` for CPUs; without it those of this machine, else the usual ones.
     pub gpu: Option<String>,
+    /// The environment variables of this process, which choose the GPUs of this machine.
+    pub environment: Environment,
     /// Phases after the steps, of `eval` and `save`.
     pub with: Vec<String>,
     pub alloc_conf: Option<String>,
     /// Where the script's own output goes; nowhere without it.
     pub output: Option<PathBuf>,
+    /// Where earlier runs stored what they measured on GPUs.
+    pub state: Option<StateDir>,
     pub rehearsal: RehearsalOptions,
 }
 
@@ -59,12 +67,29 @@ impl PredictedRun {
 /// Rehearses the command on every GPU model and predicts its memory.
 pub fn predict(
     request: PredictRequest,
+    progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Result<PredictedRun, WorkflowError> {
+    let options = &request.rehearsal;
+    let protection = options
+        .isolation
+        .protection(&options.libraries, job_file::checkpoints_here())?;
+    predict_within(request, protection, progress)
+}
+
+/// The same inside a protection that something else uses too.
+pub(crate) fn predict_within(
+    request: PredictRequest,
+    protection: Protection,
     mut progress: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<PredictedRun, WorkflowError> {
     let options = &request.rehearsal;
     let is_without_gpu = request.gpu.as_deref().map(str::trim) == Some(NO_CARD);
+    let chosen = match request.gpu {
+        Some(models) => GpuChoice::asked(models),
+        None => GpuChoice::here(request.environment),
+    };
     let question = Question {
-        gpu: request.gpu.unwrap_or_else(|| USUAL_CARDS.to_owned()),
+        gpu: chosen.models,
         steps: options.steps,
         with: request.with,
         ranges: true,
@@ -74,12 +99,10 @@ pub fn predict(
         } else {
             options.libraries.phantom()?
         },
-        beside_driver: options.beside_driver,
         time_limit: options.time_limit,
         output: request.output,
-        protection: options
-            .isolation
-            .protection(&options.libraries, job_file::checkpoints_here())?,
+        protection,
+        measured: measurements(request.state.as_ref(), command_digest(&request.command)),
         command: request.command,
     };
     let mut is_reported = false;
@@ -122,6 +145,8 @@ pub fn predict(
         host: predicted.host,
         speeds: predicted.speeds,
         side_effects: side_effects_document(predicted.side_effects),
+        gpus_from: chosen.from,
+        machine_gpus: chosen.of_machine,
     };
     let failed = predicted.failed.iter().map(|card| card.requested);
     Ok(PredictedRun {

@@ -11,6 +11,15 @@ pub enum Progress<'a> {
     Rehearsal { label: String },
     /// One line about the current rehearsal.
     Line(String),
+    /// Something to know before the next step, in a sentence.
+    Notice(String),
+    /// The command starts on the GPU itself, for this many steps.
+    RunningForReal {
+        gpu: String,
+        steps: u32,
+        /// What it writes goes to scratch.
+        is_isolated: bool,
+    },
     /// The script's torch has no CUDA, so the prediction is less accurate. Reported once.
     WithoutCuda { torch: String },
     /// This many earlier runs of the job are ignored from now on, as requested.

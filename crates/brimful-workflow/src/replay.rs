@@ -173,11 +173,10 @@ fn targets(request: &ReplayRequest) -> Result<Vec<ReplayTarget>, ReplayError> {
     for list in &request.gpu {
         for name in cards::alternatives(list)? {
             let (card, _) = cards::find_counted(name)?;
-            let context = brimful::predict::context(card.multiprocessors.value, true);
             targets.push(ReplayTarget {
                 gpu: Some(card.name.to_owned()),
                 capacity: card.torch_visible.value.get(),
-                held: context.likely.get(),
+                held: brimful::predict::likely_context(card).get(),
             });
         }
     }

@@ -157,6 +157,9 @@ variables! {
     LD_PRELOAD = "LD_PRELOAD",
         "`brimful predict`",
         "Kept for the rehearsed script, after the libraries of brimful.";
+    LD_LIBRARY_PATH = "LD_LIBRARY_PATH",
+        "the redirect library",
+        "Kept for what a rehearsed script starts, after the directory of the phantom GPU if the script has it there.";
     BRIMFUL_STATE_DIR = "BRIMFUL_STATE_DIR",
         "`brimful run`, `brimful explain`, `brimful runs`, `brimful top`, `brimful plan`",
         "The state directory, which holds run records. `--state-dir` overrides it.";
@@ -227,7 +230,7 @@ variables! {
         "the rehearsal's hook",
         "The value of `MLFLOW_TRACKING_URI` outside the rehearsal. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_HOOK = "BRIMFUL_HOOK",
-        "the phantom GPU",
+        "the phantom GPU, the redirect library",
         "The directory of the rehearsal's hook. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_ACCEPTS = "BRIMFUL_ACCEPTS",
         "the rehearsal's hook",
@@ -235,12 +238,15 @@ variables! {
     BRIMFUL_REHEARSAL = "BRIMFUL_REHEARSAL",
         "the rehearsal's hook, the phantom GPU",
         "The directory for the results of the rehearsal. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_VERIFY = "BRIMFUL_VERIFY",
+        "the rehearsal's hook, the redirect library",
+        "The directory for what a run on a real GPU measures. Set by `brimful verify`.";
     BRIMFUL_REHEARSAL_NODES = "BRIMFUL_REHEARSAL_NODES",
         "the rehearsal's hook",
         "Number of nodes of a job of which one is rehearsed. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_REHEARSAL_STEPS = "BRIMFUL_REHEARSAL_STEPS",
         "the rehearsal's hook",
-        "Number of steps to rehearse. Set by `brimful predict` and `brimful plan`.";
+        "Number of steps to rehearse, or to make on a real GPU. Set by `brimful predict`, `brimful plan` and `brimful verify`.";
     BRIMFUL_REHEARSAL_CASE = "BRIMFUL_REHEARSAL_CASE",
         "the rehearsal's hook",
         "What to assume of values that only the model computes: `balanced` or `worst`. Set by `brimful predict`.";
@@ -251,10 +257,10 @@ variables! {
         "the rehearsal's hook",
         "The GPUs to rehearse for, beyond the first. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_REHEARSAL_VARIANT = "BRIMFUL_REHEARSAL_VARIANT",
-        "the rehearsal's hook",
+        "the rehearsal's hook, the phantom GPU",
         "The variant of this process. Set by the hook.";
     BRIMFUL_REHEARSAL_ATTEMPT = "BRIMFUL_REHEARSAL_ATTEMPT",
-        "the rehearsal's hook",
+        "the rehearsal's hook, the phantom GPU",
         "The number of times this process was started again. Set by the hook.";
     BRIMFUL_REHEARSAL_PROCESSORS = "BRIMFUL_REHEARSAL_PROCESSORS",
         "the rehearsal's hook",
@@ -274,12 +280,12 @@ variables! {
     BRIMFUL_PHANTOM_CUDNN_VERSION = "BRIMFUL_PHANTOM_CUDNN_VERSION",
         "the phantom GPU, the rehearsal's hook",
         "The cuDNN version to report without one. Set by `brimful predict` and `brimful plan`.";
-    BRIMFUL_PHANTOM_BESIDE_DRIVER = "BRIMFUL_PHANTOM_BESIDE_DRIVER",
+    BRIMFUL_PHANTOM_SHARED = "BRIMFUL_PHANTOM_SHARED",
         "the phantom GPU",
-        "`1` shows the phantom GPU although a real driver is installed. Set by `brimful predict` and `brimful plan`.";
-    BRIMFUL_PHANTOM_ROOT = "BRIMFUL_PHANTOM_ROOT",
-        "the phantom GPU",
-        "The directory below which a real driver is looked for. For tests.";
+        "The directory in which processes record the GPU memory that they hold, so that each sees that of the others. For tests.";
+    BRIMFUL_NVIDIA_SMI = "BRIMFUL_NVIDIA_SMI",
+        "the redirect library",
+        "The program that answers for `nvidia-smi`. Set by `brimful predict`, `brimful plan` and `brimful init`.";
     BRIMFUL_REDIRECT = "BRIMFUL_REDIRECT",
         "the redirect library",
         "The scratch directory for the script's writes. Set by `brimful predict` and `brimful plan`.";

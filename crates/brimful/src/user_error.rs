@@ -54,7 +54,6 @@ pub enum Hint {
     /// The script uses more GPUs than the request names.
     NameMoreGpus,
     NameFewerGpus,
-    UseBesideDriver,
     /// No isolation is available.
     AllowIsolation,
     RaiseScratch,

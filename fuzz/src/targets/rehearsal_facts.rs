@@ -123,7 +123,9 @@ fn predict(process: &Rehearsed) {
         name: card.name.to_owned(),
         total: card.torch_visible.value,
         multiprocessors: card.multiprocessors.value,
+        compute_capability: card.compute_capability,
         settings,
+        measured_context: None,
     };
     let found = footprint(&workload(process, 3), &target);
     assert!(

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::oom_messages::ContextScores;
 use super::score::Errors;
 use super::snapshots;
+use super::verified::Verified;
 
 /// The figures of one group of rows.
 #[derive(Debug, Serialize)]
@@ -54,9 +56,13 @@ pub(super) struct Findings {
     pub(super) versions: String,
     pub(super) sample: Option<usize>,
     pub(super) contexts_mib: BTreeMap<&'static str, u64>,
+    /// Nothing where the directory has no messages.
+    pub(super) context_scores: Option<ContextScores>,
     pub(super) replays: Option<snapshots::Replays>,
     pub(super) rebuilt: Vec<snapshots::Rebuilt>,
     pub(super) groups: Vec<Group>,
+    /// What users measured.
+    pub(super) verified: Option<Verified>,
     pub(super) left_out: Vec<(String, String, usize)>,
     /// Sets that the directory does not have, or that cannot be read.
     pub(super) absent: Vec<String>,

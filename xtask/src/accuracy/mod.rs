@@ -1,11 +1,12 @@
 //! Predictions against measurements of real GPUs: `cargo xtask accuracy --truth DIR`.
 //!
-//! DIR holds tables of measured training runs. Each row's script is rebuilt (`benches/accuracy/`), runs on the phantom
+//! DIR holds tables of measured training runs, and in `verify/` what users of `brimful verify` have measured. Each row's script is rebuilt (`benches/accuracy/`), runs on the phantom
 //! as the card it was measured on, and the allocator's counters are set beside the measurement. What was chosen by
 //! looking at data (a script's unknown details, the context of a software stack) was chosen on one half of the models,
 //! by a hash of the name; the other half is what is reported.
 
 mod findings;
+mod oom_messages;
 mod options;
 mod report;
 mod score;
@@ -14,18 +15,23 @@ mod snapshots;
 mod speed;
 mod table;
 mod text;
+mod verified;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use brimful::predict::{Target, Workload, context, footprint};
+use brimful::machine::ComputeCapability;
+use brimful::predict::{LoadedLibraries, Outside, Target, Workload, context, footprint};
 use brimful::units::Bytes;
 use brimful_allocsim::settings::AllocatorSettings;
 use brimful_allocsim::trace::Trace;
+use brimful_allocsim::version::TorchVersion;
 use brimful_rehearse::stage::Stage;
 
+pub(crate) use oom_messages::run as run_contexts;
 pub(crate) use options::Options;
 pub(crate) use speed::{run as run_speed, write_parameters};
 
@@ -80,6 +86,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         );
     }
     let truth = options.truth.canonicalize()?;
+    if verified::is_alone(&truth) {
+        return print_verified(options, &truth);
+    }
     let library = crate::differential::phantom(options.phantom.clone())?;
     let stage = Stage::new(&library).context("the phantom cannot be staged")?;
     let versions = versions(&options.python, &stage)?;
@@ -101,6 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         answers.iter().map(|answer| answer.seconds).sum::<f64>() / answers.len().max(1) as f64;
     let contexts = contexts(&rows, &for_context, &answers);
     let scored = scored(rows, &for_context, answers, &contexts, &mut left_out);
+    let verified = verified::read(&truth, &mut absent);
     let snapshots = Snapshots::read(&truth, options, &stage, &mut absent, &mut left_out);
     if scored.is_empty() && snapshots.replays.is_none() {
         bail!(
@@ -122,9 +132,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .iter()
             .map(|(set, bytes)| (*set, bytes.max(0.0) as u64 >> 20))
             .collect(),
+        context_scores: oom_messages::scores(&truth)?,
         replays: snapshots.replays,
         rebuilt: snapshots.rebuilt,
         groups: groups(&scored),
+        verified,
         left_out: left_out
             .into_iter()
             .map(|((set, reason), count)| (set.to_owned(), reason, count))
@@ -148,6 +160,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .find(HOST_PART)
             .map_or("", |start| before.get(start..).unwrap_or_default());
         std::fs::write(path, format!("{}{host}", page.trim_end_matches('\n')))?;
+    }
+    Ok(())
+}
+
+/// Measurements of users alone, which need no script to be rebuilt. No page is written.
+fn print_verified(options: &Options, truth: &Path) -> Result<()> {
+    let mut absent = Vec::new();
+    let verified = verified::read(truth, &mut absent);
+    for problem in &absent {
+        writeln!(std::io::stderr(), "{problem}")?;
+    }
+    let verified = verified.context("expected a file of `brimful verify`, found none")?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&verified)?);
+    } else {
+        println!("{}", verified.section().trim());
     }
     Ok(())
 }
@@ -224,6 +252,15 @@ fn chosen(mut rows: Vec<Row>, sample: Option<usize>) -> (Vec<Row>, Vec<bool>) {
     kept.unzip()
 }
 
+/// The context of an A100.
+fn context_of_a100(cudnn: bool) -> Outside {
+    let loaded = LoadedLibraries {
+        torch: TorchVersion::NEWEST_CHECKED,
+        cudnn,
+    };
+    context(108, Some(ComputeCapability::new(8, 0)), loaded)
+}
+
 /// The margin that the product adds to reserved memory, asked from it by a run that reserves a known amount.
 fn margin(cudnn: bool, benchmark: bool) -> f64 {
     let mut trace = Trace::default();
@@ -239,10 +276,12 @@ fn margin(cudnn: bool, benchmark: bool) -> f64 {
         name: "any".to_owned(),
         total: Bytes(1 << 40),
         multiprocessors: 108,
+        compute_capability: Some(ComputeCapability::new(8, 0)),
         settings: AllocatorSettings::default(),
+        measured_context: None,
     };
     let found = footprint(&workload, &target);
-    let outside = context(108, cudnn).safe;
+    let outside = context_of_a100(cudnn).safe;
     let spare = found
         .device
         .safe
@@ -294,7 +333,8 @@ fn scored(
     contexts: &Contexts,
     left_out: &mut LeftOut,
 ) -> Vec<Scored> {
-    let slack = context(108, true);
+    // How much these stacks load is measured, with and without cuDNN.
+    let slack = context_of_a100(false);
     let slack = (slack.safe.get() - slack.likely.get()) as f64;
     let margins = [
         margin(false, false),

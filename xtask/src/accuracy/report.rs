@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::findings::{Findings, Group};
+use super::oom_messages::write_scores;
 use super::score::Errors;
 
 fn percent(share: f64) -> String {
@@ -82,6 +83,9 @@ fn write_page(out: &mut String, findings: &Findings) -> std::fmt::Result {
     sides(out, findings)?;
     safe(out, findings)?;
     out_of_memory(out, findings)?;
+    if let Some(verified) = &findings.verified {
+        out.push_str(&verified.section());
+    }
     exact(out, findings)?;
     outside(out, findings)?;
     left_out(out, findings)
@@ -425,7 +429,12 @@ fn outside(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(
         out,
         "The xMem values are growth after the context was created, so nothing is added to them.\n"
-    )
+    )?;
+    if let Some(scores) = &findings.context_scores {
+        write_scores(out, scores)?;
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn left_out(out: &mut String, findings: &Findings) -> std::fmt::Result {

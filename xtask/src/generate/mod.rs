@@ -50,6 +50,7 @@ fn from_types() -> Result<Vec<Generated>> {
     let explain = serde_json::to_value(brimful_report::json::explain_schema())?;
     let runs = serde_json::to_value(brimful_report::json::runs_schema())?;
     let fleet = serde_json::to_value(brimful_report::json::fleet_schema())?;
+    let verify = serde_json::to_value(brimful_report::json::verify_schema())?;
     let job = serde_json::to_value(brimful_report::json::job_schema())?;
     let mut files = Vec::new();
     for (path, schema) in [
@@ -61,6 +62,7 @@ fn from_types() -> Result<Vec<Generated>> {
         ("schemas/explain.schema.json", &explain),
         ("schemas/runs.schema.json", &runs),
         ("schemas/fleet.schema.json", &fleet),
+        ("schemas/verify.schema.json", &verify),
         ("schemas/job.schema.json", &job),
     ] {
         files.push(Generated {

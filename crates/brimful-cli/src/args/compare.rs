@@ -10,7 +10,7 @@ use crate::args::{JobArguments, RehearsalArguments};
 /// Arguments of `brimful compare`.
 #[derive(Debug, Args)]
 pub struct CompareArguments {
-    /// GPU models to compare, for example t4,rtx-4090,"2x a100-40gb" [default without --as: t4,l4,a10g,a100-40gb,h100]
+    /// GPU models to compare, for example t4,rtx-4090,"2x a100-40gb" [default without --as: the GPUs of this machine, or t4,l4,a100-40gb,h100 if it has none]
     #[arg(long, value_name = "GPUS")]
     pub gpu: Vec<String>,
 

@@ -1,10 +1,11 @@
 //! `brimful compare`.
 
+use brimful_probe::current_environment;
 use brimful_report::json::CompareDocument;
 use brimful_report::{html, json, text};
 use brimful_workflow::{
     CompareOptions, ComparePlansRequest, CompareRequest, PlanRequest, PredictRequest, Progress,
-    RequestedLength, WorkflowError, check_report_path,
+    RequestedLength, WorkflowError, check_report_path, state_dir,
 };
 
 use crate::args::{CompareArguments, StateArguments};
@@ -62,9 +63,11 @@ fn as_it_is(
             command: arguments.command.clone(),
             shown_command: None,
             gpu: None,
+            environment: current_environment(),
             with: Vec::new(),
             alloc_conf: None,
             output: None,
+            state: state_dir(None),
             rehearsal: requests::rehearsal(&arguments.rehearsal),
         },
         options,

@@ -17,6 +17,7 @@ mod run;
 mod runs;
 mod termination;
 mod top;
+mod verify;
 
 pub(crate) use compare::compare;
 pub(crate) use completions::completions;
@@ -33,3 +34,4 @@ pub(crate) use report::report;
 pub(crate) use run::run;
 pub(crate) use runs::runs;
 pub(crate) use top::top;
+pub(crate) use verify::verify;

@@ -113,7 +113,7 @@ fn print_request(
     let job = RequestedJob {
         name: script_name(&planned.job.command),
         settings: settings.join(", "),
-        command: run_command(arguments, request.gpu.is_some()),
+        command: run_command(arguments),
     };
     let is_elsewhere = |path: &Path| {
         path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
@@ -128,7 +128,7 @@ fn print_request(
 }
 
 /// `brimful run` with the options of the plan.
-fn run_command(arguments: &PlanArguments, is_on_gpu: bool) -> Vec<String> {
+fn run_command(arguments: &PlanArguments) -> Vec<String> {
     let mut command = vec!["brimful".to_owned(), "run".to_owned()];
     let mut add = |option: &str, value: String| command.extend([option.to_owned(), value]);
     if let Some(path) = &arguments.job.job {
@@ -158,10 +158,6 @@ fn run_command(arguments: &PlanArguments, is_on_gpu: bool) -> Vec<String> {
     }
     if rehearsal.protection.allow_writes {
         command.push("--allow-writes".to_owned());
-    }
-    if is_on_gpu {
-        // A node with a GPU has a driver, and nobody is there to answer.
-        command.push("--beside-driver".to_owned());
     }
     command
 }

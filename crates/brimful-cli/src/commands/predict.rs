@@ -1,7 +1,8 @@
 //! `brimful predict`.
 
+use brimful_probe::current_environment;
 use brimful_report::{html, json, text};
-use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path};
+use brimful_workflow::{PredictRequest, Progress, WorkflowError, check_report_path, state_dir};
 
 use crate::args::PredictArguments;
 use crate::commands::report;
@@ -19,6 +20,7 @@ pub(crate) fn predict(
         command: arguments.command.clone(),
         shown_command: None,
         gpu: arguments.gpu.clone(),
+        environment: current_environment(),
         with: arguments
             .with
             .iter()
@@ -26,6 +28,7 @@ pub(crate) fn predict(
             .collect(),
         alloc_conf: arguments.alloc_conf.clone(),
         output: arguments.output.clone(),
+        state: state_dir(None),
         rehearsal: requests::rehearsal(&arguments.rehearsal),
     };
     if let Some(path) = &arguments.report {

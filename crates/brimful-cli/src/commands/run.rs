@@ -1,6 +1,5 @@
 //! `brimful run`.
 
-use std::ffi::OsString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -12,11 +11,10 @@ use brimful_report::text;
 use brimful_supervise::checkpoints::Checkpoints;
 use brimful_supervise::{
     AttemptEnd, Audience, NextAttempt, Notice, RunEnd, RunError, RunSettings, StateDir, StoredRun,
-    job_file_stem, job_key,
 };
 use brimful_workflow::{
-    JobLadder, MachineRequest, Progress, RunRequest, WorkflowError, age_ms, prepare, prune_records,
-    report_beside_record, working_directory,
+    JobLadder, MachineRequest, Progress, RunRequest, WorkflowError, age_ms, command_digest,
+    prepare, prune_records, remember_gpu, report_beside_record,
 };
 
 use crate::args::{OnPressureChoice, RunArguments};
@@ -48,7 +46,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
         gave_up = ladder.gave_up().map(str::to_owned);
         ended
     } else {
-        settings.job = job_digest(&settings.command);
+        settings.job = command_digest(&settings.command);
         begin(arguments, &settings, &mut sender);
         brimful_supervise::run(&settings, &mut printer)
     };
@@ -78,6 +76,9 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
         if let (Some(destination), Some(run)) = (&settings.records, &end.run) {
             fleet::write_record(destination, settings.state.as_ref(), &run.id);
         }
+        if let Some(run) = &end.run {
+            remember_gpu(settings.state.as_ref(), run);
+        }
         prune_records(settings.state.as_ref());
     }));
     if let Err(payload) = said {
@@ -101,15 +102,6 @@ fn begin(arguments: &RunArguments, settings: &RunSettings, sender: &mut Option<O
             output::print_internal_error(&output::panic_message(payload.as_ref()));
         }
     }
-}
-
-/// Of a command without a job file.
-fn job_digest(command: &[OsString]) -> String {
-    let words: Vec<String> = command
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    job_file_stem(&job_key(&working_directory(), &words))
 }
 
 /// Where records go, with a path that holds wherever they are looked for.

@@ -23,8 +23,8 @@ fn a_log_is_explained() {
                     1.00 GiB is free. Process 1 has 13.50 GiB memory in use. Of the
                     allocated memory 13.00 GiB is allocated by PyTorch, and…`
       output        2 GiB requested, 1 GiB free, 13 GiB allocated by PyTorch,
-                    100 MiB reserved but unused, 14.56 GiB total, 473.44 MiB used
-                    outside this process
+                    100 MiB reserved but unused, 14.56 GiB total, 473.44 MiB not
+                    used by PyTorch in this process
 
     What to do, cheapest first
       1. Use a smaller micro-batch, and accumulate gradients to keep the effective

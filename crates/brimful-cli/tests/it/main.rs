@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod errors;
 mod explain;
+mod gpu_hidden;
 mod init;
 mod isolation;
 mod keeper;

@@ -157,6 +157,7 @@ fn help_names_every_command_and_exit_code() {
       replay       Replay recorded allocations on another GPU or with other
                    allocator settings
       run          Run a training command, monitor its memory and explain failures
+      verify       Compare a prediction with what this machine's GPU measures
       explain      Explain why a run died, from a run record, log or snapshot
       report       Write a report with charts, as one HTML file
       runs         List recorded runs
@@ -172,7 +173,7 @@ fn help_names_every_command_and_exit_code() {
       -V, --version       Print version
 
     Exit codes: 0 success, 70 internal error, 96 invalid input, 97 environment
-    error, 98 problem found (--fail-on), 99 nothing fits.
+    error, 98 problem found (--fail-on) or GPU in use, 99 nothing fits.
     ----- stderr -----
     ");
 }

@@ -2,16 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::mounts::{Mount, directly_below};
-
-/// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Directory(PathBuf),
-    Link(PathBuf),
-    /// Files, sockets, devices.
-    Other(PathBuf),
-}
+use crate::listing::Entry;
+use crate::mounts::{Mount, directly_below};
 
 /// Something that the new root holds before anything is mounted in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +13,14 @@ pub(crate) enum Stub {
     File(PathBuf),
 }
 
+impl Stub {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Stub::Directory(path) | Stub::Link(path) | Stub::File(path) => path,
+        }
+    }
+}
+
 /// How a path of the old root is shown in the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
@@ -28,6 +28,14 @@ pub(crate) enum Placement {
     Overlay(PathBuf),
     /// As it is, with all mounts below it, and read-only.
     ReadOnly(PathBuf),
+}
+
+impl Placement {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Placement::Overlay(path) | Placement::ReadOnly(path) => path,
+        }
+    }
 }
 
 /// The new root.
@@ -142,8 +150,8 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mounts::parse;
     use super::*;
+    use crate::mounts::parse;
 
     const MOUNTS: &str = "\
 1 0 8:1 / / rw - ext4 /dev/sda rw

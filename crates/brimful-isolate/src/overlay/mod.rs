@@ -5,36 +5,33 @@
 //! part inside the command that builds the same again with upper layers of its own (one process per GPU model).
 
 mod layout;
-mod mounts;
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, OFlags, StatxFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::mount::{MountAttrFlags, MountFlags, MountPropagationFlags, UnmountFlags};
 use serde::Serialize;
 
+use crate::devices::{self, DeviceNodes, SharedMemory};
+use crate::listing::list;
+use crate::mounting::{
+    Depth, MountError, at, bind, make_directory, unless_vanished, visible_mounts,
+};
+use crate::mounts::Mount;
 use crate::request::{Request, SharedDirectory};
-use layout::{Entry, KERNEL_DIRECTORIES, Layout, Placement, Stub, layout};
-use mounts::Mount;
+use layout::{KERNEL_DIRECTORIES, Layout, Placement, Stub, layout};
 
 /// File name of the records, in the directory of the layers.
 const RECORDS: &str = "mounts.json";
-/// A table of mounts that is longer than this is nobody's.
-const MAX_MOUNTINFO: u64 = 16 << 20;
 
-/// The overlay cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} `{}`: {source}", path.display())]
-pub(crate) struct OverlayError {
-    what: &'static str,
-    path: PathBuf,
-    #[source]
-    source: io::Error,
-}
+/// No device can be opened on a mount of the new root: `/dev` has those that are allowed.
+const WITHOUT_DEVICES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NODEV;
+const READ_ONLY: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_RDONLY.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 /// How one path of the new root came to be.
 #[derive(Clone, Debug, Serialize)]
@@ -90,7 +87,7 @@ impl Layers {
 }
 
 /// Mounts the new root and makes it the root of this process.
-pub(crate) fn enter(request: &Request, user_namespace: bool) -> Result<Vec<Covered>, OverlayError> {
+pub(crate) fn enter(request: &Request, user_namespace: bool) -> Result<Vec<Covered>, MountError> {
     let layers = Layers::of(&request.scratch);
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", flags).map_err(at("cannot make mounts private:", "/"))?;
@@ -117,22 +114,32 @@ pub(crate) fn enter(request: &Request, user_namespace: bool) -> Result<Vec<Cover
                 .chain([scratch]);
             own.any(|own| path.starts_with(own))
         };
-        for directory in owned_directories() {
+        for directory in owned_directories(&mounts) {
             if !is_brimfuls(&directory) {
                 layout.cover(&directory);
             }
         }
     }
+    // Bound later, so that what is written there goes through.
+    let is_bound = |path: &Path| request.writable.iter().any(|own| path.starts_with(own));
+    layout
+        .placements
+        .retain(|placement| !is_bound(placement.path()));
     tree.make_root(&layout)?;
     for placement in &layout.placements {
-        tree.place(placement)?;
+        unless_vanished(placement.path(), || tree.place(placement))?;
     }
-    tree.kernel_directories(request.pid_namespace)?;
+    let gpus = if request.uses_gpus {
+        DeviceNodes::Shown
+    } else {
+        DeviceNodes::Hidden
+    };
+    tree.kernel_directories(request.pid_namespace, gpus)?;
     for shared in &request.shared {
         tree.share(shared)?;
     }
     for path in request.writable.iter().chain([&layers.layers]) {
-        tree.bind(path)?;
+        tree.bind(path, WITHOUT_DEVICES)?;
     }
     tree.write_records()?;
     tree.switch_root()?;
@@ -149,7 +156,7 @@ struct Tree {
 
 impl Tree {
     /// The root itself is an overlay too, over a directory of stubs: a script that runs as root may write there.
-    fn make_root(&mut self, layout: &Layout) -> Result<(), OverlayError> {
+    fn make_root(&mut self, layout: &Layout) -> Result<(), MountError> {
         let stubs = self.layers.layers.join("stubs");
         for directory in [
             &self.layers.root,
@@ -162,32 +169,31 @@ impl Tree {
             make_directory(directory)?;
         }
         for stub in &layout.stubs {
-            make_stub(&stubs, stub)?;
+            unless_vanished(stub.path(), || make_stub(&stubs, stub))?;
         }
         imitate(Path::new("/"), &stubs)?;
         let root = self.layers.root.clone();
         self.overlay_at(&root, Path::new("/"), stubs)
     }
 
-    fn place(&mut self, placement: &Placement) -> Result<(), OverlayError> {
+    fn place(&mut self, placement: &Placement) -> Result<(), MountError> {
         match placement {
-            Placement::ReadOnly(path) => self.read_only(path),
-            Placement::Overlay(path) if !path.is_dir() => self.read_only(path),
+            Placement::ReadOnly(path) => self.bind(path, READ_ONLY),
+            Placement::Overlay(path) if !path.is_dir() => self.bind(path, READ_ONLY),
             Placement::Overlay(path) => match self.overlay(path) {
                 // What the user cannot write needs no overlay: some file systems take none.
-                Err(_) if !is_writable(path) => self.read_only(path),
+                Err(_) if !is_writable(path) => self.bind(path, READ_ONLY),
                 outcome => outcome,
             },
         }
     }
 
-    fn overlay(&mut self, path: &Path) -> Result<(), OverlayError> {
+    fn overlay(&mut self, path: &Path) -> Result<(), MountError> {
         let number = self.n_overlays;
         let writable = is_writable(path);
         let lower = self.layers.layers.join("lower").join(number.to_string());
         make_directory(&lower)?;
-        rustix::mount::mount_bind(path, &lower).map_err(at("cannot bind", path))?;
-        set_read_only(&lower, false)?;
+        bind(path, &lower, Depth::One, READ_ONLY)?;
         let target = self.inside(path);
         self.overlay_at(&target, path, lower.clone())?;
         self.covered.push(Covered {
@@ -199,12 +205,7 @@ impl Tree {
     }
 
     /// Mounts an overlay at `target`, which is seen as `path` later.
-    fn overlay_at(
-        &mut self,
-        target: &Path,
-        path: &Path,
-        lower: PathBuf,
-    ) -> Result<(), OverlayError> {
+    fn overlay_at(&mut self, target: &Path, path: &Path, lower: PathBuf) -> Result<(), MountError> {
         let number = self.n_overlays.to_string();
         self.n_overlays += 1;
         let upper = self.layers.layers.join("upper").join(&number);
@@ -224,7 +225,7 @@ impl Tree {
     }
 
     /// Downloads: the upper layer outlives this command.
-    fn share(&mut self, shared: &SharedDirectory) -> Result<(), OverlayError> {
+    fn share(&mut self, shared: &SharedDirectory) -> Result<(), MountError> {
         let path = &shared.path;
         let lower = self
             .layers
@@ -233,8 +234,7 @@ impl Tree {
             .join(format!("shared-{}", self.records.len()));
         make_directory(&lower)?;
         if path.is_dir() {
-            rustix::mount::mount_bind(path, &lower).map_err(at("cannot bind", path))?;
-            set_read_only(&lower, false)?;
+            bind(path, &lower, Depth::One, READ_ONLY)?;
         }
         let target = self.inside(path);
         #[expect(
@@ -263,26 +263,20 @@ impl Tree {
         Ok(())
     }
 
-    fn read_only(&mut self, path: &Path) -> Result<(), OverlayError> {
-        let target = self.inside(path);
-        rustix::mount::mount_bind_recursive(path, &target).map_err(at("cannot bind", path))?;
-        set_read_only(&target, true)?;
+    /// A path as it is, with all mounts below it.
+    fn bind(&mut self, path: &Path, attributes: MountAttrFlags) -> Result<(), MountError> {
+        bind(path, &self.inside(path), Depth::All, attributes)?;
         self.records.push(Record::Bind {
             target: path.to_owned(),
         });
         Ok(())
     }
 
-    fn bind(&mut self, path: &Path) -> Result<(), OverlayError> {
-        let target = self.inside(path);
-        rustix::mount::mount_bind_recursive(path, &target).map_err(at("cannot bind", path))?;
-        self.records.push(Record::Bind {
-            target: path.to_owned(),
-        });
-        Ok(())
-    }
-
-    fn kernel_directories(&mut self, pid_namespace: bool) -> Result<(), OverlayError> {
+    fn kernel_directories(
+        &mut self,
+        pid_namespace: bool,
+        gpus: DeviceNodes,
+    ) -> Result<(), MountError> {
         let [proc, sys, dev] = KERNEL_DIRECTORIES.map(Path::new);
         let target = self.inside(proc);
         if pid_namespace {
@@ -293,38 +287,27 @@ impl Tree {
                 target: proc.to_owned(),
             });
         } else {
-            self.bind(proc)?;
+            self.bind(proc, WITHOUT_DEVICES)?;
         }
         // Settings of the machine, not of the process.
         let settings = target.join("sys");
         if settings.is_dir() {
-            rustix::mount::mount_bind(&settings, &settings).map_err(at("cannot bind", proc))?;
-            set_read_only(&settings, true)?;
+            bind(&settings, &settings, Depth::All, READ_ONLY)?;
+        }
+        if gpus == DeviceNodes::Hidden {
+            devices::cover_driver(&target)?;
         }
         if sys.is_dir() {
-            self.read_only(sys)?;
+            self.bind(sys, READ_ONLY)?;
         }
-        // Devices can be used on a read-only mount; only the directory entries cannot be changed.
-        self.read_only(dev)?;
-        self.shared_memory()
+        devices::mount_at(&self.inside(dev), SharedMemory::Own, gpus)?;
+        self.records.push(Record::Bind {
+            target: dev.to_owned(),
+        });
+        Ok(())
     }
 
-    /// `/dev/shm`: of its own, of equal size.
-    fn shared_memory(&self) -> Result<(), OverlayError> {
-        let path = Path::new("/dev/shm");
-        let Ok(facts) = rustix::fs::statvfs(path) else {
-            return Ok(());
-        };
-        let size = facts.f_blocks.saturating_mul(facts.f_frsize);
-        let options = format!("mode=1777,size={size}\0");
-        let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes())
-            .expect("the text ends with its only NUL");
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        rustix::mount::mount("tmpfs", self.inside(path), "tmpfs", flags, options)
-            .map_err(at("cannot mount", path))
-    }
-
-    fn write_records(&self) -> Result<(), OverlayError> {
+    fn write_records(&self) -> Result<(), MountError> {
         let path = self.layers.records();
         let records = Records {
             layers: &self.layers.layers,
@@ -334,11 +317,7 @@ impl Tree {
         let bytes = serde_json::to_vec(&records).map_err(io::Error::other);
         bytes
             .and_then(|bytes| brimful_private::write_new(&path, &bytes))
-            .map_err(|source| OverlayError {
-                what: "cannot write",
-                path,
-                source,
-            })
+            .map_err(at("cannot write", path))
     }
 
     /// Where a path lies while the new root is not yet the root.
@@ -348,7 +327,7 @@ impl Tree {
             .join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    fn switch_root(&self) -> Result<(), OverlayError> {
+    fn switch_root(&self) -> Result<(), MountError> {
         let root = &self.layers.root;
         let failed = || at("cannot switch to", root);
         rustix::process::chdir(root).map_err(failed())?;
@@ -386,7 +365,13 @@ const MAX_OWNED: usize = 256;
 
 /// Directories of the user that lie in directories of others, such as `/scratch/projects/ann`, as far as they are found
 /// in a short look.
-fn owned_directories() -> Vec<PathBuf> {
+fn owned_directories(mounts: &[Mount]) -> Vec<PathBuf> {
+    // To look into one would mount what it stands for.
+    let is_automount = |path: &Path| {
+        mounts
+            .iter()
+            .any(|mount| mount.is_automount() && mount.path == path)
+    };
     let mut owned = Vec::new();
     let mut looked_at = 0;
     let mut level = vec![PathBuf::from("/")];
@@ -410,9 +395,8 @@ fn owned_directories() -> Vec<PathBuf> {
                 let path = entry.path();
                 match entry.metadata() {
                     Ok(facts) if is_own(&facts) => owned.push(path),
-                    Ok(_) if !SYSTEM_TREES.iter().any(|tree| path == Path::new(tree)) => {
-                        next.push(path);
-                    }
+                    Ok(_) if SYSTEM_TREES.iter().any(|tree| path == Path::new(tree)) => {}
+                    Ok(_) if !is_automount(&path) => next.push(path),
                     _ => {}
                 }
             }
@@ -434,7 +418,7 @@ const MAX_ENTRIES: usize = 4096;
 
 /// An error where a directory holds what the user may change, but which has another owner or group: project directories
 /// of clusters, for example. The kernel refuses to copy it up (`EOVERFLOW`).
-fn no_foreign_files(directory: &Path) -> Result<(), OverlayError> {
+fn no_foreign_files(directory: &Path) -> Result<(), MountError> {
     if fs::metadata(directory).is_ok_and(|facts| facts.mode() & STICKY != 0) {
         // Everybody's directory, such as /tmp.
         return Ok(());
@@ -489,7 +473,7 @@ fn mount_overlay(
     let mounted = rustix::mount::fsmount(
         overlay,
         rustix::mount::FsMountFlags::FSMOUNT_CLOEXEC,
-        rustix::mount::MountAttrFlags::empty(),
+        WITHOUT_DEVICES,
     )?;
     rustix::mount::move_mount(
         mounted.as_fd(),
@@ -501,112 +485,8 @@ fn mount_overlay(
     Ok(())
 }
 
-/// `struct mount_attr` of the kernel.
-#[repr(C)]
-struct MountAttr {
-    attr_set: u64,
-    attr_clr: u64,
-    propagation: u64,
-    userns_fd: u64,
-}
-
-const MOUNT_ATTR_RDONLY: u64 = 1;
-const AT_RECURSIVE: libc::c_uint = 0x8000;
-
-/// Makes a mount read-only, and those below it where asked. Needs Linux 5.12.
-fn set_read_only(path: &Path, recursive: bool) -> Result<(), OverlayError> {
-    let failed = at("cannot make read-only:", path);
-    let mount = rustix::fs::open(
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )
-    .map_err(at("cannot open", path))?;
-    let attributes = MountAttr {
-        attr_set: MOUNT_ATTR_RDONLY,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: 0,
-    };
-    let empty_path = libc::AT_EMPTY_PATH.cast_unsigned();
-    let flags = if recursive {
-        empty_path | AT_RECURSIVE
-    } else {
-        empty_path
-    };
-    #[expect(unsafe_code, reason = "no crate of ours wraps mount_setattr")]
-    // SAFETY: the file descriptor is open, the path is a C string, and the kernel reads `size_of::<MountAttr>()` bytes.
-    let outcome = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            std::os::fd::AsRawFd::as_raw_fd(&mount),
-            c"".as_ptr(),
-            flags,
-            std::ptr::from_ref(&attributes),
-            size_of::<MountAttr>(),
-        )
-    };
-    if outcome == 0 {
-        Ok(())
-    } else {
-        Err(failed(io::Error::last_os_error()))
-    }
-}
-
-/// The mounts that can be seen by their path: another one may lie on top, or on a directory above.
-fn visible_mounts() -> Result<Vec<Mount>, OverlayError> {
-    let path = Path::new("/proc/self/mountinfo");
-    let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(
-            &mut io::Read::take(File::open(path)?, MAX_MOUNTINFO),
-            &mut bytes,
-        )?;
-        Ok(bytes)
-    };
-    let mut mounts = mounts::parse(&read().map_err(at("cannot read", path))?);
-    mounts.retain(|mount| {
-        rustix::fs::statx(
-            CWD,
-            &mount.path,
-            AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW,
-            StatxFlags::MNT_ID,
-        )
-        .is_ok_and(|facts| facts.stx_mnt_id == mount.id)
-    });
-    Ok(mounts)
-}
-
-/// The entries of a directory in the order of their names; none where it cannot be read.
-fn list(directory: &Path) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let path = entry.path();
-            let kind = entry.file_type().ok()?;
-            Some(if kind.is_dir() {
-                Entry::Directory(path)
-            } else if kind.is_symlink() {
-                Entry::Link(path)
-            } else {
-                Entry::Other(path)
-            })
-        })
-        .collect();
-    entries.sort_by(|a, b| path_of(a).cmp(path_of(b)));
-    entries
-}
-
-fn path_of(entry: &Entry) -> &Path {
-    match entry {
-        Entry::Directory(path) | Entry::Link(path) | Entry::Other(path) => path,
-    }
-}
-
-fn make_stub(root: &Path, stub: &Stub) -> Result<(), OverlayError> {
-    let (Stub::Directory(path) | Stub::Link(path) | Stub::File(path)) = stub;
+fn make_stub(root: &Path, stub: &Stub) -> Result<(), MountError> {
+    let path = stub.path();
     let target = root.join(path.strip_prefix("/").unwrap_or(path));
     match stub {
         Stub::Directory(_) => {
@@ -622,15 +502,8 @@ fn make_stub(root: &Path, stub: &Stub) -> Result<(), OverlayError> {
     }
 }
 
-fn make_directory(path: &Path) -> Result<(), OverlayError> {
-    match brimful_private::new_directory(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome.map_err(at("cannot create", path)),
-    }
-}
-
 /// Gives a directory the permissions of another one, as far as they matter to this process.
-fn imitate(original: &Path, directory: &Path) -> Result<(), OverlayError> {
+fn imitate(original: &Path, directory: &Path) -> Result<(), MountError> {
     let facts = fs::metadata(original).map_err(at("cannot read", original))?;
     let mut mode = facts.mode() & 0o7777;
     // The owner is perhaps another user, which cannot be imitated: what was forbidden stays forbidden, and what was
@@ -655,16 +528,4 @@ fn imitate(original: &Path, directory: &Path) -> Result<(), OverlayError> {
     }
     fs::set_permissions(directory, Permissions::from_mode(mode))
         .map_err(at("cannot set the permissions of", directory))
-}
-
-fn at<E: Into<io::Error>>(
-    what: &'static str,
-    path: impl AsRef<Path>,
-) -> impl FnOnce(E) -> OverlayError {
-    let path = path.as_ref().to_owned();
-    move |source| OverlayError {
-        what,
-        path,
-        source: source.into(),
-    }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod branches;
+mod children;
 mod connections;
 mod differential;
 mod programs;

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 
-FOLDER = os.environ.get("BRIMFUL_REHEARSAL", "")
+FOLDER = os.environ.get("BRIMFUL_REHEARSAL") or os.environ.get("BRIMFUL_VERIFY", "")
 STEPS = int(os.environ.get("BRIMFUL_REHEARSAL_STEPS", "3"))
 WITH = set(filter(None, os.environ.get("BRIMFUL_REHEARSAL_WITH", "").split(",")))
 # No card is stood in for: the script trains on the processors, and only the host is measured.

@@ -5,6 +5,7 @@ import os
 import types
 
 import torch
+from brimful_common import WITHOUT_CUDA
 from brimful_ledger import ROUNDING
 
 KIB = 1 << 10
@@ -142,6 +143,11 @@ def random_state(*_, **__):
     return torch.zeros(16, dtype=torch.uint8)
 
 
+def hides_gpus():
+    """Whether the script hides every GPU from CUDA."""
+    return not WITHOUT_CUDA and os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}
+
+
 def answer_for(card, ledger, on_use):
     """Put answers for the card in place of `torch.cuda`'s."""
     cuda = torch.cuda
@@ -165,13 +171,13 @@ def answers_of_card(card, start):
     """What is asked about devices, streams and random numbers."""
     stream = Stream()
     return {
-        "is_available": lambda: True,
+        "is_available": lambda: not hides_gpus(),
         "is_initialized": lambda: True,
         "init": start,
         "_lazy_init": start,
         "_lazy_call": lambda call, **_: None,
         "_is_in_bad_fork": lambda: False,
-        "device_count": lambda: 1,
+        "device_count": lambda: 0 if hides_gpus() else 1,
         "current_device": lambda: 0,
         "set_device": nothing,
         "_exchange_device": lambda device: 0,

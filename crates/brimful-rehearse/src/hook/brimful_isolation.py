@@ -14,6 +14,7 @@ import stat
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
+_MS_NODEV = 4
 _MS_BIND = 4096
 _MS_REC = 16384
 _MS_PRIVATE = 1 << 18
@@ -33,6 +34,24 @@ def _redirect(layer):
     branch.argtypes = [ctypes.c_char_p]
     if branch(os.fsencode(layer)) != 0:
         raise OSError(f"{layer} cannot be added to the layers of the redirecting library")
+
+
+def can_be_mounted(seen, target):
+    """Whether there is something at `target` to mount over, which is to be seen as `seen`.
+
+    Another process may have removed a mount since the script started, and the directory that it was mounted
+    on. Here the mount is still there, so the directory is made again. What is gone here too needs no mount.
+    """
+    if os.path.lexists(target):
+        return True
+    if not os.path.lexists(seen):
+        return False
+    if os.path.isdir(seen):
+        os.makedirs(target)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+    return True
 
 
 class _Overlays:
@@ -59,6 +78,8 @@ class _Overlays:
         self.call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
         for number, mount in enumerate(self.mounts):
             target = root + mount["target"].rstrip("/")
+            if not can_be_mounted(mount["target"], target):
+                continue
             if mount["kind"] == "overlay":
                 self.overlay(mount, target, os.path.join(own, str(number)))
             else:
@@ -103,7 +124,8 @@ class _Overlays:
     def mount_overlay(self, target, lowers, upper, work):
         options = f"lowerdir={lowers},upperdir={upper},workdir={work},volatile"
         options += ",userxattr" if self.user_namespace else ",redirect_dir=on,index=off"
-        self.call("mount", b"overlay", os.fsencode(target), b"overlay", 0, os.fsencode(options))
+        # Device nodes that lie in a user's directories, those of GPUs among them, cannot be opened.
+        self.call("mount", b"overlay", os.fsencode(target), b"overlay", _MS_NODEV, os.fsencode(options))
 
     def copy(self, source, target):
         """Copy an upper layer, with the marks of what was deleted."""

@@ -175,7 +175,7 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
             self.give_up()
         announce_to_phantom()
         self.branch_out()
-        if not self.torch.cuda.is_available():
+        if not self.finds_phantom():
             self.give_up()
         tell(event="torch", torch=self.torch.__version__)
         self.stack_reporter.start()
@@ -197,6 +197,17 @@ class Rehearsal(Branches, Substitutes, Values, Onward, Steps, CompiledKernels, C
         if WITH:
             self.shorten_loaders()
         atexit.register(self.at_exit)
+
+    def finds_phantom(self):
+        """Whether torch's calls reach the phantom, and it has GPUs.
+
+        Asks nothing that initializes CUDA: the script may still set CUDA_VISIBLE_DEVICES.
+        """
+        import ctypes
+
+        runtime = self.torch._C._cudart
+        runtime.cudaGetErrorString(runtime.cudaError.success)
+        return ctypes.CDLL(None).brimful_phantom_is_the_runtime() == 1
 
     def give_up(self):
         """Training on the processor instead would take long and tell nothing."""

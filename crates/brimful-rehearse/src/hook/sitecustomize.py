@@ -52,6 +52,9 @@ _REHEARSAL = (
 )
 
 
+_VERIFY = ("brimful_verify",)
+
+
 def _load(directory, names):
     """Load parts beside this file, under names that nobody else uses."""
     import importlib.util
@@ -64,7 +67,8 @@ def _load(directory, names):
 
 def _prepare(directory):
     rehearses = bool(os.environ.get("BRIMFUL_REHEARSAL"))
-    if not rehearses and not os.environ.get("BRIMFUL_ACCEPTS"):
+    verifies = bool(os.environ.get("BRIMFUL_VERIFY"))
+    if not rehearses and not verifies and not os.environ.get("BRIMFUL_ACCEPTS"):
         return
     if sys.version_info < (3, 9):  # noqa: UP036
         return  # a program of the system's, too old for a torch that could be rehearsed
@@ -75,6 +79,9 @@ def _prepare(directory):
     if rehearses:
         _load(directory, _REHEARSAL)
         sys.modules["brimful_rehearsal"].wait_for_torch()
+    elif verifies:
+        _load(directory, _VERIFY)
+        sys.modules["brimful_verify"].wait_for_torch()
     else:
         _load(directory, _ACCEPTS)
         for name in _ACCEPTS:

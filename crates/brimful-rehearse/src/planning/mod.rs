@@ -10,7 +10,11 @@ use std::time::Instant;
 
 use brimful::explain::Cause;
 use brimful::job::{Choices, Rendered, Settings, knobs};
-use brimful::plan::{Answer, LearntRun, Observed, RehearsalUsed, Shape, Step, next_step};
+use brimful::plan::{
+    Answer, LearntRun, Measurements, Observed, Reason, ReasonKind, RehearsalUsed, Shape, Step,
+    next_step,
+};
+use brimful::predict::MeasuredContext;
 use brimful::user_error::{ErrorKind, Hint, UserError};
 
 pub use cache::Cache;
@@ -39,6 +43,8 @@ pub struct Planned {
     pub rehearsals: Vec<RehearsalUsed>,
     /// Of all rehearsals that were made now; nothing where none was needed.
     pub side_effects: Option<SideEffects>,
+    /// Where the context on the GPU is not calculated.
+    pub measured_context: Option<MeasuredContext>,
     pub seconds: f64,
 }
 
@@ -108,7 +114,7 @@ pub fn plan(
     let mut rehearsals = Vec::new();
     let mut side_effects: Option<SideEffects> = None;
     let mut learnt = question.learnt.clone();
-    let answer = loop {
+    let mut answer = loop {
         let mut settings = match next_step(&question.job, &question.room, &shapes, &learnt) {
             Step::Rehearse(settings) => settings,
             Step::Done(plan) => break Answer::Plan(plan),
@@ -135,13 +141,37 @@ pub fn plan(
         rehearsals.push(used(&settings, &kept, reused));
         shapes.push(shape(question, settings, &kept));
     };
+    let measured_context = measured_context(question, &shapes);
+    if let Some(measured) = &measured_context {
+        give_reason(&mut answer, measured);
+    }
     Ok(Planned {
         answer,
         shapes,
         rehearsals,
         side_effects,
+        measured_context,
         seconds: start.elapsed().as_secs_f64(),
     })
+}
+
+/// The context that the footprints of all shapes have in common.
+fn measured_context(question: &PlanQuestion, shapes: &[Shape]) -> Option<MeasuredContext> {
+    let (card, _) = question.card?;
+    let torch = shapes.iter().find(|shape| !shape.torch.is_empty())?;
+    question.measured.context(card, &torch.torch)
+}
+
+fn give_reason(answer: &mut Answer, measured: &MeasuredContext) {
+    let reasons = match answer {
+        Answer::Plan(plan) => &mut plan.reasons,
+        Answer::Impossible(closest) => &mut closest.reasons,
+    };
+    reasons.push(Reason {
+        kind: ReasonKind::Learnt,
+        text: format!("the CUDA context is {measured}"),
+        ..Reason::default()
+    });
 }
 
 fn used(settings: &Settings, kept: &Kept, reused: bool) -> RehearsalUsed {
@@ -218,10 +248,11 @@ fn rehearsed(
         ranges: false,
         alloc_conf: None,
         phantom: question.phantom.clone(),
-        beside_driver: question.beside_driver,
         time_limit: question.time_limit,
         output: None,
         protection: question.protection.clone(),
+        // The GPU's memory is reckoned from what is kept.
+        measured: Measurements::default(),
     };
     let predicted = predict(&asked, |progress| {
         look(progress.map_or(PlanEvent::Look, PlanEvent::Progress))

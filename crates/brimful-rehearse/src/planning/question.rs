@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brimful::cards::Card;
 use brimful::job::Job;
-use brimful::plan::{LearntRun, PlanLimits};
+use brimful::plan::{LearntRun, Measurements, PlanLimits};
 
 use crate::planning::cache::Cache;
 use crate::protection::Protection;
@@ -20,6 +20,8 @@ pub struct PlanQuestion {
     /// The GPU model of the machine and how many GPUs the job may use; `None` for a job on CPUs.
     pub card: Option<(&'static Card, usize)>,
     pub learnt: Vec<LearntRun>,
+    /// What earlier runs measured on GPUs.
+    pub measured: Measurements,
     /// Where rehearsals are kept; nothing to keep none.
     pub cache: Option<Cache>,
     /// Rehearse again what is in the cache.
@@ -27,7 +29,6 @@ pub struct PlanQuestion {
     pub steps: u32,
     pub time_limit: Duration,
     pub phantom: PathBuf,
-    pub beside_driver: bool,
     pub brimful_version: String,
     pub protection: Protection,
 }

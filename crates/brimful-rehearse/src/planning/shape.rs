@@ -91,7 +91,9 @@ fn need(question: &PlanQuestion, allocator: &str, processes: &[Rehearsed]) -> Op
             name: card.name.to_owned(),
             total,
             multiprocessors: card.multiprocessors.value,
+            compute_capability: card.compute_capability,
             settings: AllocatorSettings::parse(conf, version).ok()?,
+            measured_context: question.measured.context(card, &process.facts.torch),
         };
         let found = footprint(&workload(process, question.steps), &target);
         let evaluation = found

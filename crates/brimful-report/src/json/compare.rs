@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{LikelyAndSafe, LowLikelyHigh, PredictedSpeed, SettingValue};
+use crate::json::{
+    ContextMeasurement, GpusFrom, LikelyAndSafe, LowLikelyHigh, MachineGpu, PredictedSpeed,
+    SettingValue,
+};
 
 /// The same training command on several GPUs and machines: whether it fits, how long it takes, what it costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +26,13 @@ pub struct CompareDocument {
     pub length: JobLength,
     /// In the requested order.
     pub candidates: Vec<ComparedGpu>,
+    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// has none that is known).
+    #[serde(default = "GpusFrom::before")]
+    pub gpus_from: String,
+    /// This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty.
+    #[serde(default)]
+    pub machine_gpus: Vec<MachineGpu>,
     /// The candidate with the shortest time among those that fit; `null` if no time is known.
     pub fastest: Option<String>,
     /// The candidate with the lowest cost among those that fit; `null` if no cost is known.
@@ -59,6 +69,9 @@ pub struct ComparedGpu {
     pub headroom_bytes: Option<i64>,
     /// Peak GPU memory of the process; `null` if the script failed there.
     pub device_bytes: Option<LikelyAndSafe>,
+    /// The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated.
+    #[serde(default)]
+    pub measured_context: Option<ContextMeasurement>,
     /// Host memory of the machine; `null` if it is not known.
     pub host_limit_bytes: Option<u64>,
     /// The settings that were planned for it; `null` if the command runs as it is.

@@ -6,6 +6,8 @@ mod fleet;
 mod from_machine;
 mod gaps;
 mod job;
+mod machine_gpu;
+mod measured;
 mod plan;
 mod predict;
 mod predict_host;
@@ -15,6 +17,7 @@ mod read;
 mod replay;
 mod side_effects;
 mod speed;
+mod verify;
 
 pub use compare::{CompareDocument, ComparedGpu, JobLength};
 pub use explain::{
@@ -26,6 +29,8 @@ pub use fleet::{
 };
 pub use gaps::Gap;
 pub use job::{Choices, JobChoice, JobDocument, JobStart, Keep, Knobs, Mode, OneOrMore};
+pub use machine_gpu::{GpusFrom, MachineGpu};
+pub use measured::ContextMeasurement;
 pub use plan::{
     EnvironmentVariable, KnobChange, PlanContext, PlanDocument, PlanReason, PlanRehearsal,
     PlannedBrim, PlannedBytes, PlannedCandidate, PlannedFootprint, PlannedRung, PlannedTerm,
@@ -52,6 +57,7 @@ pub use replay::{
 };
 pub use side_effects::{HostConnection, SideEffects};
 pub use speed::{LowLikelyHigh, PredictedSpeed, StepSeconds};
+pub use verify::{VerifiedBytes, VerifiedGpu, VerifiedRate, VerifyDocument};
 
 use std::fmt::Write;
 
@@ -95,6 +101,11 @@ pub fn fleet_schema() -> schemars::Schema {
 /// The JSON Schema of [`RunsDocument`].
 pub fn runs_schema() -> schemars::Schema {
     schema::<RunsDocument>()
+}
+
+/// The JSON Schema of [`VerifyDocument`].
+pub fn verify_schema() -> schemars::Schema {
+    schema::<VerifyDocument>()
 }
 
 /// The JSON Schema of a job file, `brimful.toml`: what may be written, not what is printed.

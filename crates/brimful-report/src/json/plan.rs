@@ -7,10 +7,11 @@ use brimful::plan::{
     Answer, Change, Impossible, Need, Plan, PlanBrim, PlanCandidate, RateSource, Reason,
     RehearsalUsed, Rung, Throughput,
 };
+use brimful::predict::MeasuredContext;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{HostConnection, SCHEMA_VERSION, SideEffects};
+use crate::json::{ContextMeasurement, HostConnection, SCHEMA_VERSION, SideEffects};
 
 /// What is known of a plan besides itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +29,8 @@ pub struct PlanContext {
     pub rehearsals: Vec<RehearsalUsed>,
     /// Nothing where no script was started.
     pub side_effects: Option<SideEffects>,
+    /// Where the CUDA context is not calculated.
+    pub measured_context: Option<MeasuredContext>,
     pub seconds: f64,
 }
 
@@ -72,11 +75,19 @@ pub struct PlanDocument {
     /// The settings around the planned ones, at most 200, also those that do not fit.
     #[serde(default)]
     pub candidates: Vec<PlannedCandidate>,
+    /// The CUDA context in the memory of the GPU, if earlier runs measured it; `null` if it is calculated.
+    #[serde(default)]
+    pub measured_context: Option<ContextMeasurement>,
     /// The rehearsals that the plan is based on.
     pub rehearsals: Vec<PlanRehearsal>,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if
     /// all rehearsals came from the cache.
     pub isolation: Option<String>,
+    /// How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`),
+    /// `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` if all rehearsals came
+    /// from the cache.
+    #[serde(default)]
+    pub gpu_hidden: Option<String>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now.
     pub suppressed: Vec<String>,
     /// Other hosts that the script connected to in the rehearsals made now.
@@ -301,8 +312,13 @@ impl PlanDocument {
                 result_changes: plan.wanted.result_changes.clone(),
             },
             candidates: plan.candidates.iter().map(candidate).collect(),
+            measured_context: context
+                .measured_context
+                .as_ref()
+                .map(ContextMeasurement::of),
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             isolation: effects.map(|effects| effects.isolation.clone()),
+            gpu_hidden: effects.map(|effects| effects.gpu_hidden.clone()),
             suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),
             connections: effects.map_or_else(Vec::new, |effects| effects.connections.clone()),
             seconds: rounded(context.seconds),

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{
-    HostConnection, LikelyAndSafe, PredictedHost, PredictedSpeed, SCHEMA_VERSION, SideEffects,
+    ContextMeasurement, GpusFrom, HostConnection, LikelyAndSafe, MachineGpu, PredictedHost,
+    PredictedSpeed, SCHEMA_VERSION, SideEffects,
 };
 
 /// What is known of a rehearsal besides its footprints.
@@ -26,12 +27,30 @@ pub struct Rehearsed {
     /// For each footprint; empty where nothing was captured.
     pub speeds: Vec<Option<Speed>>,
     pub side_effects: SideEffects,
+    pub gpus_from: GpusFrom,
+    /// This machine's GPUs, where the answer is about them.
+    pub machine_gpus: Vec<MachineGpu>,
 }
 
 impl Rehearsed {
     /// The speed on the GPU of a footprint.
     pub fn speed(&self, at: usize) -> Option<&Speed> {
         self.speeds.get(at)?.as_ref()
+    }
+
+    /// This machine's GPUs, and whether the run fits in what is free on them.
+    pub(crate) fn machine_gpus(&self, footprints: &[Footprint]) -> Vec<MachineGpu> {
+        let need = |name: &str| {
+            let footprint = footprints.iter().find(|footprint| footprint.gpu == name)?;
+            let worst = footprint.worst_case.unwrap_or(footprint.device);
+            Some(worst.safe.max(footprint.device.safe).get())
+        };
+        let gpus = self.machine_gpus.iter().cloned();
+        gpus.map(|gpu| {
+            let need = need(&gpu.name);
+            gpu.with_need(need)
+        })
+        .collect()
     }
 }
 
@@ -55,6 +74,11 @@ pub struct PredictDocument {
     pub seconds: f64,
     /// How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed.
     pub isolation: String,
+    /// How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`),
+    /// `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` in documents from
+    /// before they were hidden.
+    #[serde(default)]
+    pub gpu_hidden: Option<String>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsal.
     pub suppressed: Vec<String>,
     /// Other hosts that the script connected to.
@@ -68,6 +92,13 @@ pub struct PredictDocument {
     pub phases: Vec<PhaseUse>,
     /// For each requested GPU: whether the run fits, and how much memory is left.
     pub gpus: Vec<GpuFit>,
+    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// has none that is known).
+    #[serde(default = "GpusFrom::before")]
+    pub gpus_from: String,
+    /// This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty.
+    #[serde(default)]
+    pub machine_gpus: Vec<MachineGpu>,
     /// GPUs on which the script failed before its first step for a reason other than memory.
     pub failed: Vec<FailedGpu>,
     /// The largest allocations at the peak.
@@ -165,6 +196,9 @@ pub struct GpuFit {
     pub alloc_conf: String,
     /// Allocator settings with which PyTorch would reserve less; `null` if little is unused.
     pub alternative: Option<AllocatorAlternative>,
+    /// The CUDA context in `device_bytes`, if earlier runs measured it; `null` if it is calculated.
+    #[serde(default)]
+    pub measured_context: Option<ContextMeasurement>,
     /// How fast the training is there; `null` if it could not be predicted.
     #[serde(default)]
     pub speed: Option<PredictedSpeed>,
@@ -288,6 +322,7 @@ impl PredictDocument {
             world_size: rehearsed.world_size,
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
             isolation: rehearsed.side_effects.isolation.clone(),
+            gpu_hidden: Some(rehearsed.side_effects.gpu_hidden.clone()),
             suppressed: rehearsed.side_effects.suppressed.clone(),
             connections: rehearsed.side_effects.connections.clone(),
             peak: None,
@@ -301,6 +336,8 @@ impl PredictDocument {
                     ..fit(footprint)
                 })
                 .collect(),
+            gpus_from: rehearsed.gpus_from.id().into(),
+            machine_gpus: rehearsed.machine_gpus(footprints),
             failed: rehearsed
                 .failed
                 .iter()
@@ -449,6 +486,10 @@ fn fit(footprint: &Footprint) -> GpuFit {
                 peak_reserved_bytes: found.peak_reserved.get(),
                 fits: found.fits,
             }),
+        measured_context: footprint
+            .measured_context
+            .as_ref()
+            .map(ContextMeasurement::of),
         speed: None,
     }
 }

@@ -4,7 +4,7 @@
 //! The JSON Schema and the Python classes are made from these types by `cargo xtask generate`.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::json::gaps::Gap;
 
@@ -309,7 +309,7 @@ pub struct Gpu {
 }
 
 /// A process that holds GPU memory.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuProcess {
     /// Its PID; in a container, the PID on the host.
     pub pid: u32,

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct SideEffects {
     /// How the user's files were protected: `overlay`, `redirect` or `off`.
     pub isolation: String,
+    /// How the GPUs of this machine were hidden: `devices`, `landlock` or `no_driver`.
+    pub gpu_hidden: String,
     /// What the script asked of services and was not done.
     pub suppressed: Vec<String>,
     /// Hosts beyond this machine that the script connected to.

@@ -3,6 +3,7 @@
 use brimful::units::Bytes;
 
 use crate::json::{CompareDocument, ComparedGpu, LowLikelyHigh};
+use crate::text::machine_gpus;
 use crate::text::page::{Page, Role, wrap};
 use crate::text::speed::rate;
 use crate::text::table::table;
@@ -38,7 +39,15 @@ pub fn compare(document: &CompareDocument, page: &Page) -> String {
     for line in length_words(document) {
         body.push_str(&page.hang("  ", 2, &line));
     }
+    for found in &document.candidates {
+        if let Some(measured) = &found.measured_context {
+            let line = format!("{}: the CUDA context is {}.", found.name, measured.words());
+            body.push_str(&page.hang("  ", 2, &line));
+        }
+    }
+    body.extend(machine_gpus::usual_line(&document.gpus_from, page));
     page.section(&mut out, "Comparison", &body);
+    machine_gpus::section(&mut out, &document.machine_gpus, page);
     let planned = settings_lines(document);
     if !planned.is_empty() {
         let mut settings = String::new();

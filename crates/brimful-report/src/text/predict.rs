@@ -7,6 +7,7 @@ use brimful::printable::is_printable;
 use brimful::units::Bytes;
 
 use crate::json::{PredictedHost, Rehearsed};
+use crate::text::machine_gpus;
 use crate::text::page::{Page, Role, width_of, wrap};
 use crate::text::predict_host::host_sections;
 use crate::text::side_effects;
@@ -36,7 +37,12 @@ pub fn predict(rehearsed: &Rehearsed, footprints: &[Footprint], page: &Page) -> 
     if let Some(found) = alternative(footprints) {
         verdicts.push_str(&page.hang("  ", 2, &found));
     }
+    for line in measured_contexts(footprints) {
+        verdicts.push_str(&page.hang("  ", 2, &line));
+    }
+    verdicts.extend(machine_gpus::usual_line(rehearsed.gpus_from.id(), page));
     page.section(&mut out, "Fit", &verdicts);
+    machine_gpus::section(&mut out, &rehearsed.machine_gpus(footprints), page);
     if let Some(found) = speed::section(rehearsed, footprints, page) {
         page.section(&mut out, "Speed", &found);
     }
@@ -154,6 +160,17 @@ fn fits(footprints: &[Footprint], page: &Page) -> String {
         }
     }
     out
+}
+
+/// Where the CUDA context was measured and not calculated.
+fn measured_contexts(footprints: &[Footprint]) -> impl Iterator<Item = String> {
+    footprints.iter().filter_map(|footprint| {
+        let measured = footprint.measured_context.as_ref()?;
+        Some(format!(
+            "The CUDA context on {} is {measured}.",
+            footprint.gpu
+        ))
+    })
 }
 
 /// A setting of the allocator that would hold less, for the first GPU where it would.

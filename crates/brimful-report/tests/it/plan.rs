@@ -94,6 +94,7 @@ fn context() -> PlanContext {
         }],
         side_effects: Some(SideEffects {
             isolation: "redirect".into(),
+            gpu_hidden: "landlock".into(),
             suppressed: vec!["wandb: runs".into()],
             connections: vec![HostConnection {
                 host: "hub.example".into(),

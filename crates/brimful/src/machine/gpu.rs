@@ -92,6 +92,16 @@ impl ComputeCapability {
     pub const fn new(major: u32, minor: u32) -> ComputeCapability {
         ComputeCapability { major, minor }
     }
+
+    /// The most threads that a multiprocessor can run at a time, by the table "Technical Specifications per Compute
+    /// Capability" in NVIDIA's CUDA C++ Programming Guide.
+    pub const fn threads_per_multiprocessor(self) -> u32 {
+        match (self.major, self.minor) {
+            (7, 5) => 1024,
+            (8, 6 | 7 | 9) | (11 | 12, _) => 1536,
+            _ => 2048,
+        }
+    }
 }
 
 impl GpuVendor {

@@ -63,7 +63,7 @@ fn whole(cpus: f64) -> u64 {
 }
 
 /// `2.13` of `2.13.0+cu130`.
-fn release(version: &str) -> String {
+pub(crate) fn release(version: &str) -> String {
     let parts: Vec<&str> = version.split('.').take(2).collect();
     parts.join(".")
 }

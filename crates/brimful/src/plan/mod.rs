@@ -19,6 +19,7 @@ mod impossible;
 mod learning;
 mod learnt;
 mod lessons;
+mod measurement;
 mod moves;
 mod observed;
 mod pipe;
@@ -39,6 +40,7 @@ mod tests;
 
 pub use candidates::wanted;
 pub use learnt::{LearntRun, MeasuredOn};
+pub use measurement::{GpuMeasurement, Measurements, held_context, peak_used};
 pub use observed::Observed;
 pub use request::{RequestedGpu, ResourceRequest};
 pub use revise::revise;
@@ -238,7 +240,7 @@ pub enum ReasonKind {
     Estimated,
     /// A knob has no effect.
     Unused,
-    /// Predictions were raised after earlier runs.
+    /// Predictions were raised after earlier runs, or a value that one measured stands in for a calculated one.
     Learnt,
 }
 

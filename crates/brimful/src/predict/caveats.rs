@@ -12,6 +12,7 @@ use crate::units::Bytes;
 pub enum CaveatKind {
     FakeTensorFallback,
     Uncompiled,
+    MoreGpusThanAsked,
     NoStep,
     OneStep,
     EndedEarly,
@@ -45,6 +46,7 @@ impl CaveatKind {
         match self {
             CaveatKind::FakeTensorFallback => "fake_tensor_fallback",
             CaveatKind::Uncompiled => "uncompiled",
+            CaveatKind::MoreGpusThanAsked => "more_gpus_than_asked",
             CaveatKind::NoStep => "no_step",
             CaveatKind::OneStep => "one_step",
             CaveatKind::EndedEarly => "ended_early",
@@ -105,6 +107,7 @@ impl Found {
 pub fn caveats(workload: &Workload, story: &Story) -> Vec<Caveat> {
     let mut found = Found(Vec::new());
     about_torch(workload, &mut found);
+    about_gpus(workload, &mut found);
     about_steps(workload, &mut found);
     about_memory(workload, &mut found);
     about_values(workload, &mut found);
@@ -125,6 +128,23 @@ fn about_torch(workload: &Workload, found: &mut Found) {
         found.add(
             CaveatKind::Uncompiled,
             "torch.compile needs CUDA, which this torch does not have: the code ran uncompiled",
+        );
+    }
+}
+
+/// About the GPUs that the script sees.
+fn about_gpus(workload: &Workload, found: &mut Found) {
+    let added = workload.added_gpus;
+    if added > 0 {
+        let (gpus, numbers) = match added {
+            1 => ("GPU", "this number"),
+            _ => ("GPUs", "these numbers"),
+        };
+        found.add(
+            CaveatKind::MoreGpusThanAsked,
+            format!(
+                "the script chooses {added} {gpus} that the rehearsed machine does not have (CUDA_VISIBLE_DEVICES): brimful added the same model under {numbers}. To rehearse a machine with more GPUs, use for example `--gpu \"4x t4\"`"
+            ),
         );
     }
 }
@@ -303,10 +323,10 @@ fn about_libraries(workload: &Workload, found: &mut Found) {
             ),
         );
     }
-    if workload.world_size > 1 {
+    if workload.world_size > 1 || !workload.communicators.is_empty() {
         found.add(
             CaveatKind::NcclEstimated,
-            "the size of the NCCL buffers is estimated from public reports (0.5 to 1.6 GB per communicator)",
+            "the memory of NCCL is estimated from measurements of other machines; a rank that also uses GPU 0 (without `torch.cuda.set_device`) takes 0.2 to 0.6 GiB more there",
         );
     }
 }

@@ -10,10 +10,12 @@ use brimful_allocsim::version::TorchVersion;
 use super::caveats::memory_of_the_host;
 use super::kind::Kind;
 use super::kinds::kinds;
-use super::outside::{Outside, context, nccl};
+use super::measured::MeasuredContext;
+use super::outside::{LoadedLibraries, Outside, context, nccl};
 use super::story::{Phase, Story};
 use super::timeline::{StepTimeline, TimelineColumn, TimelineRecorder, modules};
 use super::{Caveat, Workload, caveats};
+use crate::machine::ComputeCapability;
 use crate::units::Bytes;
 
 /// The card and the settings to predict for.
@@ -23,7 +25,11 @@ pub struct Target {
     /// What PyTorch calls the card's total.
     pub total: Bytes,
     pub multiprocessors: u32,
+    /// NVIDIA's generation number; AMD has none.
+    pub compute_capability: Option<ComputeCapability>,
     pub settings: AllocatorSettings,
+    /// Stands in for the context that is calculated.
+    pub measured_context: Option<MeasuredContext>,
 }
 
 /// A likely value, and one that 95 of 100 runs stay below.
@@ -142,6 +148,8 @@ pub struct Footprint {
     pub settings: String,
     /// Where much of what PyTorch holds is not in use.
     pub alternative: Option<Alternative>,
+    /// Where the context is not calculated.
+    pub measured_context: Option<MeasuredContext>,
 }
 
 /// More than any card: replays there end without retries.
@@ -181,9 +189,17 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         .torch
         .parse()
         .unwrap_or(TorchVersion::NEWEST_CHECKED);
-    let uses_cudnn = workload.cudnn_heuristics || workload.cudnn_guessed;
-    let context = context(target.multiprocessors, uses_cudnn);
-    let nccl = nccl(&workload.communicators);
+    let loaded = LoadedLibraries {
+        torch: version,
+        cudnn: workload.cudnn_heuristics || workload.cudnn_guessed,
+    };
+    let capability = target.compute_capability;
+    let calculated = context(target.multiprocessors, capability, loaded);
+    let context = match &target.measured_context {
+        Some(measured) => measured.in_place_of(calculated),
+        None => calculated,
+    };
+    let nccl = nccl(&workload.communicators, capability, version);
     let outside = |of: fn(&Outside) -> Bytes| of(&context).saturating_add(of(&nccl)).get();
     let (likely_held, safe_held) = (outside(|o| o.likely), outside(|o| o.safe));
     let setup = |capacity: u64, held: u64| Setup {
@@ -249,6 +265,7 @@ pub fn footprint(workload: &Workload, target: &Target) -> Footprint {
         events: workload.trace.events.len(),
         settings: target.settings.to_string(),
         alternative,
+        measured_context: target.measured_context.clone(),
     }
 }
 

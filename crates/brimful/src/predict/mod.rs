@@ -8,6 +8,7 @@ mod footprint;
 pub mod host;
 mod kind;
 mod kinds;
+mod measured;
 mod outside;
 mod story;
 #[cfg(test)]
@@ -22,7 +23,8 @@ pub use footprint::{
     Target, Term, footprint,
 };
 pub use kind::Kind;
-pub use outside::{Outside, context, nccl};
+pub use measured::MeasuredContext;
+pub use outside::{LoadedLibraries, Outside, context, likely_context};
 pub use story::{Phase, Story};
 pub use timeline::{ModuleMemory, PhaseBand, StepTimeline, TimelineColumn};
 pub use workload::{AssumedCase, NamedTensor, Occurrences, Workload};

@@ -9,6 +9,7 @@ use super::{
     AssumedCase, CaveatKind, FitVerdict, Footprint, Kind, NamedTensor, Phase, Target, Workload,
     caveats, footprint,
 };
+use crate::machine::ComputeCapability;
 use crate::units::Bytes;
 
 const MIB: u64 = 1 << 20;
@@ -76,7 +77,9 @@ fn target(total: Bytes) -> Target {
         name: "a card".into(),
         total,
         multiprocessors: 40,
+        compute_capability: Some(ComputeCapability::new(7, 5)),
         settings: AllocatorSettings::default(),
+        measured_context: None,
     }
 }
 
@@ -145,6 +148,9 @@ fn weak_figures_say_so() {
     };
     assert!(ids(&workload(3, 10)).is_empty());
     assert_eq!(ids(&workload(1, 10)), ["one_step"]);
+    let mut more = workload(3, 10);
+    more.added_gpus = 1;
+    assert_eq!(ids(&more), ["more_gpus_than_asked"]);
     let mut weak = workload(3, 10);
     weak.unknown_shapes.count = 2;
     weak.assumed_shapes.count = 1;

@@ -56,6 +56,8 @@ pub struct Workload {
     pub fake_tensors: bool,
     /// `torch.compile` was asked for, and what it would have compiled ran as it is.
     pub uncompiled: bool,
+    /// GPUs that the script chose, beyond those of the rehearsed machine.
+    pub added_gpus: u32,
     /// Calls that the phantom does not know.
     pub unknown_calls: Vec<String>,
     /// Sizes that the phantom had to guess, such as `rnn`.

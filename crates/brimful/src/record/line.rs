@@ -83,6 +83,9 @@ pub struct AttemptLine {
     /// The GPUs of the machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuModel>,
+    /// The version of their driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// What was started in this attempt.
     pub command: Vec<String>,
     /// One value per knob, where the job has knobs.
@@ -105,6 +108,13 @@ pub struct AttemptLine {
     pub why: Option<String>,
 }
 
+impl AttemptLine {
+    /// Whether it is of a process that was there before brimful.
+    pub fn is_attached(&self) -> bool {
+        self.containment == "attached"
+    }
+}
+
 /// A GPU of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -112,6 +122,11 @@ pub struct GpuModel {
     /// As the driver counts.
     pub index: u32,
     pub name: String,
+    /// What the driver says it has, and what was in use before the start.
+    #[serde(rename = "total_bytes", skip_serializing_if = "Option::is_none")]
+    pub total: Option<Bytes>,
+    #[serde(rename = "used_bytes", skip_serializing_if = "Option::is_none")]
+    pub used: Option<Bytes>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -49,10 +49,12 @@ impl GpuHistory {
                 continue;
             }
             let card = self.cards.entry(gpu.index).or_default();
+            // Who is unknown may be known at the next look, and was there before.
+            let listed = || gpu.others.iter().chain(&gpu.unknown);
             // Who left and comes back has come again.
             card.others
-                .retain(|pid, _| gpu.others.iter().any(|(other, _)| other == pid));
-            for (pid, held) in &gpu.others {
+                .retain(|pid, _| listed().any(|(other, _)| other == pid));
+            for (pid, held) in listed() {
                 if card.others.len() < MAX_OTHERS || card.others.contains_key(pid) {
                     let other = card.others.entry(*pid).or_insert(Other {
                         was_there: is_new,

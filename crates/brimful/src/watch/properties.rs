@@ -46,20 +46,22 @@ fn any_host() -> impl Strategy<Value = HostSample> {
 }
 
 fn any_gpu() -> impl Strategy<Value = GpuSample> {
-    let others = prop::collection::vec((0..5_u32, prop::option::of(any_bytes())), 0..4);
+    let processes = || prop::collection::vec((0..5_u32, prop::option::of(any_bytes())), 0..4);
     (
         0..3_u32,
         any_bytes(),
         any_bytes(),
         prop::option::of(any_bytes()),
-        others,
+        processes(),
+        processes(),
     )
-        .prop_map(|(index, used, total, ours, others)| GpuSample {
+        .prop_map(|(index, used, total, ours, others, unknown)| GpuSample {
             index,
             used,
             total,
             ours,
             others,
+            unknown,
         })
 }
 

@@ -144,16 +144,20 @@ pub struct GpuSample {
     pub used: Bytes,
     #[serde(rename = "total_bytes")]
     pub total: Bytes,
-    /// Held by processes of this job, where the driver says it.
+    /// Held by processes of this job, where the driver says it of all that it lists.
     #[serde(
         rename = "ours_bytes",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub ours: Option<Bytes>,
-    /// Processes that are not of this job: their ids and what they hold, where the driver says it.
+    /// Processes that are surely not of this job: their ids and what they hold, where the driver says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<(u32, Option<Bytes>)>,
+    /// Processes of which it is not known whether they are of this job: in a container the driver may number them as the
+    /// host does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<(u32, Option<Bytes>)>,
 }
 
 /// One process of the job.

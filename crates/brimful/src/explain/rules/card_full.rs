@@ -2,6 +2,9 @@
 
 use crate::allocator;
 use crate::explain::rules::Rule;
+use crate::explain::rules::others_on_card::{
+    RECENT_MS, job_holds_most, others_by_sample, unknown_by_sample,
+};
 use crate::explain::rules::telling::{proof, quoted, remedy, remedy_to, remedy_with};
 use crate::explain::signs::{Leading, Signs};
 use crate::explain::text::{CudaMessage, Rank};
@@ -17,12 +20,12 @@ pub(super) const RULE: Rule = Rule {
     id: "card_full",
     about: "PyTorch or another library failed to allocate GPU memory. Fragmented: a replay of the allocator snapshot \
             fits with other settings, or a large part of PyTorch's reserved memory is unused and would satisfy the \
-            request. Other process: other processes hold more than half of the GPU. Otherwise exhausted.",
+            request. Other process: other processes hold more than half of the GPU, and the job itself does not; \
+            proved only where the driver's process numbers are known to mean the same processes here. Otherwise \
+            exhausted.",
     check,
 };
 
-/// An out-of-memory error this shortly before the end is what ended it.
-const RECENT_MS: u64 = 60_000;
 /// A GPU that is fuller than this has no space for the workspace of a library.
 const NEARLY_FULL: f64 = 0.95;
 
@@ -58,23 +61,7 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let mut message = told.and_then(|told| told.sign.facts.cuda.clone());
     if let Some(oom) = from_hook {
         message = Some(of_hook(oom, message));
-        proofs.push(proof(
-            EvidenceSource::Hook,
-            format!(
-                "PyTorch in process {} on GPU {}: {} allocated, {} reserved{}, {}",
-                oom.pid,
-                oom.device,
-                oom.allocated,
-                oom.reserved,
-                oom.free
-                    .map(|free| format!(", {free} free"))
-                    .unwrap_or_default(),
-                match oom.retries {
-                    1 => "1 retry".to_owned(),
-                    n => format!("{n} retries"),
-                }
-            ),
-        ));
+        proofs.push(by_hook(oom));
     }
     let mut cause = message
         .as_ref()
@@ -85,12 +72,18 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
         }
         proofs.push(quoted(told));
     }
-    if let Some(others) = others_by_sample(evidence) {
-        if others.is_most && cause == Cause::CudaOomExhausted {
-            cause = Cause::CudaOomOtherProcess;
-        }
-        proofs.push(others.proof);
+    let others = others_by_sample(evidence);
+    let is_counted = message
+        .as_ref()
+        .is_some_and(|message| message.total.is_some() && message.free.is_some());
+    let are_others_seen = others.as_ref().is_some_and(|others| others.is_most);
+    if are_others_seen && !is_counted && cause == Cause::CudaOomExhausted {
+        cause = Cause::CudaOomOtherProcess;
     }
+    if cause == Cause::CudaOomOtherProcess && job_holds_most(evidence, message.as_ref()) {
+        cause = Cause::CudaOomExhausted;
+    }
+    proofs.extend(others.map(|others| others.proof));
     if let Some(message) = &message {
         proofs.push(figures(message));
     }
@@ -102,7 +95,10 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
     let adds_up = message
         .as_ref()
         .is_some_and(|message| message.adds_up(cause))
-        || from_replay.is_some();
+        || (from_replay.is_some() && cause != Cause::CudaOomOtherProcess);
+    if !adds_up {
+        proofs.extend(unknown_by_sample(evidence));
+    }
     Some(Verdict {
         cause,
         confidence: if adds_up {
@@ -111,7 +107,11 @@ fn check(evidence: &Evidence, signs: &Signs<'_>) -> Option<Verdict> {
             Confidence::Likely
         },
         detail,
-        summary: summary(cause, message.as_ref(), from_replay, detail),
+        summary: if cause == Cause::CudaOomOtherProcess {
+            summary_of_others(message.as_ref(), adds_up || are_others_seen)
+        } else {
+            summary(cause, message.as_ref(), from_replay, detail)
+        },
         evidence: proofs,
         remedies: remedies(evidence, cause, message.as_ref(), from_replay, detail),
         would_settle: if adds_up {
@@ -184,6 +184,26 @@ fn is_card(cause: Cause) -> bool {
     )
 }
 
+fn by_hook(oom: &GpuProof) -> Proof {
+    proof(
+        EvidenceSource::Hook,
+        format!(
+            "PyTorch in process {} on GPU {}: {} allocated, {} reserved{}, {}",
+            oom.pid,
+            oom.device,
+            oom.allocated,
+            oom.reserved,
+            oom.free
+                .map(|free| format!(", {free} free"))
+                .unwrap_or_default(),
+            match oom.retries {
+                1 => "1 retry".to_owned(),
+                n => format!("{n} retries"),
+            }
+        ),
+    )
+}
+
 /// The values of the hook, which need no parsing, take precedence over those of the message.
 fn of_hook(oom: &GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
     let mut message = CudaMessage::of_text(&oom.message)
@@ -196,50 +216,6 @@ fn of_hook(oom: &GpuProof, printed: Option<CudaMessage>) -> CudaMessage {
     message.asked = oom.asked.or(message.asked);
     message.device = Some(oom.device);
     message
-}
-
-#[derive(Debug)]
-struct Others {
-    is_most: bool,
-    proof: Proof,
-}
-
-/// Other processes on the GPUs, at the last sample that lists any.
-fn others_by_sample(evidence: &Evidence) -> Option<Others> {
-    let last = evidence.end.as_ref().and_then(|end| end.last.as_ref());
-    let sample = evidence
-        .samples
-        .iter()
-        .chain(last)
-        .rfind(|sample| sample.gpus.iter().any(|gpu| !gpu.others.is_empty()))?;
-    let gpu = sample
-        .gpus
-        .iter()
-        .max_by_key(|gpu| gpu.others.iter().filter_map(|(_, held)| *held).max())?;
-    let held: u64 = gpu
-        .others
-        .iter()
-        .filter_map(|(_, held)| held.map(Bytes::get))
-        .fold(0, u64::saturating_add);
-    let pids: Vec<String> = gpu
-        .others
-        .iter()
-        .take(8)
-        .map(|(pid, _)| pid.to_string())
-        .collect();
-    Some(Others {
-        is_most: Bytes(held).share_of(gpu.total) > 0.5,
-        proof: proof(
-            EvidenceSource::Samples,
-            format!(
-                "other processes on GPU {} (PID {}) hold {} of {}",
-                gpu.index,
-                pids.join(", "),
-                Bytes(held),
-                gpu.total
-            ),
-        ),
-    })
 }
 
 fn by_replay(replay: &SnapshotReplay, otherwise: Cause) -> Cause {
@@ -289,7 +265,12 @@ fn figures(message: &CudaMessage) -> Proof {
     part("reserved but unused", message.unused);
     part("total", message.total);
     if message.others() > Bytes::ZERO {
-        part("used outside this process", Some(message.others()));
+        let whose = if message.knows_itself() {
+            "used outside this process"
+        } else {
+            "not used by PyTorch in this process"
+        };
+        part(whose, Some(message.others()));
     }
     part("allowed for this process", message.allowed);
     proof(EvidenceSource::Output, parts.join(", "))
@@ -310,13 +291,8 @@ fn summary(
         || "the request".to_owned(),
         |asked| format!("the {asked} request"),
     );
-    let allocation = asked.map_or_else(
-        || "an allocation".to_owned(),
-        |asked| format!("an allocation of {asked}"),
-    );
-    let gpu = message
-        .device
-        .map_or_else(|| "the GPU".to_owned(), |device| format!("GPU {device}"));
+    let allocation = allocation_of(asked);
+    let gpu = gpu_of(message);
     match cause {
         Cause::CudaOomFragmented => {
             let unused = message
@@ -326,15 +302,6 @@ fn summary(
                     format!(": {unused} of PyTorch's reserved memory was unused")
                 });
             format!("{gpu} had enough free memory for {request}, but it was fragmented{unused}")
-        }
-        Cause::CudaOomOtherProcess => {
-            let held = match (message.others(), message.total) {
-                (others, Some(total)) if others > Bytes::ZERO => {
-                    format!(": other processes hold {others} of {total}")
-                }
-                _ => String::new(),
-            };
-            format!("another process holds most of {gpu}; {allocation} failed{held}")
         }
         _ if detail == Detail::PerProcessCap => format!(
             "this process reached its GPU memory cap of {}; {allocation} failed",
@@ -351,6 +318,39 @@ fn summary(
             None => format!("{gpu} ran out of memory: {allocation} failed"),
         },
     }
+}
+
+fn summary_of_others(message: Option<&CudaMessage>, is_proved: bool) -> String {
+    let none = CudaMessage::default();
+    let message = message.unwrap_or(&none);
+    let held = match (message.others(), message.total) {
+        (others, Some(total)) if others > Bytes::ZERO && message.knows_itself() => {
+            format!(": other processes hold {others} of {total}")
+        }
+        (others, Some(total)) if others > Bytes::ZERO => {
+            format!(": {others} of {total} are in use, but not by PyTorch in this process")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "another process {}holds most of {}; {} failed{held}",
+        if is_proved { "" } else { "probably " },
+        gpu_of(message),
+        allocation_of(message.asked)
+    )
+}
+
+fn allocation_of(asked: Option<Bytes>) -> String {
+    asked.map_or_else(
+        || "an allocation".to_owned(),
+        |asked| format!("an allocation of {asked}"),
+    )
+}
+
+fn gpu_of(message: &CudaMessage) -> String {
+    message
+        .device
+        .map_or_else(|| "the GPU".to_owned(), |device| format!("GPU {device}"))
 }
 
 fn remedies(
@@ -383,7 +383,9 @@ fn remedies(
             ));
         }
         Cause::CudaOomOtherProcess => {
+            // Else this process may be among them.
             let pids: Vec<String> = message
+                .filter(|message| message.knows_itself())
                 .map(|message| {
                     message
                         .processes

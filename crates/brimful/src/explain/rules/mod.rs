@@ -14,6 +14,7 @@ mod killed_for_memory;
 mod killed_unknown;
 mod limit_reached;
 mod not_started;
+mod others_on_card;
 mod rule;
 mod shared_memory_full;
 mod something_else;

@@ -117,6 +117,20 @@ impl CudaMessage {
         }
     }
 
+    /// Whether PyTorch found this process among those that the driver lists. In a container it often does not: then the
+    /// driver lists it too, but under the host's number.
+    pub(in crate::explain) fn knows_itself(&self) -> bool {
+        self.this_process.is_some_and(|whole| whole == self.own())
+    }
+
+    /// Whether it names processes, none of them `ours`, that hold more than half of the GPU.
+    pub(in crate::explain) fn names_others_that_hold_most(&self, ours: &[u32]) -> bool {
+        let named = self.processes.iter().filter(|(pid, _)| !ours.contains(pid));
+        let held = named.fold(Bytes::ZERO, |sum, (_, held)| sum.saturating_add(*held));
+        let total = self.total.unwrap_or_default();
+        self.knows_itself() && held <= total && held.share_of(total) > 0.5
+    }
+
     /// Whether the figures alone show that it was this, and contradict each other nowhere.
     pub(in crate::explain) fn adds_up(&self, cause: Cause) -> bool {
         let (Some(asked), Some(total), Some(allocated)) = (self.asked, self.total, self.allocated)
@@ -129,7 +143,10 @@ impl CudaMessage {
         }
         match cause {
             Cause::CudaOomFragmented => self.is_fragmented() && self.free.is_some(),
-            Cause::CudaOomOtherProcess => self.others_hold_most() && self.free.is_some(),
+            // Without the whole of this process, what another library holds in it may be taken for others.
+            Cause::CudaOomOtherProcess => {
+                self.others_hold_most() && self.free.is_some() && self.knows_itself()
+            }
             _ => match (self.allowed, self.free) {
                 (Some(allowed), _) => allocated.saturating_add(asked) > allowed,
                 (None, Some(free)) => asked > free,
@@ -331,8 +348,41 @@ mod tests {
                     GiB memory in use. Of the allocated memory 3.20 GiB is allocated by PyTorch, and 100.00 MiB is reserved \
                     by PyTorch but unallocated.";
         check(text, Cause::CudaOomOtherProcess);
+        assert!(read(text).adds_up(Cause::CudaOomOtherProcess));
+        assert!(read(text).names_others_that_hold_most(&[]));
+        assert!(
+            !read(text).names_others_that_hold_most(&[71]),
+            "71 is of the job"
+        );
         assert_eq!(read(text).processes, [(71, Bytes::from_gib(20))]);
         assert_eq!(read(text).device, Some(2));
+    }
+
+    #[test]
+    fn in_a_container_this_process_may_be_among_the_listed() {
+        let listed = |held: &str| {
+            format!(
+                "CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 9.00 \
+                 MiB is free. {held} Of the allocated memory 3.20 GiB is allocated by PyTorch, and 100.00 MiB is \
+                 reserved by PyTorch but unallocated."
+            )
+        };
+        // Another process, or another library in this one.
+        for held in [
+            "Process 900071 has 23.90 GiB memory in use.",
+            "Process 900071 has 20.00 GiB memory in use. Process 900072 has 3.90 GiB memory in use.",
+            "",
+        ] {
+            let message = read(&listed(held));
+            assert_eq!(message.cause(), Cause::CudaOomOtherProcess);
+            assert!(!message.adds_up(Cause::CudaOomOtherProcess), "{held}");
+            assert!(!message.names_others_that_hold_most(&[]), "{held}");
+        }
+        // The number of this process belongs to another on the host, which holds less than PyTorch does here.
+        let message = read(&listed(
+            "Including non-PyTorch memory, this process has 1.00 GiB memory in use.",
+        ));
+        assert!(!message.knows_itself());
     }
 
     #[test]

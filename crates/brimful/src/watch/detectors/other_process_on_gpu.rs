@@ -22,6 +22,7 @@ fn check(state: &WatchState, sample: &Sample) -> Option<DetectorOutput> {
     sample
         .gpus
         .iter()
+        .filter(|gpu| gpu.ours.is_some())
         .filter_map(|gpu| told(gpu, state.gpus.intrusion(gpu, LEAST)?))
         .max_by_key(|told| told.urgency)
 }
@@ -49,7 +50,9 @@ fn told(gpu: &GpuSample, intrusion: Intrusion) -> Option<DetectorOutput> {
             format!("other processes took {} of GPU {index}", size(by))
         }
     };
-    (gpu.total.get() > 0).then(|| DetectorOutput {
+    // Inside of a share of a GPU the driver may count what lies outside of it too.
+    let adds_up = gpu.total.get() > 0 && gpu.used <= gpu.total;
+    adds_up.then(|| DetectorOutput {
         urgency: if left.share_of(gpu.total) < LITTLE_LEFT {
             Urgency::Warning
         } else {
@@ -92,6 +95,7 @@ mod tests {
                         total: Bytes::from_gib(16),
                         ours: Some(Bytes::from_gib(10)),
                         others,
+                        ..GpuSample::default()
                     }],
                     ..Sample::default()
                 }
@@ -133,6 +137,57 @@ mod tests {
     fn who_was_there_before_is_no_news() {
         check_quiet(ID, &series(|_| vec![(99, Some(4096)), (98, None)]));
         check_quiet(ID, &series(|_| vec![]));
+    }
+
+    #[test]
+    fn who_is_unknown_is_nobody_else() {
+        let unknown = |from: usize| {
+            let mut series = series(|_| vec![(99, Some(4096))]);
+            for sample in &mut series[from..] {
+                let gpu = &mut sample.gpus[0];
+                gpu.ours = None;
+                gpu.unknown = std::mem::take(&mut gpu.others);
+                gpu.unknown.push((98, Some(Bytes::from_gib(10))));
+            }
+            series
+        };
+        check_quiet(ID, &unknown(0));
+        check_quiet(ID, &unknown(30));
+        // At one look the numbers could not be matched: nobody has come.
+        let mut once = unknown(0);
+        once.truncate(1);
+        once.extend(series(|_| vec![(99, Some(4096))]).split_off(1));
+        check_quiet(ID, &once);
+    }
+
+    #[test]
+    fn a_gpu_that_the_job_does_not_use_is_no_concern() {
+        let mut series = series(|s| {
+            if s < 30 {
+                vec![]
+            } else {
+                vec![(99, Some(2048))]
+            }
+        });
+        for sample in &mut series {
+            sample.gpus[0].ours = None;
+        }
+        check_quiet(ID, &series);
+    }
+
+    #[test]
+    fn more_in_use_than_there_is_proves_nothing() {
+        let mut series = series(|s| {
+            if s < 30 {
+                vec![]
+            } else {
+                vec![(99, Some(2048))]
+            }
+        });
+        for sample in &mut series {
+            sample.gpus[0].total = Bytes::from_gib(8);
+        }
+        check_quiet(ID, &series);
     }
 
     #[test]

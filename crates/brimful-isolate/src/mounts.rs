@@ -41,6 +41,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
+    /// Whether it mounts something else when it is entered.
+    pub(crate) fn is_automount(&self) -> bool {
+        self.file_system == "autofs"
+    }
+
     /// Whether a user's files may lie on it.
     pub(crate) fn holds_files(&self) -> bool {
         !KERNEL_FILE_SYSTEMS.contains(&self.file_system.as_str())
