@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -214,11 +215,9 @@ impl Stage {
     pub fn apply(&self, command: &mut Command) {
         let libraries = self.libraries();
         let mut preload = libraries.join(LIBRARY).into_os_string();
-        if let Some(own) =
-            std::env::var_os(brimful::env_vars::LD_PRELOAD).filter(|own| !own.is_empty())
-        {
+        for other in others_preloaded(std::env::var_os(brimful::env_vars::LD_PRELOAD)) {
             preload.push(":");
-            preload.push(own);
+            preload.push(other);
         }
         command
             .env("LD_PRELOAD", preload)
@@ -300,6 +299,16 @@ impl Stage {
     }
 }
 
+/// What the user has preloaded. Without another phantom, of a rehearsal around this one: the hook would ask that one.
+fn others_preloaded(variable: Option<OsString>) -> Vec<OsString> {
+    let list = variable.unwrap_or_default();
+    let entries = list.as_bytes().split(|byte| matches!(byte, b':' | b' '));
+    entries
+        .filter(|entry| !entry.is_empty() && !entry.ends_with(LIBRARY.as_bytes()))
+        .map(|entry| OsStr::from_bytes(entry).to_owned())
+        .collect()
+}
+
 /// Makes a folder with the Python that runs inside of the script.
 fn write_hook(folder: &Path) -> io::Result<()> {
     brimful_private::new_directory(folder)?;
@@ -379,4 +388,20 @@ fn link(_: &Path, _: &Path) -> io::Result<()> {
         io::ErrorKind::Unsupported,
         "the phantom GPU needs Linux",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_preloads_stays_but_for_another_phantom() {
+        let others = |list: &str| others_preloaded(Some(list.into())).join(OsStr::new(" "));
+        assert_eq!(
+            others("/usr/lib/libtcmalloc.so.4:/tmp/a/libbrimful_phantom.so:/b.so /c.so"),
+            "/usr/lib/libtcmalloc.so.4 /b.so /c.so"
+        );
+        assert_eq!(others(""), "");
+        assert!(others_preloaded(None).is_empty());
+    }
 }
