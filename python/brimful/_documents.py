@@ -1388,7 +1388,7 @@ class PredictDocument:
     gpus: tuple[GpuFit, ...]
     """For each requested GPU: whether the run fits, and how much memory is left."""
     gpus_from: str
-    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    """Where the GPU models come from: `requested`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
     machine_gpus: tuple[MachineGpu, ...]
     """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     failed: tuple[FailedGpu, ...]
@@ -1532,7 +1532,7 @@ class CompareDocument:
     candidates: tuple[ComparedGpu, ...]
     """In the requested order."""
     gpus_from: str
-    """Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
+    """Where the GPU models come from: `requested`, `machine` (this machine's, if none were named) or `usual` (this machine has none that is known)."""
     machine_gpus: tuple[MachineGpu, ...]
     """This machine's GPUs with what is free on each now, if `gpus_from` is `machine`; otherwise empty."""
     fastest: str | None

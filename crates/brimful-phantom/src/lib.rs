@@ -48,7 +48,7 @@
 //! - Values. What is read is zero, except the few values that `mirror` keeps for collectives; brimful's hook knows more.
 //! - Anything behind `cuGetExportTable`, or behind the integrity checks of NVIDIA's libraries: a program with
 //!   a static CUDA runtime of its own finds no device.
-//! - Memory shared between processes. Each may take the whole device, and is told what the others hold.
+//! - Memory shared between processes. Each may take the whole device, and sees what the others hold.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
 

@@ -26,7 +26,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Total, free and used bytes as the driver would tell them: with what other processes use.
+    /// Total, free and used bytes as the driver would report them: with what other processes use.
     pub(crate) fn shown_memory(&self) -> [u64; 3] {
         let others = shared::others(self.index);
         let others = others
@@ -41,7 +41,7 @@ impl Device {
         ]
     }
 
-    /// Total, kept by the driver, free and used bytes as NVML tells them.
+    /// Total, kept by the driver, free and used bytes as NVML reports them.
     pub(crate) fn managed_memory(&self) -> [u64; 4] {
         let [total, free, used] = self.shown_memory();
         [self.spec.total, self.spec.total - total, free, used]

@@ -25,24 +25,24 @@ static OWN: Mutex<Option<(u32, Option<File>)>> = Mutex::new(None);
 
 /// Where files lie, and how the names of those begin that count.
 #[derive(Debug)]
-struct Place {
+struct UseFiles {
     directory: PathBuf,
     prefix: String,
 }
 
-impl Place {
+impl UseFiles {
     /// Processes for other GPU models and of earlier attempts have other memory. Such a process is forked, so this is
     /// read when it is needed.
-    fn of_environment() -> Option<Place> {
+    fn of_environment() -> Option<UseFiles> {
         let directory = |name| std::env::var_os(name).filter(|directory| !directory.is_empty());
         if let Some(named) = directory(env_vars::BRIMFUL_PHANTOM_SHARED) {
-            return Some(Place {
+            return Some(UseFiles {
                 directory: named.into(),
                 prefix: String::new(),
             });
         }
         let text = |name| std::env::var(name).unwrap_or_default();
-        Some(Place {
+        Some(UseFiles {
             directory: directory(env_vars::BRIMFUL_REHEARSAL)?.into(),
             prefix: format!(
                 "used-{}-{}-",
@@ -110,7 +110,7 @@ pub(crate) fn note(device: usize, held: u64) {
     let Ok(mut own) = OWN.try_lock() else { return };
     let pid = std::process::id();
     if own.as_ref().is_none_or(|(of, _)| *of != pid) {
-        let file = Place::of_environment().and_then(|place| place.create(pid));
+        let file = UseFiles::of_environment().and_then(|files| files.create(pid));
         *own = Some((pid, file));
     }
     if let Some((_, Some(file))) = own.as_ref() {
@@ -120,7 +120,7 @@ pub(crate) fn note(device: usize, held: u64) {
 
 /// What each other living process holds of a device.
 pub(crate) fn others(device: usize) -> Vec<(u32, u64)> {
-    Place::of_environment().map_or_else(Vec::new, |place| place.others(device))
+    UseFiles::of_environment().map_or_else(Vec::new, |files| files.others(device))
 }
 
 #[cfg(test)]
@@ -132,20 +132,20 @@ mod tests {
     fn only_other_living_processes_of_the_same_kind_count() {
         let directory = std::env::temp_dir().join(format!("brimful-used-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let place = |prefix: &str| Place {
+        let files = |prefix: &str| UseFiles {
             directory: directory.clone(),
             prefix: prefix.to_owned(),
         };
-        let ours = place("used-0-1-");
-        let file_of = |place: &Place, pid: u32, held: u64| {
-            let file = place.create(pid).unwrap();
+        let ours = files("used-0-1-");
+        let file_of = |files: &UseFiles, pid: u32, held: u64| {
+            let file = files.create(pid).unwrap();
             file.write_all_at(&held.to_le_bytes(), offset(1)).unwrap();
             file
         };
         let _own = file_of(&ours, std::process::id(), 5);
         assert_eq!(ours.others(1), [], "it is this process");
         let other = file_of(&ours, 4711, 7);
-        let _of_another_model = file_of(&place("used-1-1-"), 4712, 11);
+        let _of_another_model = file_of(&files("used-1-1-"), 4712, 11);
         fs::write(directory.join("used-0-1-x"), "13").unwrap();
         assert_eq!(ours.others(1), [(4711, 7)]);
         assert_eq!(ours.others(0), []);

@@ -1,5 +1,6 @@
 //! Why a rehearsal brought no figures, and what to do about it.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use brimful::explain::{Detail, Evidence, explain};
 use brimful::user_error::{ErrorKind, Hint, UserError};
 use brimful_allocsim::snapshot::SnapshotError;
-use brimful_isolate::{Isolation, ScratchFull};
+use brimful_isolate::{Isolation, ScratchFull, StartError};
 
 use crate::guard::NotRestored;
 use crate::reports::{LastStep, quoted};
@@ -120,6 +121,19 @@ pub enum RehearsalError {
 }
 
 impl RehearsalError {
+    /// Why `program` did not start.
+    pub(crate) fn at_start(error: StartError, program: &OsStr) -> RehearsalError {
+        match error {
+            StartError::NotStarted(source) => RehearsalError::Start {
+                program: program.to_string_lossy().into_owned(),
+                source,
+            },
+            StartError::NoIsolation { reasons } => RehearsalError::NotIsolated { reasons },
+            StartError::GpuReached { reason } => RehearsalError::GpuReached { reason },
+            StartError::Keeper(source) => RehearsalError::Stage(source),
+        }
+    }
+
     /// The script's last words, where it ran out of host memory before its first steps.
     ///
     /// A card never runs out in a rehearsal: the last try has endless room.

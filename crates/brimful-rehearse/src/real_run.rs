@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use brimful_isolate::{Isolation, StartError};
+use brimful_isolate::Isolation;
 use serde::Deserialize;
 
 use crate::error::RehearsalError;
@@ -204,15 +204,7 @@ fn spawn(
     request
         .protection
         .start_for_real(&command, &file, &writable, isolation)
-        .map_err(|error| match error {
-            StartError::NotStarted(source) => RehearsalError::Start {
-                program: program.to_string_lossy().into_owned(),
-                source,
-            },
-            StartError::NoIsolation { reasons } => RehearsalError::NotIsolated { reasons },
-            StartError::GpuReached { reason } => RehearsalError::GpuReached { reason },
-            StartError::Keeper(source) => RehearsalError::Stage(source),
-        })
+        .map_err(|error| RehearsalError::at_start(error, &program))
 }
 
 /// What the hook of each process wrote.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use brimful::nodes::Torchrun;
 use brimful::predict::AssumedCase;
-use brimful_isolate::{Isolated, Isolation, StartError};
+use brimful_isolate::{Isolated, Isolation};
 
 use crate::connections;
 use crate::error::RehearsalError;
@@ -234,13 +234,5 @@ fn spawn(
     request
         .protection
         .start(&command, &file, &[stage.path().to_owned()], isolation)
-        .map_err(|error| match error {
-            StartError::NotStarted(source) => RehearsalError::Start {
-                program: program.to_string_lossy().into_owned(),
-                source,
-            },
-            StartError::NoIsolation { reasons } => RehearsalError::NotIsolated { reasons },
-            StartError::GpuReached { reason } => RehearsalError::GpuReached { reason },
-            StartError::Keeper(source) => RehearsalError::Stage(source),
-        })
+        .map_err(|error| RehearsalError::at_start(error, &program))
 }

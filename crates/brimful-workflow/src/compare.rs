@@ -44,7 +44,7 @@ impl CompareOptions {
         if self.gpus.is_empty() && self.machines.is_empty() {
             GpuChoice::here(environment.clone())
         } else {
-            GpuChoice::asked(self.gpus.join(","))
+            GpuChoice::requested(self.gpus.join(","))
         }
     }
 }
@@ -182,7 +182,7 @@ pub(crate) fn candidates(
 ) -> Result<Vec<CompareCandidate>, WorkflowError> {
     let mut found = Vec::new();
     let gpus = match chosen.from {
-        GpusFrom::Asked => &options.gpus[..],
+        GpusFrom::Requested => &options.gpus[..],
         GpusFrom::Machine | GpusFrom::Usual => std::slice::from_ref(&chosen.models),
     };
     let lists = gpus.iter().map(|list| cards::alternatives(list));

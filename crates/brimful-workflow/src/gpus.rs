@@ -24,10 +24,10 @@ pub(crate) struct GpuChoice {
 
 impl GpuChoice {
     /// What the user named.
-    pub(crate) fn asked(models: String) -> GpuChoice {
+    pub(crate) fn requested(models: String) -> GpuChoice {
         GpuChoice {
             models,
-            from: GpusFrom::Asked,
+            from: GpusFrom::Requested,
             of_machine: Vec::new(),
         }
     }

@@ -85,7 +85,7 @@ pub(crate) fn predict_within(
     let options = &request.rehearsal;
     let is_without_gpu = request.gpu.as_deref().map(str::trim) == Some(NO_CARD);
     let chosen = match request.gpu {
-        Some(models) => GpuChoice::asked(models),
+        Some(models) => GpuChoice::requested(models),
         None => GpuChoice::here(request.environment),
     };
     let question = Question {

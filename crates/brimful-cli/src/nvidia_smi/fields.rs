@@ -7,7 +7,7 @@ use super::arguments::CsvFormat;
 use super::values::{Moment, SmiRefusal, bus_address};
 
 /// What a value is made from.
-struct Asked<'a> {
+struct FieldSource<'a> {
     status: &'a DriverStatus,
     gpu: &'a GpuStatus,
     index: usize,
@@ -19,13 +19,13 @@ struct SmiField {
     /// The first is the one in the header.
     names: &'static [&'static str],
     unit: &'static str,
-    value: fn(&Asked<'_>) -> Option<String>,
+    value: fn(&FieldSource<'_>) -> Option<String>,
 }
 
 const fn field(
     names: &'static [&'static str],
     unit: &'static str,
-    value: fn(&Asked<'_>) -> Option<String>,
+    value: fn(&FieldSource<'_>) -> Option<String>,
 ) -> SmiField {
     SmiField { names, unit, value }
 }
@@ -39,8 +39,8 @@ fn text(value: Option<u32>) -> Option<String> {
 }
 
 /// A part of `00000000:00:04.0`, in hexadecimal digits.
-fn bus_part(asked: &Asked<'_>, place: usize, digits: usize) -> Option<String> {
-    let part = bus_address(asked.gpu.bus_id.as_deref()?)?;
+fn bus_part(source: &FieldSource<'_>, place: usize, digits: usize) -> Option<String> {
+    let part = bus_address(source.gpu.bus_id.as_deref()?)?;
     Some(format!("0x{:0digits$X}", part.get(place)?))
 }
 
@@ -108,8 +108,8 @@ const FIELDS: &[SmiField] = &[
     }),
 ];
 
-fn power(asked: &Asked<'_>) -> Option<String> {
-    let milliwatts = asked.gpu.power_milliwatts?;
+fn power(source: &FieldSource<'_>) -> Option<String> {
+    let milliwatts = source.gpu.power_milliwatts?;
     Some(format!(
         "{}.{:02}",
         milliwatts / 1000,
@@ -235,11 +235,11 @@ impl Meaning<'_> {
         }
     }
 
-    fn value(&self, asked: &Asked<'_>, csv: CsvFormat) -> String {
+    fn value(&self, source: &FieldSource<'_>, csv: CsvFormat) -> String {
         let Meaning::Known(field) = self else {
             return "[N/A]".into();
         };
-        match (field.value)(asked) {
+        match (field.value)(source) {
             None => "[N/A]".into(),
             Some(value) if csv.has_units && !field.unit.is_empty() => {
                 format!("{value} {}", field.unit)
@@ -276,13 +276,13 @@ pub(super) fn of_gpus(
         out += &row(fields.iter().map(Meaning::heading));
     }
     for (index, gpu) in gpus {
-        let asked = Asked {
+        let source = FieldSource {
             status,
             gpu,
             index: *index,
             now,
         };
-        out += &row(fields.iter().map(|field| field.value(&asked, csv)));
+        out += &row(fields.iter().map(|field| field.value(&source, csv)));
     }
     Ok(out)
 }

@@ -70,15 +70,15 @@ enum Nodes {
 }
 
 /// A directory that every user may enter, with a copy of the program and its libraries.
-struct Place {
+struct GpuMachine {
     _held: tempfile::TempDir,
     root: PathBuf,
     program: PathBuf,
 }
 
-impl Place {
+impl GpuMachine {
     /// Nothing, with the reason, where no machine with a GPU can be imitated.
-    fn new() -> Option<Place> {
+    fn new() -> Option<GpuMachine> {
         let held = tempfile::tempdir().unwrap();
         let root = held.path().canonicalize().unwrap();
         let program = program_for_all_users(&root);
@@ -97,14 +97,14 @@ impl Place {
             let path = root.join(directory);
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o1777)).unwrap();
         }
-        let place = Place {
+        let machine = GpuMachine {
             _held: held,
             root,
             program,
         };
-        let tried = place.boxed(Nodes::Null, &["true"]).output();
+        let tried = machine.boxed(Nodes::Null, &["true"]).output();
         match tried {
-            Ok(output) if output.status.success() => Some(place),
+            Ok(output) if output.status.success() => Some(machine),
             Ok(output) => {
                 eprintln!("skipped: no mount namespace here: {}", errors(&output));
                 None
@@ -217,10 +217,12 @@ fn as_everybody(test: impl Fn(&[&str])) {
 
 #[test]
 fn nodes_are_absent_from_an_overlay_and_denied_elsewhere() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     as_everybody(|prefix| {
         for (options, denied) in ISOLATIONS.into_iter().zip([ABSENT, DENIED, DENIED]) {
-            place.check(Nodes::Real, prefix, options, denied);
+            machine.check(Nodes::Real, prefix, options, denied);
         }
     });
 }
@@ -228,20 +230,24 @@ fn nodes_are_absent_from_an_overlay_and_denied_elsewhere() {
 /// Landlock cannot tell such a node from `/dev/null`, which it has to allow.
 #[test]
 fn nodes_that_anybody_can_open_are_absent_everywhere() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     as_everybody(|prefix| {
         for options in ISOLATIONS {
-            place.check(Nodes::Null, prefix, options, ABSENT);
+            machine.check(Nodes::Null, prefix, options, ABSENT);
         }
     });
 }
 
 #[test]
 fn without_landlock_and_namespaces_the_script_is_not_started() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     let without_both = refused("unshare,landlock");
     let prefix: Vec<&str> = without_both.iter().map(String::as_str).collect();
-    place.check_refused(
+    machine.check_refused(
         Nodes::Real,
         &prefix,
         &["--allow-writes"],
@@ -251,14 +257,16 @@ fn without_landlock_and_namespaces_the_script_is_not_started() {
 
 #[test]
 fn where_landlock_is_not_enough_and_there_is_nothing_else_the_script_is_not_started() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     let only_landlock = refused("unshare");
     let prefix: Vec<&str> = only_landlock.iter().map(String::as_str).collect();
     for options in [["--allow-writes"].as_slice(), &["--isolation", "redirect"]] {
         let why = "cannot leave the mount namespace";
-        place.check_refused(Nodes::Null, &prefix, options, why);
+        machine.check_refused(Nodes::Null, &prefix, options, why);
         // The same where Landlock is enough.
-        place.check(Nodes::Real, &prefix, options, DENIED);
+        machine.check(Nodes::Real, &prefix, options, DENIED);
     }
 }
 
@@ -304,8 +312,10 @@ fn some_library() -> Option<PathBuf> {
 
 #[test]
 fn descriptors_of_a_gpu_do_not_reach_the_script() {
-    let Some(place) = Place::new() else { return };
-    let program = place.program.to_str().unwrap();
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
+    let program = machine.program.to_str().unwrap();
     // As from a notebook that has used the GPU.
     let start = "exec 8</dev/zero 9</dev/nvidia0; exec \"$@\"";
     let script = "for n in 8 9; do test -e /proc/self/fd/$n && echo \"has $n\"; done; exit 3";
@@ -315,7 +325,10 @@ fn descriptors_of_a_gpu_do_not_reach_the_script() {
             options,
             &["--", "sh", "-c", script],
         ];
-        let output = place.boxed(Nodes::Null, &words.concat()).output().unwrap();
+        let output = machine
+            .boxed(Nodes::Null, &words.concat())
+            .output()
+            .unwrap();
         let said = errors(&output);
         assert!(said.contains("has 8"), "{said}");
         assert!(!said.contains("has 9"), "{said}");
@@ -324,7 +337,9 @@ fn descriptors_of_a_gpu_do_not_reach_the_script() {
 
 #[test]
 fn terminals_and_shared_memory_work_in_a_new_dev() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     let script = format!(
         "{PYTHON} -c '
 import os
@@ -337,7 +352,7 @@ print(\"wrote\", len(os.urandom(3)), open(\"/dev/null\", \"w\").write(\"z\"))
     );
     as_everybody(|prefix| {
         for options in ISOLATIONS {
-            let said = errors(&place.init(Nodes::Null, prefix, options, &script));
+            let said = errors(&machine.init(Nodes::Null, prefix, options, &script));
             assert!(said.contains("read b'a\\n' /dev/pts/"), "{said}");
             assert!(said.contains("wrote 3 1"), "{said}");
         }
@@ -346,10 +361,12 @@ print(\"wrote\", len(os.urandom(3)), open(\"/dev/null\", \"w\").write(\"z\"))
 
 #[test]
 fn root_cannot_make_a_node_of_its_own() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     let script = "mknod own c 1 3; cat own; echo \"ended $?\"; exit 3";
     for options in ISOLATIONS {
-        let said = errors(&place.init(Nodes::Null, &[], options, script));
+        let said = errors(&machine.init(Nodes::Null, &[], options, script));
         assert!(
             said.contains("not permitted") || said.contains("denied"),
             "{said}"
@@ -360,7 +377,9 @@ fn root_cannot_make_a_node_of_its_own() {
 
 #[test]
 fn files_can_be_moved_between_directories_behind_landlock() {
-    let Some(place) = Place::new() else { return };
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
     let script = format!(
         "mkdir -p from to && echo x > from/a && \
          {PYTHON} -c 'import os; os.rename(\"from/a\", \"to/a\"); os.link(\"to/a\", \"from/b\")' && \
@@ -368,7 +387,7 @@ fn files_can_be_moved_between_directories_behind_landlock() {
     );
     as_everybody(|prefix| {
         for options in &ISOLATIONS[1..] {
-            let said = errors(&place.init(Nodes::Real, prefix, options, &script));
+            let said = errors(&machine.init(Nodes::Real, prefix, options, &script));
             assert!(said.contains("ended 0"), "{said}");
         }
     });
@@ -377,8 +396,10 @@ fn files_can_be_moved_between_directories_behind_landlock() {
 /// Other processes mount, unmount and remove directories below the temporary directory all the time.
 #[test]
 fn mounts_that_come_and_go_are_in_nobodys_way() {
-    let Some(place) = Place::new() else { return };
-    let program = place.program.to_str().unwrap();
+    let Some(machine) = GpuMachine::new() else {
+        return;
+    };
+    let program = machine.program.to_str().unwrap();
     let start = "
         mount --make-rshared /
         rm -f stop
@@ -405,7 +426,7 @@ fn mounts_that_come_and_go_are_in_nobodys_way() {
             &[program, "init", "--output", "-", "--isolation", "overlay"],
             &["--", "sh", "-c", "echo \"used $BRIMFUL_ISOLATION\"; exit 3"],
         ];
-        let mut command = place.boxed(Nodes::Real, &words.concat());
+        let mut command = machine.boxed(Nodes::Real, &words.concat());
         let said = errors(&command.output().unwrap());
         let n_used = said.matches("used overlay:").count();
         assert_eq!(n_used, 10, "{said}");

@@ -26,7 +26,7 @@ pub struct CompareDocument {
     pub length: JobLength,
     /// In the requested order.
     pub candidates: Vec<ComparedGpu>,
-    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// Where the GPU models come from: `requested`, `machine` (this machine's, if none were named) or `usual` (this machine
     /// has none that is known).
     #[serde(default = "GpusFrom::before")]
     pub gpus_from: String,

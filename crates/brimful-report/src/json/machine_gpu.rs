@@ -12,7 +12,7 @@ use crate::json::GpuProcess;
 pub enum GpusFrom {
     /// The user named them.
     #[default]
-    Asked,
+    Requested,
     /// They are those of this machine.
     Machine,
     /// This machine has none that is known: what most people can rent.
@@ -23,7 +23,7 @@ impl GpusFrom {
     /// As in documents.
     pub const fn id(self) -> &'static str {
         match self {
-            GpusFrom::Asked => "asked",
+            GpusFrom::Requested => "requested",
             GpusFrom::Machine => "machine",
             GpusFrom::Usual => "usual",
         }
@@ -31,7 +31,7 @@ impl GpusFrom {
 
     /// What documents of releases before this field were about.
     pub(crate) fn before() -> String {
-        GpusFrom::Asked.id().to_owned()
+        GpusFrom::Requested.id().to_owned()
     }
 }
 

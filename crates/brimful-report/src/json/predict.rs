@@ -92,7 +92,7 @@ pub struct PredictDocument {
     pub phases: Vec<PhaseUse>,
     /// For each requested GPU: whether the run fits, and how much memory is left.
     pub gpus: Vec<GpuFit>,
-    /// Where the GPU models come from: `asked`, `machine` (this machine's, if none were named) or `usual` (this machine
+    /// Where the GPU models come from: `requested`, `machine` (this machine's, if none were named) or `usual` (this machine
     /// has none that is known).
     #[serde(default = "GpusFrom::before")]
     pub gpus_from: String,
