@@ -63,7 +63,11 @@ fn on_target(
         }
         sys::access(target.physical.as_ptr(), libc::W_OK, libc::AT_EACCESS)?;
     }
-    copy_up(config, target, true)?;
+    let is_own_socket = found.place != REAL && sys::file_type(&found.stat) == libc::S_IFSOCK;
+    // A socket lies in scratch from the start, and cannot be copied.
+    if !is_own_socket {
+        copy_up(config, target, true)?;
+    }
     let is_layer_directory = found.is_directory() && target.realm != Realm::Pass;
     change(Subject::Path(&mut target.physical, is_layer_directory)).map(sys::to_int)
 }

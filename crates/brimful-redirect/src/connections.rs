@@ -1,4 +1,5 @@
-//! Which hosts a program talks to: one line of JSON for each address and port, when it is first seen.
+//! Whom a program talks to: one line of JSON for each address and port, or path of a socket, when it is first seen. What
+//! the program itself listens on gets a line too: talking to oneself is no connection.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,11 +11,12 @@ use libc::{addrinfo, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use crate::abi::{exports, next};
 use crate::environment::{CONNECTIONS, variable};
 use crate::path::PathBuf;
-use crate::sys::{self, int, pointer};
+use crate::sys::{self, Outcome, int, pointer};
 
 const MAX_CONNECTIONS: usize = 256;
 const MAX_HOST: usize = 253;
 const DNS: u16 = 53;
+const SOCKET_NAME_AT: usize = std::mem::offset_of!(libc::sockaddr_un, sun_path);
 
 /// What was seen, by hash; zero is free.
 static SEEN: [AtomicU64; MAX_CONNECTIONS] = [const { AtomicU64::new(0) }; MAX_CONNECTIONS];
@@ -36,13 +38,15 @@ fn file() -> Option<&'static [u8]> {
     (!file.is_empty()).then_some(file)
 }
 
-/// Records the destination of a call, if it is beyond this machine and new.
+/// Records the destination of a call, if it is new.
 pub(crate) fn record(address: *const sockaddr, len: socklen_t) {
-    let Some(file) = file() else { return };
+    if file().is_none() {
+        return;
+    }
     let Some((ip, port)) = destination(address, len) else {
         return;
     };
-    if port == DNS || is_local(ip) || !is_new(ip, port) {
+    if port == DNS || !is_new(hash_of(ip, port)) {
         return;
     }
     let host = HOSTS.try_lock().ok().and_then(|hosts| {
@@ -56,7 +60,92 @@ pub(crate) fn record(address: *const sockaddr, len: socklen_t) {
         Some(host) => format!("{{\"address\":\"{ip}\",\"port\":{port},\"host\":\"{host}\"}}\n"),
         None => format!("{{\"address\":\"{ip}\",\"port\":{port}}}\n"),
     };
-    let Ok(mut path) = PathBuf::from_bytes(file) else {
+    write_line(&line);
+}
+
+/// Records the local socket that a call has reached, or could not although it is there, if it is new.
+pub(crate) fn record_local(address: *const sockaddr, len: socklen_t, outcome: Outcome<c_int>) {
+    let role = match outcome {
+        Ok(_) | Err(libc::EINPROGRESS | libc::EAGAIN | libc::EISCONN) => "socket",
+        Err(libc::EACCES | libc::EPERM | libc::ECONNREFUSED) => "refused",
+        Err(_) => return,
+    };
+    if file().is_some()
+        && let Some(socket) = socket_name(address, len)
+    {
+        record_socket(role, socket);
+    }
+}
+
+/// Records what a program listens on.
+pub(crate) fn record_listener(address: *const sockaddr, len: socklen_t) {
+    if file().is_none() {
+        return;
+    }
+    if let Some(socket) = socket_name(address, len) {
+        record_socket("listens_on", socket);
+    } else if let Some((_, port)) = destination(address, len)
+        && port != 0
+        && is_new(hash_of(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port))
+    {
+        write_line(&format!("{{\"listens_at\":{port}}}\n"));
+    }
+}
+
+fn record_socket(role: &str, name: &[u8]) {
+    let hash = name
+        .iter()
+        .chain(role.as_bytes())
+        .fold(0, |hash: u64, byte| {
+            (hash.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+    if is_new(hash | 1) {
+        let name = json_text(name);
+        write_line(&format!("{{\"{role}\":\"{name}\"}}\n"));
+    }
+}
+
+/// What stands between the quotes of a string of JSON.
+fn json_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for letter in String::from_utf8_lossy(bytes).chars() {
+        match letter {
+            '"' | '\\' => {
+                text.push('\\');
+                text.push(letter);
+            }
+            // As `ss` shows an abstract name.
+            '\0' => text.push('@'),
+            letter if letter.is_control() => text.push('?'),
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+/// The path of a local socket, or its abstract name with zero in front.
+fn socket_name<'a>(address: *const sockaddr, len: socklen_t) -> Option<&'a [u8]> {
+    let len = usize::try_from(len).ok()?;
+    if address.is_null() || len <= SOCKET_NAME_AT || len > size_of::<libc::sockaddr_un>() {
+        return None;
+    }
+    // SAFETY: an address of `len` bytes by the contract of the caller's function.
+    let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) };
+    let family = u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]);
+    if c_int::from(family) != libc::AF_UNIX {
+        return None;
+    }
+    let name = bytes.get(SOCKET_NAME_AT..)?;
+    if name.first() == Some(&0) {
+        return Some(name);
+    }
+    name.split(|byte| *byte == 0)
+        .next()
+        .filter(|name| !name.is_empty())
+}
+
+fn write_line(line: &str) {
+    let Some(Ok(mut path)) = file().map(PathBuf::from_bytes) else {
         return;
     };
     let flags =
@@ -100,18 +189,17 @@ fn destination(address: *const sockaddr, len: socklen_t) -> Option<(IpAddr, u16)
     None
 }
 
-fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || ip.is_unspecified()
-}
-
-fn is_new(ip: IpAddr, port: u16) -> bool {
+fn hash_of(ip: IpAddr, port: u16) -> u64 {
     let bytes = match ip {
         IpAddr::V4(ip) => u128::from(u32::from(ip)),
         IpAddr::V6(ip) => u128::from(ip),
     };
     let mix = |value: u64| (value ^ value >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let hash =
-        mix(mix(bytes as u64) ^ mix((bytes >> 64) as u64).rotate_left(17) ^ u64::from(port)) | 1;
+    mix(mix(bytes as u64) ^ mix((bytes >> 64) as u64).rotate_left(17) ^ u64::from(port)) | 1
+}
+
+/// Whether a hash, which is not zero, is seen for the first time.
+fn is_new(hash: u64) -> bool {
     let start = (hash >> 32) as usize % MAX_CONNECTIONS;
     if N_SEEN.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
         return false;
@@ -181,20 +269,19 @@ mod tests {
     #[test]
     fn an_address_is_new_once() {
         let ip = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        assert!(is_new(ip, 443));
-        assert!(!is_new(ip, 443));
-        assert!(is_new(ip, 80));
+        let is_new = |port| is_new(hash_of(ip, port));
+        assert!(is_new(443));
+        assert!(!is_new(443));
+        assert!(is_new(80));
         for port in 1000..2000 {
-            is_new(ip, port);
+            is_new(port);
         }
-        assert!(!is_new(ip, 3000), "the number of lines is bounded");
+        assert!(!is_new(3000), "the number of lines is bounded");
     }
 
     #[test]
-    fn this_machine_is_no_destination() {
-        assert!(is_local("127.3.2.1".parse().unwrap()));
-        assert!(is_local("::1".parse().unwrap()));
-        assert!(is_local("0.0.0.0".parse().unwrap()));
-        assert!(!is_local("192.0.2.1".parse().unwrap()));
+    fn names_of_sockets_are_json() {
+        assert_eq!(json_text(b"/run/a \"b\"\\"), "/run/a \\\"b\\\"\\\\");
+        assert_eq!(json_text(b"\0bus\n\xff"), "@bus?\u{fffd}");
     }
 }

@@ -22,6 +22,9 @@ pub(crate) const TOKEN: &str = "BRIMFUL_REDIRECT_TOKEN";
 /// The branch layers, top first, separated by `:`. Set by `brimful_redirect_branch`.
 pub(crate) const LAYERS: &str = "BRIMFUL_REDIRECT_LAYERS";
 
+/// The process whose descendants belong to the rehearsal.
+pub(crate) const KEEPER: &str = "BRIMFUL_KEEPER";
+
 /// The program that stands for every `nvidia-smi`. Absent or empty: each is started as it is.
 pub(crate) const NVIDIA_SMI: &str = "BRIMFUL_NVIDIA_SMI";
 

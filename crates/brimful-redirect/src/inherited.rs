@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::abi::{self, exports, text};
 use crate::config::config;
 use crate::environment::{
-    CONNECTIONS, HOOK, LAYERS, LIBRARY_PATH, NVIDIA_SMI, PASS, PATH, PRELOAD, PYTHONPATH, REDIRECT,
-    SHARED, TOKEN, environment_list, variable,
+    CONNECTIONS, HOOK, KEEPER, LAYERS, LIBRARY_PATH, NVIDIA_SMI, PASS, PATH, PRELOAD, PYTHONPATH,
+    REDIRECT, SHARED, TOKEN, environment_list, variable,
 };
 use crate::gpu::GpuLibraries;
 use crate::path;
@@ -65,6 +65,7 @@ const INHERITED: &[Variable] = &[
     own(TOKEN, Rule::Kept),
     own(LAYERS, Rule::Layers),
     own(CONNECTIONS, Rule::Kept),
+    own(KEEPER, Rule::Kept),
     // Where the loader and Triton find the phantom, and the shell its `nvidia-smi`.
     stage(LIBRARY_PATH, Rule::List),
     stage(PATH, Rule::List),

@@ -14,7 +14,9 @@
 //! - `BRIMFUL_REDIRECT_SHARED`: `prefix=layer:…`, prefixes whose writes go into a layer that all branches share.
 //! - `BRIMFUL_REDIRECT_LAYERS`: `top:…:bottom`, the branch layers. Absent: `scratch/layer-0`.
 //! - `BRIMFUL_REDIRECT_TOKEN`: hexadecimal; the sixth argument of the calls that the seccomp filter guards.
-//! - `BRIMFUL_CONNECTIONS`: a file that gets a line of JSON for each new address beyond this machine (`connections`).
+//! - `BRIMFUL_CONNECTIONS`: a file that gets a line of JSON for each new address that is connected to, and for each that
+//!   is listened on (`connections`).
+//! - `BRIMFUL_KEEPER`: the number of the process whose descendants belong to the rehearsal (`processes`).
 //! - `BRIMFUL_NVIDIA_SMI`: the program that is started for every path that ends in `/nvidia-smi`.
 //! - `LD_PRELOAD`: where the phantom lies. Every `libcuda.so*` and `libnvidia-ml.so*` that is opened is the phantom, or
 //!   does not exist where there is none (`gpu`).
@@ -62,6 +64,7 @@
 //! - A program that is itself linked with NVIDIA's libraries gets those that the loader finds first; `dlmopen` and
 //!   `pidfd_spawn` are left to libc.
 //! - A static program, which cannot be redirected, dies of SIGSYS when it renames a file (`raw_calls`).
+//! - Opening a named semaphore twice gives two addresses, which count as one semaphore all the same.
 //! - A thread needs about 100 KiB of stack for a call that copies a file up: paths live there, not on the heap.
 
 #![expect(unsafe_code, reason = "the whole crate is a C interface")]
@@ -73,6 +76,7 @@
 )]
 
 mod abi;
+mod allocator;
 mod cache;
 mod change;
 mod config;
@@ -94,10 +98,13 @@ mod names;
 mod open;
 mod others;
 mod path;
+mod processes;
 mod raw_calls;
 mod read;
 mod rename;
 mod resolve;
+mod semaphores;
+mod shared_memory;
 mod shell;
 mod socket;
 mod stdio;

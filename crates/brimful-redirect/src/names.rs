@@ -220,7 +220,7 @@ pub(crate) fn link_at(
     Ok(0)
 }
 
-fn remove_at(at: c_int, path: *const c_char, flags: c_int) -> Outcome<c_int> {
+pub(crate) fn remove_at(at: c_int, path: *const c_char, flags: c_int) -> Outcome<c_int> {
     let Some((config, target)) = resolve_name(at, path)? else {
         return sys::call(
             libc::SYS_unlinkat,

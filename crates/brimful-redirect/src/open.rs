@@ -14,6 +14,7 @@ use crate::markers::is_reserved;
 use crate::names::may_list;
 use crate::path::is_kernel_path;
 use crate::path::{self, PathBuf};
+use crate::processes::may_write;
 use crate::resolve::is_whiteout;
 use crate::resolve::{Found, Last, Target, resolve};
 use crate::sys::{self, Fd, Outcome};
@@ -43,6 +44,9 @@ pub(crate) fn open_at(
     flags: c_int,
     mode: mode_t,
 ) -> Outcome<c_int> {
+    if is_writing(flags) && !may_write(text(path)?) {
+        return Err(libc::EACCES);
+    }
     let Some(config) = config() else {
         return sys::open_at(at, path, flags, mode);
     };
@@ -109,6 +113,9 @@ pub(crate) fn prepare(
     }
     let flags = flags & !(O_CREAT | O_EXCL);
     let changes = is_writing(flags);
+    if changes && target.realm == Realm::Pass && !may_write(target.logical.as_bytes()) {
+        return Err(libc::EACCES);
+    }
     if changes && target.realm != Realm::Pass && sys::file_type(&found.stat) == libc::S_IFREG {
         if !target.is_on_top() {
             check_access(target, flags)?;

@@ -177,6 +177,10 @@ pub(crate) fn escape(part: &[u8], list: &mut Vec<u8>) {
 
 /// Paths that belong to the kernel as they stand: no walk is needed to know that they are not redirected.
 pub(crate) fn is_kernel_path(text: &[u8]) -> bool {
+    if is_at_or_below(text, b"/dev/shm") {
+        // Files of programs, which may have a layer.
+        return false;
+    }
     let contains = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
     if text.starts_with(b"/dev/") || text.starts_with(b"/sys/") {
         let leads_out =

@@ -194,11 +194,11 @@ fn root_state(config: &Config) -> DirState {
 
 /// Where to look for a name, given the directory that holds it.
 pub(crate) fn around(config: &Config, directory: DirState, logical: &[u8]) -> DirState {
-    if directory.realm == Realm::Pass {
-        return directory;
-    }
     let realm = config.realm_of(logical);
-    if realm == directory.realm {
+    // Below what passes, only shared layers begin.
+    if realm == directory.realm
+        || directory.realm == Realm::Pass && !matches!(realm, Realm::Shared(_))
+    {
         return directory;
     }
     let mask = match realm {

@@ -171,6 +171,7 @@ fn name_call(
 
 exports! {
     fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, -1; {
+        connections::record_listener(address, len);
         if let (Some(config), Some(path)) = (config(), path_of(address, len))
             && !is_kernel_path(path)
             && let Some(answer) = bind_path(config, fd, path)?
@@ -189,7 +190,20 @@ exports! {
             return Ok(answer);
         }
         // Through libc, where it is a point at which threads can be cancelled.
-        crate::abi::checked(next!(c"connect", fn(c_int, *const sockaddr, socklen_t) -> c_int)(fd, address, len))
+        let answer = crate::abi::checked(next!(c"connect", fn(c_int, *const sockaddr, socklen_t) -> c_int)(fd, address, len));
+        connections::record_local(address, len, answer);
+        answer
+    }
+    fn listen(fd: c_int, backlog: c_int) -> c_int, -1; {
+        let answer = sys::call(libc::SYS_listen, [int(fd), int(backlog), 0, 0, 0, 0]).map(sys::to_int)?;
+        // The port may be one that the kernel has chosen.
+        let mut address = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
+        let mut len = size_of::<libc::sockaddr_storage>() as socklen_t;
+        let name = pointer(address.as_mut_ptr());
+        if sys::call(libc::SYS_getsockname, [int(fd), name, pointer(&raw mut len), 0, 0, 0]).is_ok() {
+            connections::record_listener(address.as_ptr().cast(), len);
+        }
+        Ok(answer)
     }
     fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, -1; {
         name_call(libc::SYS_getsockname, fd, address, len)

@@ -11,6 +11,7 @@ use crate::config::{self, config};
 use crate::names;
 use crate::open::{Prepared, is_writing, open_at, prepare};
 use crate::path::is_kernel_path;
+use crate::processes::may_write;
 use crate::resolve::Target;
 use crate::sys::{self, Fd, Outcome};
 
@@ -47,12 +48,15 @@ fn open_stream(path: *const c_char, mode: *const c_char) -> Outcome<*mut FILE> {
             fn(*const c_char, *const c_char) -> *mut FILE
         )(path, mode))
     };
-    let Some(config) = config() else {
-        return same(path);
-    };
     let mode_text = text(mode)?;
     let flags = flags_of(mode_text)?;
     let path_text = text(path)?;
+    if is_writing(flags) && !may_write(path_text) {
+        return Err(libc::EACCES);
+    }
+    let Some(config) = config() else {
+        return same(path);
+    };
     if !is_writing(flags) && config::generation() == 0 || is_kernel_path(path_text) {
         return same(path);
     }

@@ -223,6 +223,9 @@ variables! {
     BRIMFUL_CONNECTIONS = "BRIMFUL_CONNECTIONS",
         "the redirect library",
         "The file to which each network connection of the script is logged. Set by `brimful predict` and `brimful plan`.";
+    BRIMFUL_KEEPER = "BRIMFUL_KEEPER",
+        "the redirect library",
+        "The process whose descendants the script may change in `/proc`. Set by `brimful predict` and `brimful plan`.";
     BRIMFUL_TRACKERS = "BRIMFUL_TRACKERS",
         "the rehearsal's hook",
         "The directory to which experiment trackers log. Set by `brimful predict` and `brimful plan`.";

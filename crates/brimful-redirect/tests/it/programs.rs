@@ -121,3 +121,72 @@ print(os.stat("made").st_nlink, libc.syscall(RENAME, b"missing", b"x"), ctypes.g
     assert!(expected.ends_with("exit Some(0)"), "{expected}");
     assert_eq!(world.run_redirected(&run(world.real())), expected);
 }
+
+#[test]
+fn shared_memory_and_semaphores_are_those_of_the_program() {
+    let world = World::new();
+    for method in ["fork", "spawn", "forkserver"] {
+        let name = format!("brimful-test-{}-{method}", std::process::id());
+        let outside = std::path::Path::new("/dev/shm").join(&name);
+        std::fs::write(&outside, [b"data".as_slice(), &[0; 4092]].concat()).unwrap();
+        let output = world.run_redirected(&command![
+            "python3",
+            script("shared_memory.py"),
+            method,
+            name
+        ]);
+        let kept = std::fs::read(&outside);
+        let _ = std::fs::remove_file(&outside);
+        assert!(output.starts_with("done\n"), "{method}: {output}");
+        assert_eq!(&kept.unwrap()[..4], b"data", "{method}");
+    }
+}
+
+#[test]
+fn any_allocator_may_be_preloaded() {
+    let world = World::new();
+    let library_of = |name: &str| {
+        [
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib/aarch64-linux-gnu",
+            "/usr/lib64",
+        ]
+        .iter()
+        .map(|directory| std::path::Path::new(directory).join(name))
+        .find(|path| path.exists())
+    };
+    let script = "import json, os; open('new.txt', 'w').write(json.dumps(list(range(10000)))); \
+                  print(os.path.getsize('new.txt'), os.readlink('/proc/self/cwd') == os.getcwd())";
+    for name in [
+        "libjemalloc.so.2",
+        "libtcmalloc_minimal.so.4",
+        "libmimalloc.so.2",
+        "libasan.so.6",
+    ] {
+        let Some(allocator) = library_of(name) else {
+            eprintln!("skipped: no {name} here");
+            continue;
+        };
+        for preloaded in [[allocator.clone(), library()], [library(), allocator]] {
+            if name.starts_with("libasan") && preloaded[0] == library() {
+                // It refuses to be second.
+                continue;
+            }
+            let list = preloaded.map(|path| path.display().to_string()).join(":");
+            let output = world
+                .redirected(&command!["timeout", "60", "python3", "-c", script])
+                .current_dir(world.real())
+                .env("SANDBOX_PRELOAD", &list)
+                .env("ASAN_OPTIONS", "detect_leaks=0")
+                .output()
+                .unwrap();
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                "58890 True\n",
+                "{list}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+    assert!(!world.real().join("new.txt").exists());
+}

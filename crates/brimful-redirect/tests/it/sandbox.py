@@ -1,7 +1,7 @@
 """Runs a command whose writes outside of some directories the kernel denies, as a rehearsal does.
 
-``sandbox.py TOKEN DIRECTORY... -- COMMAND...``: Landlock allows writes below the directories and `/dev` only,
-and a seccomp filter allows `chmod` and its like only with the token as the sixth argument. Prints a line and
+``sandbox.py TOKEN DIRECTORY... -- COMMAND...``: Landlock allows writes below the directories and to a few devices
+only, and a seccomp filter allows `chmod` and its like only with the token as the sixth argument. Prints a line and
 goes on where the kernel has no Landlock.
 """
 
@@ -15,6 +15,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 # WRITE_FILE, and everything from REMOVE_DIR to MAKE_SYM. REFER and TRUNCATE came with later versions.
 WRITES = (1 << 1) | sum(1 << bit for bit in range(4, 13))
+DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"]
 GUARDED = [90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452]
 
 
@@ -30,9 +31,11 @@ def deny_writes(directories: list[str]) -> None:
     handled = WRITES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
     attribute = ctypes.create_string_buffer(struct.pack("Q", handled), 8)
     ruleset = call(CREATE_RULESET, attribute, ctypes.c_size_t(8), ctypes.c_uint(0))
-    for directory in [*directories, "/dev"]:
-        fd = os.open(directory, os.O_PATH)
-        rule = ctypes.create_string_buffer(struct.pack("=Qi", handled, fd), 12)
+    for path in [*directories, *DEVICES]:
+        fd = os.open(path, os.O_PATH)
+        # Of a file, only its contents can be written.
+        allowed = handled if os.path.isdir(path) else handled & (1 << 1 | 1 << 14)
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, fd), 12)
         call(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0))
         os.close(fd)
     call(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))

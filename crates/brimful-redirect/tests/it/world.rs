@@ -26,15 +26,17 @@ pub(crate) fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Two equal trees and a scratch directory.
+/// Two equal trees, a scratch directory, and a layer for shared memory.
 pub(crate) struct World {
     directory: TempDir,
+    shared_memory: TempDir,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let world = Self {
             directory: TempDir::new().unwrap(),
+            shared_memory: TempDir::new_in("/dev/shm").unwrap(),
         };
         for tree in [world.copy(), world.real()] {
             for directory in ["data/inner", "out/best"] {
@@ -96,11 +98,16 @@ impl World {
             .arg(script("sandbox.py"))
             .arg(TOKEN)
             .arg(self.scratch())
+            .arg(self.shared_memory.path())
             .arg("--")
             .args(command)
             .env("SANDBOX_PRELOAD", library())
             .env("BRIMFUL_REDIRECT", self.scratch())
-            .env("BRIMFUL_REDIRECT_TOKEN", TOKEN);
+            .env("BRIMFUL_REDIRECT_TOKEN", TOKEN)
+            .env(
+                "BRIMFUL_REDIRECT_SHARED",
+                format!("/dev/shm={}", self.shared_memory.path().display()),
+            );
         program
     }
 }
