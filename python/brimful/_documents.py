@@ -784,6 +784,36 @@ class BudgetTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class Containment:
+    """How each kind of thing that a script can reach was kept from it: what was set up, and proved before the script started. `namespace`: the script had its own. `redirected`: a library redirected it to its own, and the kernel denied the rest. `denied`: the kernel denied it. `open`: the script could reach it."""
+
+    files: str
+    """Files and directories: `namespace` (isolation `overlay`), `redirected` or `open`."""
+    shared_memory: str
+    """Shared memory and semaphores by name: `namespace`, `redirected` or `open`."""
+    ipc: str
+    """System V shared memory, semaphores and queues, and POSIX message queues: `namespace`, `denied` or `open`."""
+    processes: str
+    """Signals to other processes, their priorities and limits: `namespace`, `denied`, `signals_denied` (priorities and limits could be changed) or `open`."""
+    network: str
+    """Other hosts and services on this machine: `denied` (`--network none`) or `open`, with what was connected to in `connections` and `sockets`."""
+    devices: str
+    """GPUs: as `gpu_hidden`."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> Containment:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            files=data["files"],
+            shared_memory=data["shared_memory"],
+            ipc=data["ipc"],
+            processes=data["processes"],
+            network=data["network"],
+            devices=data["devices"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ContextMeasurement:
     """What earlier runs on this GPU model held outside PyTorch's allocator, used in place of the calculated CUDA context."""
 
@@ -956,7 +986,7 @@ class HostByWorkers:
 
 @dataclass(frozen=True, slots=True)
 class HostConnection:
-    """A host that the script connected to."""
+    """A host that the script connected to; this machine for its services."""
 
     host: str
     """Its name, or its address where no name was looked up."""
@@ -1282,6 +1312,27 @@ class PredictionCaveat:
 
 
 @dataclass(frozen=True, slots=True)
+class SocketConnection:
+    """A local socket that the script connected to."""
+
+    path: str
+    """Its path, or `@` and its name if it has no path."""
+    refused: bool
+    """Whether the connection was refused: because of `--network none`, or because the isolation does not reach it."""
+    count: int
+    """How many processes connected to it."""
+
+    @classmethod
+    def _from_json(cls, data: Any) -> SocketConnection:  # noqa: ANN401
+        """Make it from parsed JSON."""
+        return cls(
+            path=data["path"],
+            refused=data["refused"],
+            count=data["count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StepColumn:
     """The fullest moment of a column."""
 
@@ -1375,10 +1426,14 @@ class PredictDocument:
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed."""
     gpu_hidden: str | None
     """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` in documents from before they were hidden."""
+    containment: Containment | None
+    """How each kind of thing that the script could have reached was kept from it. `null` in documents from before it was known."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsal."""
     connections: tuple[HostConnection, ...]
-    """Other hosts that the script connected to."""
+    """Other hosts, and services on this machine, that the script connected to."""
+    sockets: tuple[SocketConnection, ...]
+    """Local sockets that the script connected to, or could not."""
     peak: PredictedPeak | None
     """The peak on the first GPU of `gpus`; `terms`, `phases`, `largest` and `curve` describe the same GPU. `null` for training on the CPU."""
     terms: tuple[BudgetTerm, ...]
@@ -1417,8 +1472,10 @@ class PredictDocument:
             seconds=data["seconds"],
             isolation=data["isolation"],
             gpu_hidden=data["gpu_hidden"],
+            containment=None if data["containment"] is None else Containment._from_json(data["containment"]),
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
+            sockets=tuple(SocketConnection._from_json(item) for item in data["sockets"]),
             peak=None if data["peak"] is None else PredictedPeak._from_json(data["peak"]),
             terms=tuple(BudgetTerm._from_json(item) for item in data["terms"]),
             phases=tuple(PhaseUse._from_json(item) for item in data["phases"]),
@@ -1896,10 +1953,14 @@ class PlanDocument:
     """How your files were protected from the script: `overlay`, `redirect`, or `off` if writes were allowed. `null` if all rehearsals came from the cache."""
     gpu_hidden: str | None
     """How the GPUs of this machine were hidden from the script: `devices` (they were absent from its `/dev`), `landlock` (it was denied to open them), or `no_driver` if there is nothing to hide. `null` if all rehearsals came from the cache."""
+    containment: Containment | None
+    """How each kind of thing that the script could have reached was kept from it. `null` if all rehearsals came from the cache."""
     suppressed: tuple[str, ...]
     """Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now."""
     connections: tuple[HostConnection, ...]
-    """Other hosts that the script connected to in the rehearsals made now."""
+    """Other hosts, and services on this machine, that the script connected to in the rehearsals made now."""
+    sockets: tuple[SocketConnection, ...]
+    """Local sockets that the script connected to, or could not, in the rehearsals made now."""
     seconds: float
     """How long planning took."""
 
@@ -1929,8 +1990,10 @@ class PlanDocument:
             rehearsals=tuple(PlanRehearsal._from_json(item) for item in data["rehearsals"]),
             isolation=data["isolation"],
             gpu_hidden=data["gpu_hidden"],
+            containment=None if data["containment"] is None else Containment._from_json(data["containment"]),
             suppressed=tuple(data["suppressed"]),
             connections=tuple(HostConnection._from_json(item) for item in data["connections"]),
+            sockets=tuple(SocketConnection._from_json(item) for item in data["sockets"]),
             seconds=data["seconds"],
         )
 

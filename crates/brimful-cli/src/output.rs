@@ -71,6 +71,12 @@ impl Output {
         eprintln!("hint: {}", without_control_characters(hint));
     }
 
+    /// Prints a line of brimful's own to standard error.
+    pub(crate) fn note(&self, text: &str) {
+        self.clear_status();
+        self.print_to_stderr(&format!("brimful: {text}\n"));
+    }
+
     #[expect(
         clippy::unused_self,
         reason = "a channel of the output, like the others"

@@ -101,6 +101,14 @@ impl Canary {
     }
 }
 
+/// Whether a directory can hold a user's files. Arguments such as `/dev/null` and `/proc/self/fd/3` name others.
+pub(crate) fn can_be_caught_in(directory: &Path) -> bool {
+    let is_kernels = ["/dev", "/proc", "/sys"]
+        .iter()
+        .any(|kernels| directory.starts_with(kernels));
+    !is_kernels || directory.starts_with("/dev/shm")
+}
+
 /// Sends a canary through every overlay that the user may write to and into every directory of `checked`.
 pub(crate) fn prove_overlays(covered: &[Covered], checked: &[PathBuf]) -> Result<(), String> {
     let directories = covered
@@ -146,6 +154,16 @@ fn random_name() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_canary_is_sent_into_the_kernels_directories() {
+        for path in ["/dev", "/dev/pts", "/proc/12/fd", "/sys/kernel"] {
+            assert!(!can_be_caught_in(Path::new(path)), "{path}");
+        }
+        for path in ["/dev/shm/cache", "/devices", "/home/me"] {
+            assert!(can_be_caught_in(Path::new(path)), "{path}");
+        }
+    }
 
     #[test]
     fn a_canary_leaves_nothing_behind() {

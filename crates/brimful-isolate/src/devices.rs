@@ -16,14 +16,13 @@ use crate::namespaces;
 
 /// What a command keeps of the machine's `/dev`, directories with everything in them. Terminals and shared memory are
 /// set up apart.
-const ALLOWED: [&str; 13] = [
+const ALLOWED: [&str; 12] = [
     "full",
     "fuse",
     "hugepages",
     "infiniband",
     "kvm",
     "log",
-    "mqueue",
     "net",
     "null",
     "random",
@@ -81,6 +80,7 @@ pub(crate) fn mount_at(
     rustix::mount::mount("devpts", &terminals, "devpts", flags, TERMINALS)
         .map_err(at("cannot mount", &terminals))?;
     mount_shared_memory(&target.join("shm"), shared_memory)?;
+    mount_queues(&target.join("mqueue"), shared_memory)?;
     make_read_only(target)
 }
 
@@ -136,6 +136,23 @@ fn mount_shared_memory(place: &Path, shared_memory: SharedMemory) -> Result<(), 
                 .expect("the text ends with its only NUL");
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
             rustix::mount::mount("tmpfs", place, "tmpfs", flags, options)
+                .map_err(at("cannot mount", place))
+        }
+    }
+}
+
+/// POSIX message queues: those of this process's IPC namespace, if that is its own.
+fn mount_queues(place: &Path, shared_memory: SharedMemory) -> Result<(), MountError> {
+    let machine = Path::new("/dev/mqueue");
+    if !machine.is_dir() {
+        return Ok(());
+    }
+    make_directory(place)?;
+    match shared_memory {
+        SharedMemory::Machine => bind(machine, place, Depth::All, MountAttrFlags::empty()),
+        SharedMemory::Own => {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            rustix::mount::mount("mqueue", place, "mqueue", flags, None)
                 .map_err(at("cannot mount", place))
         }
     }

@@ -8,6 +8,9 @@
 //! 2. [`Isolation::Redirect`]: Landlock and seccomp deny writes, and a preloaded library redirects them.
 //! 3. [`Isolation::Off`]: only where the user allows writes.
 //!
+//! In the first two it reaches no memory, queue or process of other programs either ([`Containment`]), and of the
+//! descriptors that it would inherit it gets copies.
+//!
 //! In each of them the command reaches no GPU of this machine ([`GpuHidden`]): it has a `/dev` without their nodes, or
 //! Landlock denies them.
 //!
@@ -27,6 +30,8 @@ mod canary;
 #[cfg(target_os = "linux")]
 mod copied_up;
 #[cfg(target_os = "linux")]
+mod descriptors;
+#[cfg(target_os = "linux")]
 mod devices;
 #[cfg(target_os = "linux")]
 mod gpus;
@@ -41,11 +46,17 @@ mod namespaces;
 #[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
+mod process_calls;
+#[cfg(target_os = "linux")]
 mod program;
+#[cfg(target_os = "linux")]
+mod reach;
 #[cfg(target_os = "linux")]
 mod redirect;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod sockets;
 #[cfg(target_os = "linux")]
 mod start;
 #[cfg(target_os = "linux")]
@@ -55,7 +66,7 @@ mod unsupported;
 
 #[cfg(target_os = "linux")]
 pub use program::{ARGUMENT, program};
-pub use request::{GpuHidden, Isolation, Network, SharedDirectory};
+pub use request::{Contained, Containment, GpuHidden, Isolation, Network, SharedDirectory};
 pub use scratch::{LargestFile, Scratch, ScratchFull};
 #[cfg(target_os = "linux")]
 pub use start::{Isolated, IsolationSettings, StartError, start};

@@ -1,4 +1,5 @@
-//! Namespaces for the command: of mounts, and where possible of processes; of the network where asked.
+//! Namespaces for the command: of mounts, of System V and POSIX message queues, of the host's name, and where possible of
+//! processes; of the network where asked.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ use crate::request::{Network, Request};
 pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
     let mut flags = UnshareFlags::empty();
     if mounts {
-        flags |= UnshareFlags::NEWNS;
+        flags |= UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         if request.pid_namespace {
             flags |= UnshareFlags::NEWPID;
         }
@@ -31,6 +32,11 @@ pub(crate) fn enter(request: &Request, mounts: bool) -> io::Result<bool> {
 /// Moves this process into a new mount namespace.
 pub(crate) fn enter_mounts() -> io::Result<()> {
     leave(UnshareFlags::NEWNS).map(drop)
+}
+
+/// Moves this process into a new mount namespace if it may without a user namespace.
+pub(crate) fn enter_mounts_as_root() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)
 }
 
 /// Leaves namespaces for new ones, and says whether that needed a user namespace.

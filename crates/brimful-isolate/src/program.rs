@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use brimful::env_vars;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
 use rustix::thread::CapabilitySet;
 
@@ -21,9 +22,12 @@ use crate::canary::{self, Canary};
 use crate::gpus::{self, Gpus, Landlock, file_of};
 use crate::listing::list;
 use crate::overlay::{self, Layers, is_writable};
-use crate::redirect::{Walls, landlock_abi, walls, walls_around};
-use crate::request::{Answer, GpuHidden, Isolation, Network, Request};
-use crate::{ISOLATION_VARIABLE, devices, namespaces, tree};
+use crate::reach::Bait;
+use crate::redirect::{Walls, landlock_abi, walls, walls_around, walls_of_namespaces};
+use crate::request::{Answer, Containment, GpuHidden, Isolation, Network, Request};
+use crate::{
+    ISOLATION_VARIABLE, descriptors, devices, mounting, namespaces, process_calls, reach, tree,
+};
 
 /// The first argument of the keeper. Not for people.
 pub const ARGUMENT: &str = "__isolate";
@@ -31,7 +35,9 @@ pub const ARGUMENT: &str = "__isolate";
 const CANARY: &str = "canary";
 /// The second argument of the process that tries to reach the GPUs.
 const GPU_CANARY: &str = "gpu-canary";
-/// What that process prints in front of a canary's name.
+/// The second argument of the process that tries to reach other programs.
+const REACH_CANARY: &str = "reach-canary";
+/// What the process of the canaries prints in front of a canary's name.
 const RELEASED: &str = "released ";
 
 /// No request is longer; most of it is the environment.
@@ -52,6 +58,7 @@ pub fn program(arguments: &[OsString]) -> u8 {
     match arguments {
         [first, directories @ ..] if first == CANARY => send_canaries(directories),
         [first, targets @ ..] if first == GPU_CANARY => gpus::canary::try_to_reach(targets),
+        [first, targets] if first == REACH_CANARY => reach::try_to_reach(targets),
         [path] => keep(Path::new(path)),
         _ => 96,
     }
@@ -105,6 +112,7 @@ struct Surroundings {
     walls: Option<Walls>,
     variables: Vec<(OsString, OsString)>,
     gpu_hidden: GpuHidden,
+    containment: Containment,
 }
 
 fn read_request(path: &Path) -> io::Result<Request> {
@@ -134,9 +142,14 @@ impl Keeper {
         let checked: Vec<PathBuf> = request
             .checked
             .iter()
-            .filter(|path| is_writable(path))
+            .filter(|path| canary::can_be_caught_in(path) && is_writable(path))
             .cloned()
             .collect();
+        let bait = Bait::new();
+        if request.isolation != Isolation::Off {
+            descriptors::detach(&request.command, &request.scratch)
+                .map_err(|error| format!("descriptors cannot be detached: {error}"))?;
+        }
         let gpus = Gpus::find();
         if !request.uses_gpus {
             gpus.close_on_exec();
@@ -155,8 +168,9 @@ impl Keeper {
                     overlay::enter(request, user_namespace).map_err(|error| error.to_string())?;
                 canary::prove_overlays(&covered, &checked)?;
                 let surroundings = Surroundings {
-                    walls: None,
+                    walls: walls_of_namespaces(),
                     variables: variables(request, None),
+                    containment: prove_containment(request, &bait, None)?,
                     gpu_hidden: if request.uses_gpus {
                         GpuHidden::Used
                     } else if gpus.are_absent() {
@@ -172,15 +186,20 @@ impl Keeper {
             }
             Isolation::Redirect | Isolation::Off => {
                 leave_network(request)?;
-                let surroundings = hide(request, &gpus)?;
+                if request.isolation == Isolation::Redirect {
+                    protect_settings();
+                }
+                let mut surroundings = hide(request, &gpus)?;
                 if request.isolation == Isolation::Redirect {
                     let around =
                         Some(&gpus).filter(|_| surroundings.gpu_hidden == GpuHidden::Landlock);
                     prove_redirection(request, around, &checked)?;
+                    surroundings.containment = prove_containment(request, &bait, around)?;
                 }
                 surroundings
             }
         };
+        drop(bait);
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let directory = Some(&request.current_dir).filter(|directory| directory.is_dir());
         let mut words = request.command.iter();
@@ -190,7 +209,8 @@ impl Keeper {
             .args(words)
             .current_dir(directory.map_or(Path::new("/"), PathBuf::as_path))
             .stdin(Stdio::null());
-        put_behind(&mut command, surroundings.walls);
+        let calls = put_behind(&mut command, request, surroundings.walls)
+            .map_err(|error| format!("system calls cannot be stopped: {error}"))?;
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -200,6 +220,9 @@ impl Keeper {
                 return Ok(0);
             }
         };
+        if let Some(listener) = calls.as_ref().and_then(process_calls::take_over) {
+            let _ = process_calls::answer(listener, connections_of(request));
+        }
         #[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
         let _ = fs::write(
             format!("/proc/{}/oom_score_adj", child.id()),
@@ -207,6 +230,7 @@ impl Keeper {
         );
         self.answer(&Answer::Ready {
             gpu_hidden: surroundings.gpu_hidden,
+            containment: surroundings.containment,
         });
         let status = self.watch(Pid::from_child(&child));
         // The processes that it has left behind first: nothing is written after the answer.
@@ -252,6 +276,7 @@ fn hide(request: &Request, gpus: &Gpus) -> Result<Surroundings, NotStarted> {
             variables: variables(request, walls.as_ref()),
             walls,
             gpu_hidden: GpuHidden::Used,
+            containment: Containment::NONE,
         });
     }
     let landlock = Landlock {
@@ -282,6 +307,7 @@ fn hide(request: &Request, gpus: &Gpus) -> Result<Surroundings, NotStarted> {
                     walls,
                     variables,
                     gpu_hidden: *gpu_hidden,
+                    containment: Containment::NONE,
                 });
             }
             Err(reason) => reasons.push(reason),
@@ -295,8 +321,63 @@ fn walls_for(request: &Request, around: Option<&Gpus>) -> Result<Option<Walls>, 
     match (request.isolation, around) {
         (Isolation::Redirect, _) => walls(request, around).map(Some),
         (Isolation::Off, Some(gpus)) => walls_around(gpus).map(Some),
-        (Isolation::Off, None) | (Isolation::Overlay, _) => Ok(None),
+        (Isolation::Off, None) => Ok(None),
+        (Isolation::Overlay, _) => Ok(walls_of_namespaces()),
     }
+}
+
+/// Whether calls that name a process or a socket are stopped: not where the command sees none of the others.
+fn stops_calls(request: &Request) -> bool {
+    match request.isolation {
+        Isolation::Overlay => !request.pid_namespace || request.network == Network::None,
+        Isolation::Redirect => true,
+        Isolation::Off => false,
+    }
+}
+
+/// The file that lists the connections of the command.
+fn connections_of(request: &Request) -> Option<PathBuf> {
+    let named = |(name, _): &&(OsString, Option<OsString>)| name == env_vars::BRIMFUL_CONNECTIONS;
+    let (_, value) = request.environment.iter().rev().find(named)?;
+    value.clone().map(PathBuf::from)
+}
+
+/// Makes the settings of the machine read-only where root could change them. In a container they are.
+fn protect_settings() {
+    let settings = Path::new("/proc/sys");
+    if !rustix::process::geteuid().is_root() || namespaces::enter_mounts_as_root().is_err() {
+        return;
+    }
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    let _ = rustix::mount::mount_change("/", flags);
+    let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
+    let _ = mounting::bind(settings, settings, mounting::Depth::All, read_only);
+}
+
+/// A process like those of the command tries to reach other programs. An error says what it reached.
+fn prove_containment(
+    request: &Request,
+    bait: &Bait,
+    around: Option<&Gpus>,
+) -> Result<Containment, String> {
+    let failed =
+        |error: io::Error| format!("it cannot be checked what the command reaches: {error}");
+    let walls = walls_for(request, around)?;
+    let variables = variables(request, walls.as_ref());
+    let mut command = in_environment(OsStr::new("/proc/self/exe"), request, &variables);
+    command.arg(ARGUMENT).arg(REACH_CANARY);
+    let calls = put_behind(&mut command, request, walls).map_err(failed)?;
+    let child = reach::start(&mut command, bait).map_err(failed)?;
+    let answers = calls
+        .as_ref()
+        .and_then(process_calls::take_over)
+        .and_then(|listener| process_calls::answer(listener, None).ok());
+    let containment = reach::containment(child, bait, request.isolation);
+    // This process must have one thread when it starts the next one.
+    if let Some(answers) = answers {
+        let _ = answers.join();
+    }
+    containment
 }
 
 /// A process like those of the command, with its variables and behind its walls, tries to reach the GPUs.
@@ -310,7 +391,7 @@ fn prove_hidden(request: &Request, gpus: &Gpus, around: Option<&Gpus>) -> Result
         .unwrap_or_default();
     let libraries = gpus::canary::libraries(gpus, preloaded);
     command.arg(ARGUMENT).arg(GPU_CANARY);
-    put_behind(&mut command, walls);
+    let _calls = put_behind(&mut command, request, walls).map_err(|error| error.to_string())?;
     gpus::canary::send(command, gpus, &libraries)
 }
 
@@ -388,6 +469,10 @@ fn variables(request: &Request, walls: Option<&Walls>) -> Vec<(OsString, OsStrin
             .into_iter()
             .flat_map(|walls| walls.environment.clone()),
     );
+    if stops_calls(request) {
+        let keeper = rustix::process::getpid().as_raw_nonzero().to_string();
+        variables.push((env_vars::BRIMFUL_KEEPER.into(), keeper.into()));
+    }
     // Where it does not redirect writes, the library lists connections.
     if request.redirect_library.is_file() {
         variables.push((env_vars::LD_PRELOAD.into(), preload(request)));
@@ -395,21 +480,33 @@ fn variables(request: &Request, walls: Option<&Walls>) -> Vec<(OsString, OsStrin
     variables
 }
 
-/// What the child does between fork and exec.
-fn put_behind(command: &mut Command, mut walls: Option<Walls>) {
+/// What the child does between fork and exec. Gives the end of a socket on which its calls that name a process can be
+/// taken over, if they are to be stopped.
+fn put_behind(
+    command: &mut Command,
+    request: &Request,
+    mut walls: Option<Walls>,
+) -> io::Result<Option<UnixStream>> {
+    let (ours, theirs) = if stops_calls(request) {
+        let (ours, theirs) = UnixStream::pair()?;
+        (Some(ours), Some(theirs))
+    } else {
+        (None, None)
+    };
+    let dropped = dropped_capabilities(request.isolation);
+    let network = request.network;
     let prepare = move || -> io::Result<()> {
         // Should the keeper be killed, at least the command itself goes with it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Root loads no driver, and creates no node that leads to one. Others may not anyway.
-        for capability in [
-            CapabilitySet::MKNOD,
-            CapabilitySet::SYS_MODULE,
-            CapabilitySet::SYS_RAWIO,
-        ] {
-            let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+        for capability in dropped {
+            let _ = rustix::thread::remove_capability_from_bounding_set(*capability);
         }
         if let Some(walls) = &mut walls {
             walls.close().map_err(io::Error::other)?;
+        }
+        if let Some(keeper) = &theirs {
+            // Where the kernel does not offer it, the canary has found what that leaves open.
+            let _ = process_calls::hand_over(keeper, network);
         }
         Ok(())
     };
@@ -417,6 +514,29 @@ fn put_behind(command: &mut Command, mut walls: Option<Walls>) {
     // SAFETY: the keeper has one thread, so the child may allocate and call everything.
     unsafe {
         command.pre_exec(prepare);
+    }
+    Ok(ours)
+}
+
+/// What root may not do in a command: load a driver or create a node that leads to one; elsewhere than in its own
+/// namespaces, change the machine. Others may not anyway.
+fn dropped_capabilities(isolation: Isolation) -> &'static [CapabilitySet] {
+    const ALL: [CapabilitySet; 9] = [
+        CapabilitySet::MKNOD,
+        CapabilitySet::SYS_MODULE,
+        CapabilitySet::SYS_RAWIO,
+        CapabilitySet::NET_ADMIN,
+        CapabilitySet::SYS_BOOT,
+        CapabilitySet::SYS_PACCT,
+        CapabilitySet::SYS_TIME,
+        CapabilitySet::SYSLOG,
+        // An overlay's branches are mounted by the command.
+        CapabilitySet::SYS_ADMIN,
+    ];
+    match isolation {
+        Isolation::Redirect => &ALL,
+        Isolation::Overlay => &ALL[..8],
+        Isolation::Off => &ALL[..3],
     }
 }
 
@@ -459,8 +579,8 @@ fn prove_redirection(
         .env(env_vars::LD_PRELOAD, &request.redirect_library)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    put_behind(&mut command, Some(walls));
     let failed = |error: io::Error| format!("the canary cannot be sent: {error}");
+    let _calls = put_behind(&mut command, request, Some(walls)).map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
     let mut answers = BufReader::new(child.stdout.take().ok_or("the canary has no output")?);
     let mut to_child = child.stdin.take().ok_or("the canary has no input")?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use brimful::env_vars;
 use landlock::{
     ABI, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
+    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use seccompiler::BpfProgram;
 
@@ -19,14 +19,14 @@ use crate::listing::list;
 use crate::request::Request;
 use crate::seccomp;
 
-/// Devices and kernel interfaces that a command may write to; no file of a user is there.
+/// Devices and kernel interfaces that a command may write to; no file of a user is there. Which processes of `/proc` it may
+/// change, the library decides.
 const WRITABLE_DEVICES: &[&str] = &[
     "/dev/full",
     "/dev/null",
     "/dev/ptmx",
     "/dev/pts",
     "/dev/random",
-    "/dev/shm",
     "/dev/tty",
     "/dev/urandom",
     "/dev/zero",
@@ -37,6 +37,8 @@ const WRITABLE_DEVICES: &[&str] = &[
 #[derive(Debug)]
 pub(crate) struct Walls {
     rules: Option<RulesetCreated>,
+    /// Without Landlock nothing else would protect files.
+    needs_landlock: bool,
     filters: Vec<BpfProgram>,
     /// Variables for the library.
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -66,6 +68,7 @@ pub(crate) fn walls(request: &Request, gpus: Option<&Gpus>) -> Result<Walls, Str
     let mark = random_mark().map_err(|error| format!("no random number: {error}"))?;
     Ok(Walls {
         rules: Some(rules(request, gpus).map_err(|error| error.to_string())?),
+        needs_landlock: true,
         filters: seccomp::filters(mark, abi < 3)?,
         environment: environment(request, mark),
     })
@@ -75,6 +78,22 @@ pub(crate) fn walls(request: &Request, gpus: Option<&Gpus>) -> Result<Walls, Str
 pub(crate) fn walls_around(gpus: &Gpus) -> Result<Walls, String> {
     Ok(Walls {
         rules: Some(rules_around(gpus).map_err(|error| error.to_string())?),
+        needs_landlock: true,
+        filters: Vec::new(),
+        environment: Vec::new(),
+    })
+}
+
+/// Builds walls for a command in namespaces: around signals and sockets without a path, where the kernel has Landlock.
+pub(crate) fn walls_of_namespaces() -> Option<Walls> {
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)
+        .and_then(Ruleset::create)
+        .ok();
+    rules.map(|rules| Walls {
+        rules: Some(rules),
+        needs_landlock: false,
         filters: Vec::new(),
         environment: Vec::new(),
     })
@@ -85,7 +104,7 @@ impl Walls {
     pub(crate) fn close(&mut self) -> Result<(), String> {
         let rules = self.rules.take().ok_or("the walls were closed before")?;
         let status = rules.restrict_self().map_err(|error| error.to_string())?;
-        if status.ruleset == RulesetStatus::NotEnforced {
+        if self.needs_landlock && status.ruleset == RulesetStatus::NotEnforced {
             return Err("the kernel does not enforce Landlock".into());
         }
         seccomp::apply(&self.filters)
@@ -98,6 +117,7 @@ fn rules(request: &Request, gpus: Option<&Gpus>) -> Result<RulesetCreated, landl
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(writing | reading)?
+        .scope(Scope::Signal | Scope::AbstractUnixSocket)?
         .create()?;
     if let Some(gpus) = gpus {
         rules = allow(rules, gpus, reading)?;

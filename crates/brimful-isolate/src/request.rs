@@ -61,6 +61,65 @@ impl GpuHidden {
     }
 }
 
+/// How one kind of thing that other programs have is kept from the command, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contained {
+    /// The command has its own, in a namespace of the kernel.
+    Namespace,
+    /// A preloaded library redirects the command to its own, and the kernel denies the rest.
+    Redirected,
+    /// The kernel denies it.
+    Denied,
+    /// The kernel denies signals to other processes. Their priorities and limits can be changed.
+    SignalsDenied,
+    /// The command can reach it.
+    Open,
+}
+
+impl Contained {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contained::Namespace => "namespace",
+            Contained::Redirected => "redirected",
+            Contained::Denied => "denied",
+            Contained::SignalsDenied => "signals_denied",
+            Contained::Open => "open",
+        }
+    }
+}
+
+/// How what other programs have besides files is kept from the command: what was set up, and proved before it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Containment {
+    /// Shared memory and semaphores by name.
+    pub shared_memory: Contained,
+    /// Memory, semaphores and queues of System V, and POSIX message queues.
+    pub ipc: Contained,
+    /// Signals, priorities and limits.
+    pub processes: Contained,
+}
+
+impl Containment {
+    /// Of a command that may change everything.
+    pub const NONE: Containment = Containment {
+        shared_memory: Contained::Open,
+        ipc: Contained::Open,
+        processes: Contained::Open,
+    };
+
+    /// The weaker one of each kind.
+    #[must_use]
+    pub fn and(self, other: Containment) -> Containment {
+        Containment {
+            shared_memory: self.shared_memory.max(other.shared_memory),
+            ipc: self.ipc.max(other.ipc),
+            processes: self.processes.max(other.processes),
+        }
+    }
+}
+
 /// What the command can reach besides this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -116,7 +175,10 @@ pub(crate) struct Request {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The isolation is proved and the command was started.
-    Ready { gpu_hidden: GpuHidden },
+    Ready {
+        gpu_hidden: GpuHidden,
+        containment: Containment,
+    },
     /// The isolation cannot be had; the command was not started.
     Unavailable { reason: String },
     /// A GPU could be reached; the command was not started.

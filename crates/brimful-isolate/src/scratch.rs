@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,12 +21,17 @@ const DEFAULT_PART: u64 = 10;
 /// Counting the bytes may take a twentieth of the time.
 const COUNTING_PART: u32 = 20;
 
+/// Where shared memory lies by name.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// A private directory on disk, removed at the end.
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
     /// Held while the directory is in use, so that nobody takes it for one that was left behind.
     _lock: File,
+    /// A private directory in shared memory, with its lock; made when it is first needed.
+    shared_memory: OnceLock<Option<(PathBuf, File)>>,
     budget: u64,
     free_at_start: u64,
     n_commands: AtomicUsize,
@@ -109,13 +115,12 @@ impl Scratch {
     }
 
     fn create_in(parent: &Path, budget: Option<u64>) -> io::Result<Scratch> {
-        let directory = brimful_private::temporary_directory(&[parent], PREFIX)?.keep();
-        let lock = brimful_private::create_new(&directory.join(LOCK))?;
-        lock.try_lock().map_err(io::Error::from)?;
+        let (directory, lock) = locked_directory(parent)?;
         let free = free_bytes(&directory).unwrap_or(u64::MAX);
         Ok(Scratch {
             directory,
             _lock: lock,
+            shared_memory: OnceLock::new(),
             budget: budget.unwrap_or(free / DEFAULT_PART),
             free_at_start: free,
             n_commands: AtomicUsize::new(0),
@@ -134,6 +139,22 @@ impl Scratch {
     pub fn new_directory(&self) -> io::Result<PathBuf> {
         let number = self.n_commands.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(number.to_string());
+        brimful_private::new_directory(&path)?;
+        Ok(path)
+    }
+
+    /// A new directory for the shared memory of one command; on disk where the machine has no `/dev/shm`.
+    pub(crate) fn new_shared_memory(&self) -> io::Result<PathBuf> {
+        let parent = self.shared_memory.get_or_init(|| {
+            let parent = Path::new(SHARED_MEMORY);
+            remove_abandoned(parent);
+            locked_directory(parent).ok()
+        });
+        let parent = parent
+            .as_ref()
+            .map_or(&self.directory, |(directory, _)| directory);
+        let number = self.n_commands.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("shared-memory-{number}"));
         brimful_private::new_directory(&path)?;
         Ok(path)
     }
@@ -160,7 +181,18 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         remove_tree(&self.directory);
+        if let Some(Some((directory, _))) = self.shared_memory.get() {
+            remove_tree(directory);
+        }
     }
+}
+
+/// A new private directory, and the lock that says that it is in use.
+fn locked_directory(parent: &Path) -> io::Result<(PathBuf, File)> {
+    let directory = brimful_private::temporary_directory(&[parent], PREFIX)?.keep();
+    let lock = brimful_private::create_new(&directory.join(LOCK))?;
+    lock.try_lock().map_err(io::Error::from)?;
+    Ok((directory, lock))
 }
 
 /// Looks from time to time whether the budget is kept.

@@ -1,4 +1,5 @@
-//! Denies what Landlock does not see: changes of permissions, owners, times and extended attributes.
+//! Denies what Landlock does not see: changes of permissions, owners, times and extended attributes, and memory and queues
+//! that are shared with other programs.
 //!
 //! A filter cannot look at paths. The library that redirects writes therefore marks its own calls, which change files in
 //! scratch, with a random number in the sixth argument, which none of these system calls use.
@@ -53,7 +54,26 @@ fn denied_calls(deny_truncate: bool) -> Vec<libc::c_long> {
     calls
 }
 
-/// The filter. `deny_truncate` where Landlock does not know truncation (before its ABI 3).
+/// System V and POSIX IPC. Neither torch nor `multiprocessing` uses them, and others fall back.
+fn ipc_calls() -> [libc::c_long; 13] {
+    [
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+    ]
+}
+
+/// The filters. `deny_truncate` where Landlock does not know truncation (before its ABI 3).
 pub(crate) fn filters(mark: u64, deny_truncate: bool) -> Result<Vec<BpfProgram>, String> {
     let text = |error: seccompiler::BackendError| error.to_string();
     let without_mark = SeccompCondition::new(
@@ -70,19 +90,24 @@ pub(crate) fn filters(mark: u64, deny_truncate: bool) -> Result<Vec<BpfProgram>,
         .collect();
     // Requests through io_uring pass no filter; programs fall back to ordinary calls.
     let absent = BTreeMap::from([(SYS_IO_URING_SETUP, Vec::new())]);
-    [(denied, libc::EPERM), (absent, libc::ENOSYS)]
-        .into_iter()
-        .map(|(rules, errno)| {
-            let filter = SeccompFilter::new(
-                rules,
-                SeccompAction::Allow,
-                SeccompAction::Errno(errno.cast_unsigned()),
-                std::env::consts::ARCH.try_into().map_err(text)?,
-            )
-            .map_err(text)?;
-            filter.try_into().map_err(text)
-        })
-        .collect()
+    let shared = ipc_calls().map(|call| (call, Vec::new())).into();
+    [
+        (denied, libc::EPERM),
+        (absent, libc::ENOSYS),
+        (shared, libc::EACCES),
+    ]
+    .into_iter()
+    .map(|(rules, errno)| {
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::Allow,
+            SeccompAction::Errno(errno.cast_unsigned()),
+            std::env::consts::ARCH.try_into().map_err(text)?,
+        )
+        .map_err(text)?;
+        filter.try_into().map_err(text)
+    })
+    .collect()
 }
 
 /// Applies the filters to this process and its children.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use brimful::env_vars;
 
-use crate::request::{Answer, GpuHidden, Isolation, Network, Request, SharedDirectory};
+use crate::request::{
+    Answer, Containment, GpuHidden, Isolation, Network, Request, SharedDirectory,
+};
 use crate::{ARGUMENT, Scratch};
 
 /// How long a keeper may take to end everything before it is killed itself.
@@ -64,6 +66,7 @@ pub struct Isolated {
     socket: Option<BufReader<UnixStream>>,
     isolation: Isolation,
     gpu_hidden: GpuHidden,
+    containment: Containment,
     scratch: PathBuf,
     status: Option<ExitStatus>,
 }
@@ -92,8 +95,12 @@ pub fn start(
             .map_err(StartError::Keeper)?;
         let mut isolated = launch(&request, output, settings).map_err(StartError::Keeper)?;
         match isolated.first_answer() {
-            Some(Answer::Ready { gpu_hidden }) => {
+            Some(Answer::Ready {
+                gpu_hidden,
+                containment,
+            }) => {
                 isolated.gpu_hidden = gpu_hidden;
+                isolated.containment = containment;
                 return Ok(isolated);
             }
             // Another isolation must not be the way around it.
@@ -129,6 +136,13 @@ fn request(
         Some(directory) => directory.to_owned(),
         None => env::current_dir()?,
     };
+    let shared_memory = match isolation {
+        Isolation::Redirect => Some(SharedDirectory {
+            path: PathBuf::from("/dev/shm"),
+            layer: scratch.new_shared_memory()?,
+        }),
+        Isolation::Overlay | Isolation::Off => None,
+    };
     Ok(Request {
         isolation,
         pid_namespace,
@@ -150,7 +164,12 @@ fn request(
             .collect(),
         current_dir,
         scratch: scratch.new_directory()?,
-        shared: settings.shared.clone(),
+        shared: settings
+            .shared
+            .iter()
+            .cloned()
+            .chain(shared_memory)
+            .collect(),
         writable: settings.writable.clone(),
         redirect_library: settings.redirect_library.clone(),
         checked: settings.checked.clone(),
@@ -162,21 +181,30 @@ fn launch(request: &Request, output: &File, settings: &IsolationSettings) -> io:
     let path = request.scratch.join("request.json");
     brimful_private::write_new(&path, &serde_json::to_vec(request)?)?;
     let (ours, theirs) = UnixStream::pair()?;
-    let keeper = Command::new(&settings.program)
+    let mut keeper = Command::new(&settings.program);
+    keeper
         .arg(ARGUMENT)
         .arg(&path)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?)
         // Preloads are for the command.
-        .env_remove(PRELOAD)
-        .process_group(0)
-        .spawn()?;
+        .env_remove(PRELOAD);
+    #[expect(
+        unsafe_code,
+        reason = "a session is left by the process that leaves it"
+    )]
+    // SAFETY: one system call between fork and exec.
+    unsafe {
+        // Without the user's terminal, whose settings a command could change.
+        keeper.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+    }
     Ok(Isolated {
-        keeper,
+        keeper: keeper.spawn()?,
         socket: Some(BufReader::new(ours)),
         isolation: request.isolation,
         gpu_hidden: GpuHidden::NoDriver,
+        containment: Containment::NONE,
         scratch: request.scratch.clone(),
         status: None,
     })
@@ -190,6 +218,11 @@ impl Isolated {
     /// How the GPUs of this machine are hidden from it.
     pub fn gpu_hidden(&self) -> GpuHidden {
         self.gpu_hidden
+    }
+
+    /// How what other programs have is kept from it.
+    pub fn containment(&self) -> Containment {
+        self.containment
     }
 
     /// The directory that takes its writes.

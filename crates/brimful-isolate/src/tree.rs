@@ -27,12 +27,8 @@ pub(crate) fn end_descendants() {
 /// The processes below one, as far as they can be seen.
 pub(crate) fn descendants_of(ancestor: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some(parent) = parent_of(&stat) {
+    for (pid, stat) in stats() {
+        if let Some(parent) = field_after_name(&stat, PARENT) {
             children.entry(parent).or_default().push(pid);
         }
     }
@@ -46,10 +42,60 @@ pub(crate) fn descendants_of(ancestor: i32) -> Vec<i32> {
     found
 }
 
-/// The fourth field of `/proc/PID/stat`; the second one is a name that may hold anything.
-fn parent_of(stat: &str) -> Option<i32> {
+/// A process and its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+}
+
+/// The process with this number, or with a thread of this number.
+pub(crate) fn process(id: i32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    process_in(&status)
+}
+
+/// What `/proc/PID/status` says. A name in it cannot end a line.
+fn process_in(status: &str) -> Option<Process> {
+    let field = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        value.trim().parse().ok()
+    };
+    Some(Process {
+        pid: field("Tgid:")?,
+        parent: field("PPid:")?,
+    })
+}
+
+/// The processes of a process group, as far as they can be seen.
+pub(crate) fn members_of(group: i32) -> Vec<i32> {
+    let is_member = |stat: &str| field_after_name(stat, GROUP) == Some(group);
+    stats()
+        .into_iter()
+        .filter(|(_, stat)| is_member(stat))
+        .map(|(pid, _)| pid)
+        .collect()
+}
+
+/// Every process with its line of `/proc/PID/stat`.
+fn stats() -> Vec<(i32, String)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            Some((pid, stat))
+        })
+        .collect()
+}
+
+/// Fields of `/proc/PID/stat`, counted from behind the name, which may hold anything.
+const PARENT: usize = 1;
+const GROUP: usize = 2;
+
+fn field_after_name(stat: &str, index: usize) -> Option<i32> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(1)?.parse().ok()
+    after_name.split_whitespace().nth(index)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -57,9 +103,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_name() {
-        assert_eq!(parent_of("12 (a) b) S 34 12 12 0"), Some(34));
-        assert_eq!(parent_of("12 (x"), None);
-        assert_eq!(parent_of(""), None);
+    fn a_thread_leads_to_its_process() {
+        let status = "Name:\ta\\nPPid: 1\nTgid:\t12\nNgid:\t0\nPid:\t13\nPPid:\t11\n";
+        let expected = Process {
+            pid: 12,
+            parent: 11,
+        };
+        assert_eq!(process_in(status), Some(expected));
+        assert_eq!(process_in("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn fields_are_found_behind_any_name() {
+        let stat = "12 (a) b) S 34 56 12 0";
+        assert_eq!(field_after_name(stat, PARENT), Some(34));
+        assert_eq!(field_after_name(stat, GROUP), Some(56));
+        assert_eq!(field_after_name("12 (x", PARENT), None);
+        assert_eq!(field_after_name("", PARENT), None);
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use crate::{GpuHidden, Isolation, Network, Scratch, SharedDirectory};
+use crate::{Containment, GpuHidden, Isolation, Network, Scratch, SharedDirectory};
 
 pub const ARGUMENT: &str = "__isolate";
 
@@ -49,6 +49,10 @@ impl Isolated {
 
     pub fn gpu_hidden(&self) -> GpuHidden {
         GpuHidden::NoDriver
+    }
+
+    pub fn containment(&self) -> Containment {
+        Containment::NONE
     }
 
     pub fn scratch(&self) -> &Path {

@@ -32,6 +32,7 @@ impl Callback {
         self.n_events = self.n_events.wrapping_add(1);
         let line = match progress {
             Progress::Rehearsal { label } => Some(self.label.insert(label).clone()),
+            Progress::Notice(note) => Some(note),
             Progress::Line(line) => Some(match &self.label {
                 Some(label) => format!("{label}: {line}"),
                 None => line,

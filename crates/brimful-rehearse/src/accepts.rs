@@ -133,22 +133,34 @@ pub(crate) enum Written {
     Options(Accepts),
 }
 
+/// What is going on while the script runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// It was started this long ago.
+    Since(Duration),
+    /// An overlay was in its way: it is started once more with its writes redirected.
+    Redirected,
+}
+
 /// Starts the script until its parser of arguments is asked, and ends it there.
 ///
 /// With `phantom`, the library of the phantom GPU, it sees one large GPU, so that a script that looks for one reaches its
 /// parser; without, it sees none.
 ///
-/// `look` is called many times a second with the time since the start, and ends it by breaking.
+/// `look` is called many times a second, and ends it by breaking.
 pub fn accepts(
     command: &[OsString],
     time_limit: Duration,
     protection: &Protection,
     phantom: Option<&Path>,
-    mut look: impl FnMut(Duration) -> ControlFlow<()>,
+    mut look: impl FnMut(Waiting) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let first = accepts_in(command, time_limit, protection, phantom, None, &mut look);
     match &first {
         Err(AcceptsError::Died { output, .. }) if protection.may_redirect_after(output) => {
+            if look(Waiting::Redirected).is_break() {
+                return first;
+            }
             let redirect = Some(Isolation::Redirect);
             match accepts_in(
                 command, time_limit, protection, phantom, redirect, &mut look,
@@ -167,7 +179,7 @@ fn accepts_in(
     protection: &Protection,
     phantom: Option<&Path>,
     isolation: Option<Isolation>,
-    look: &mut dyn FnMut(Duration) -> ControlFlow<()>,
+    look: &mut dyn FnMut(Waiting) -> ControlFlow<()>,
 ) -> Result<Accepted, AcceptsError> {
     let start = Instant::now();
     let stage = match phantom {
@@ -194,7 +206,7 @@ fn accepts_in(
     let mut meter = protection.scratch().meter();
     let status = loop {
         meter.check(child.ancestor())?;
-        if look(start.elapsed()).is_break() {
+        if look(Waiting::Since(start.elapsed())).is_break() {
             child.end();
             return Err(AcceptsError::Interrupted);
         }

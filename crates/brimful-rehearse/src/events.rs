@@ -67,6 +67,9 @@ pub enum Event {
     /// The script is rehearsed again with other assumed values.
     #[serde(skip)]
     OtherCase(AssumedCase),
+    /// An overlay was in the script's way: it is started once more with its writes redirected.
+    #[serde(skip)]
+    Redirected,
 }
 
 impl Event {
@@ -88,6 +91,11 @@ impl Event {
             }
             Event::OtherCase(AssumedCase::Usual | AssumedCase::Balanced) => {
                 "shapes depend on the model's values: rehearsing a balanced case".to_owned()
+            }
+            Event::Redirected => {
+                "the overlay file system got in the script's way: starting the script again with its \
+                 writes redirected"
+                    .to_owned()
             }
             Event::Ended { .. } | Event::Suppressed { .. } | Event::AssumedValue { .. } => {
                 return None;

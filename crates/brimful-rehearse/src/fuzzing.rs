@@ -8,7 +8,7 @@ use brimful::plan::Pace;
 use brimful::predict::host::HostFacts;
 
 use crate::accepts::{self, Written};
-use crate::connections::{self, Connection};
+use crate::connections::{self, Connections};
 use crate::error::RehearsalError;
 use crate::events::{Event, Progress, ProgressFile};
 use crate::planning::{Cache, Kept, Key};
@@ -40,7 +40,7 @@ pub fn results(directory: &Path, on_cpus: bool) -> Result<Vec<Rehearsed>, Rehear
 }
 
 /// The file `connections`.
-pub fn connections(directory: &Path) -> Vec<Connection> {
+pub fn connections(directory: &Path) -> Connections {
     connections::read(directory)
 }
 

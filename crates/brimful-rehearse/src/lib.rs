@@ -44,9 +44,9 @@ mod stall;
 mod trackers;
 mod workload;
 
-pub use accepts::{Accepted, AcceptsError, HardCoded, accepts};
+pub use accepts::{Accepted, AcceptsError, HardCoded, Waiting, accepts};
 pub use config_files::{ConfigFileError, ConfigFiles};
-pub use connections::Connection;
+pub use connections::{Connection, Connections, Socket};
 pub use error::RehearsalError;
 pub use events::{Event, Progress};
 pub use guard::NotRestored;

@@ -92,6 +92,11 @@ impl Protection {
         &self.request.program
     }
 
+    /// What network scripts have.
+    pub(crate) fn network(&self) -> Network {
+        self.request.network
+    }
+
     /// Copies the job's checkpoints aside where the script's writes reach them. They are put back when the guard goes.
     pub(crate) fn guard(&self) -> io::Result<Guard> {
         if !self.request.allow_writes {

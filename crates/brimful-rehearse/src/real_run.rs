@@ -14,7 +14,7 @@ use brimful_isolate::Isolation;
 use serde::Deserialize;
 
 use crate::error::RehearsalError;
-use crate::events::{Progress, ProgressFile};
+use crate::events::{Event, Progress, ProgressFile};
 use crate::protection::Protection;
 use crate::reports::LastStep;
 use crate::results::{bounded, tail};
@@ -102,6 +102,9 @@ pub fn run_for_real(
     let first = run_in(request, None, &mut look)?;
     let has_failed = first.failure.is_some() && first.last_step.step == 0;
     if has_failed && request.protection.may_redirect_after(&first.output) {
+        if look(Some(&Progress::own(Event::Redirected))).is_break() {
+            return Ok(first);
+        }
         match run_in(request, Some(Isolation::Redirect), &mut look) {
             Err(RehearsalError::NotIsolated { .. }) => return Ok(first),
             second => return second,

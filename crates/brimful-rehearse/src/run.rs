@@ -13,7 +13,7 @@ use brimful_isolate::{Isolated, Isolation};
 
 use crate::connections;
 use crate::error::RehearsalError;
-use crate::events::{Progress, ProgressFile};
+use crate::events::{Event, Progress, ProgressFile};
 use crate::outcome::{EndOfScript, Variant, by_variant};
 use crate::reports::{LastStep, suppressed};
 use crate::request::RehearsalRequest;
@@ -50,6 +50,9 @@ pub fn rehearse(
         Err(RehearsalError::Died { output, .. })
             if request.protection.may_redirect_after(output) =>
         {
+            if look(Some(&Progress::own(Event::Redirected))).is_break() {
+                return first;
+            }
             match rehearse_in(request, Some(Isolation::Redirect), &mut look) {
                 Err(RehearsalError::NotIsolated { .. } | RehearsalError::GpuReached { .. }) => {
                     first
@@ -88,6 +91,7 @@ fn rehearse_in(
     let guard = request.protection.guard().map_err(RehearsalError::Guard)?;
     let mut script = spawn(request, &stage, &output, isolation)?;
     let (isolation, gpu_hidden) = (script.isolation(), script.gpu_hidden());
+    let containment = script.containment();
     let mut meter = request.protection.scratch().meter();
     let mut lines = ProgressFile::new(stage.results().join("progress"));
     let mut seen = Vec::new();
@@ -143,6 +147,8 @@ fn rehearse_in(
         side_effects: SideEffects {
             isolation,
             gpu_hidden,
+            containment,
+            network: request.protection.network(),
             suppressed: suppressed(&ended.seen),
             connections: connections::read(&stage.results()),
         },

@@ -1,8 +1,8 @@
 //! What a script did or wanted to do beyond its own process while it was rehearsed.
 
-use brimful_isolate::{GpuHidden, Isolation};
+use brimful_isolate::{Containment, GpuHidden, Isolation, Network};
 
-use crate::connections::Connection;
+use crate::connections::Connections;
 
 /// What became of a rehearsed script's writes, uploads and connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,10 +11,14 @@ pub struct SideEffects {
     pub isolation: Isolation,
     /// How the GPUs of this machine were hidden: the weakest of all rehearsals.
     pub gpu_hidden: GpuHidden,
+    /// How what other programs have was kept from it: the weakest of all rehearsals.
+    pub containment: Containment,
+    /// What network it had.
+    pub network: Network,
     /// What would have reached a service and was not done, each once.
     pub suppressed: Vec<String>,
-    /// Hosts beyond this machine that the script connected to.
-    pub connections: Vec<Connection>,
+    /// Hosts, and services on this machine, that the script connected to.
+    pub connections: Connections,
 }
 
 impl SideEffects {
@@ -28,53 +32,76 @@ impl SideEffects {
                 self.suppressed.push(text);
             }
         }
-        for connection in other.connections {
-            let known = self
-                .connections
-                .iter_mut()
-                .find(|known| known.host == connection.host && known.port == connection.port);
-            match known {
-                Some(known) => known.count = known.count.saturating_add(connection.count),
-                None => self.connections.push(connection),
-            }
+        self.containment = self.containment.and(other.containment);
+        if other.network == Network::Full {
+            self.network = Network::Full;
         }
+        self.connections = self.connections.and(other.connections);
         self
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use brimful_isolate::Contained;
 
-    fn connection(host: &str, count: u32) -> Connection {
-        Connection {
-            host: host.into(),
-            port: 443,
-            count,
+    use super::*;
+    use crate::connections::Connection;
+
+    fn connections(hosts: &[(&str, u32)]) -> Connections {
+        Connections {
+            hosts: hosts
+                .iter()
+                .map(|(host, count)| Connection {
+                    host: (*host).into(),
+                    port: 443,
+                    count: *count,
+                })
+                .collect(),
+            sockets: Vec::new(),
         }
     }
 
     #[test]
     fn two_rehearsals_are_as_weak_as_the_weaker_and_name_everything_once() {
+        let own = Containment {
+            shared_memory: Contained::Namespace,
+            ipc: Contained::Namespace,
+            processes: Contained::Namespace,
+        };
         let first = SideEffects {
             isolation: Isolation::Redirect,
             gpu_hidden: GpuHidden::Devices,
+            containment: Containment {
+                processes: Contained::SignalsDenied,
+                ..own
+            },
+            network: Network::None,
             suppressed: vec!["wandb".into()],
-            connections: vec![connection("a.example", 1)],
+            connections: connections(&[("a.example", 1)]),
         };
         let second = SideEffects {
             isolation: Isolation::Overlay,
             gpu_hidden: GpuHidden::Landlock,
+            containment: Containment {
+                ipc: Contained::Denied,
+                ..own
+            },
+            network: Network::Full,
             suppressed: vec!["wandb".into(), "mlflow".into()],
-            connections: vec![connection("a.example", 2), connection("b.example", 1)],
+            connections: connections(&[("a.example", 2), ("b.example", 1)]),
         };
         let both = first.and(second);
         assert_eq!(both.isolation, Isolation::Redirect);
         assert_eq!(both.gpu_hidden, GpuHidden::Landlock);
+        assert_eq!(both.containment.shared_memory, Contained::Namespace);
+        assert_eq!(both.containment.ipc, Contained::Denied);
+        assert_eq!(both.containment.processes, Contained::SignalsDenied);
+        assert_eq!(both.network, Network::Full);
         assert_eq!(both.suppressed, ["wandb", "mlflow"]);
         assert_eq!(
             both.connections,
-            [connection("a.example", 3), connection("b.example", 1)]
+            connections(&[("a.example", 3), ("b.example", 1)])
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brimful::units::Bytes;
-use brimful_isolate::{Isolation, Network};
+use brimful_isolate::{Contained, Isolation, Network};
 use brimful_rehearse::{Protection, ProtectionRequest, SideEffects};
 use brimful_report::json;
 
@@ -66,9 +66,21 @@ pub(crate) fn side_effects_document(found: SideEffects) -> json::SideEffects {
     json::SideEffects {
         isolation: found.isolation.name().to_owned(),
         gpu_hidden: found.gpu_hidden.name().to_owned(),
+        containment: containment_document(&found),
         suppressed: found.suppressed,
+        sockets: found
+            .connections
+            .sockets
+            .into_iter()
+            .map(|it| json::SocketConnection {
+                path: it.path,
+                refused: it.is_refused,
+                count: it.count,
+            })
+            .collect(),
         connections: found
             .connections
+            .hosts
             .into_iter()
             .map(|it| json::HostConnection {
                 host: it.host,
@@ -76,5 +88,25 @@ pub(crate) fn side_effects_document(found: SideEffects) -> json::SideEffects {
                 count: it.count,
             })
             .collect(),
+    }
+}
+
+fn containment_document(found: &SideEffects) -> json::Containment {
+    let files = match found.isolation {
+        Isolation::Overlay => Contained::Namespace,
+        Isolation::Redirect => Contained::Redirected,
+        Isolation::Off => Contained::Open,
+    };
+    let network = match found.network {
+        Network::None => Contained::Denied,
+        Network::Full => Contained::Open,
+    };
+    json::Containment {
+        files: files.name().to_owned(),
+        shared_memory: found.containment.shared_memory.name().to_owned(),
+        ipc: found.containment.ipc.name().to_owned(),
+        processes: found.containment.processes.name().to_owned(),
+        network: network.name().to_owned(),
+        devices: found.gpu_hidden.name().to_owned(),
     }
 }

@@ -148,10 +148,7 @@ impl Search {
             PlanEvent::Rehearsing { number, settings } => progress(Progress::Rehearsal {
                 label: format!("rehearsal {number} ({})", text::short(settings)),
             }),
-            PlanEvent::Progress(told) => match told.event.line() {
-                Some(line) => progress(Progress::Line(line)),
-                None => progress(Progress::Idle),
-            },
+            PlanEvent::Progress(told) => progress(Progress::of_event(&told.event)),
             PlanEvent::Reused { .. } | PlanEvent::Look => progress(Progress::Idle),
         })?;
         Ok(planned)

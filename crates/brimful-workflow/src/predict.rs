@@ -117,10 +117,7 @@ pub(crate) fn predict_within(
                 torch: torch.clone(),
             })?;
         }
-        match told.event.line() {
-            Some(line) => progress(Progress::Line(line)),
-            None => progress(Progress::Idle),
-        }
+        progress(Progress::of_event(&told.event))
     })?;
     let shown = request.shown_command.unwrap_or_else(|| {
         let words = question.command.iter();

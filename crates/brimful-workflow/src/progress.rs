@@ -1,5 +1,6 @@
 //! What a caller sees while work is in progress.
 
+use brimful_rehearse::Event;
 use brimful_supervise::checkpoints::Checkpoints;
 
 use crate::planned::PlannedJob;
@@ -34,4 +35,16 @@ pub enum Progress<'a> {
     Resuming(&'a Checkpoints),
     /// Nothing new: a chance to interrupt.
     Idle,
+}
+
+impl Progress<'static> {
+    /// What a rehearsal tells.
+    pub(crate) fn of_event(event: &Event) -> Progress<'static> {
+        match (event, event.line()) {
+            // Said wherever the rest is shown: what the script sends, it sends twice.
+            (Event::Redirected, Some(line)) => Progress::Notice(line),
+            (_, Some(line)) => Progress::Line(line),
+            (_, None) => Progress::Idle,
+        }
+    }
 }

@@ -138,8 +138,9 @@ pub fn verify(
             output: request.output.clone(),
             protection,
         },
-        |told| match told.and_then(|told| told.event.line()) {
-            Some(line) => progress(Progress::Line(format!("on the GPU: {line}"))),
+        |told| match told.map(|told| Progress::of_event(&told.event)) {
+            Some(Progress::Line(line)) => progress(Progress::Line(format!("on the GPU: {line}"))),
+            Some(other) => progress(other),
             None => progress(Progress::Idle),
         },
     )

@@ -75,8 +75,10 @@ fn as_it_is(
     output.status("rehearsing");
     let interruption = Interruption::watch();
     let compared = brimful_workflow::compare(request, |progress| {
-        if let Progress::Line(line) = progress {
-            output.status(&format!("rehearsing: {line}"));
+        match progress {
+            Progress::Line(line) => output.status(&format!("rehearsing: {line}")),
+            Progress::Notice(note) => output.note(&note),
+            _ => {}
         }
         interruption.check()
     });

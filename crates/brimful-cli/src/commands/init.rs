@@ -9,7 +9,9 @@ use brimful::job::draft::{Accepts, draft, script_arguments};
 use brimful::job::read;
 use brimful::printable::is_printable;
 use brimful::secrets::mask_command;
-use brimful_rehearse::{Accepted, AcceptsError, HardCoded, accepts, config_files, job_file};
+use brimful_rehearse::{
+    Accepted, AcceptsError, HardCoded, Waiting, accepts, config_files, job_file,
+};
 use brimful_workflow::Libraries;
 
 use crate::args::InitArguments;
@@ -100,12 +102,18 @@ fn ask(
         limit,
         &protection,
         phantom.as_deref(),
-        |elapsed| {
-            output.status(&format!(
-                "waiting for the script to parse its arguments: {} of {} s",
-                elapsed.as_secs(),
-                limit.as_secs()
-            ));
+        |waiting| {
+            match waiting {
+                Waiting::Since(elapsed) => output.status(&format!(
+                    "waiting for the script to parse its arguments: {} of {} s",
+                    elapsed.as_secs(),
+                    limit.as_secs()
+                )),
+                Waiting::Redirected => output.notice(
+                    "the overlay file system got in the script's way: starting the script again",
+                    "what it writes is redirected to a private directory",
+                ),
+            }
             interruption.check()
         },
     );

@@ -250,6 +250,7 @@ impl<'a> PlanningDisplay<'a> {
                 output.status(label);
             }
             Progress::Line(line) => output.status(&format!("{}: {line}", self.label)),
+            Progress::Notice(note) => output.note(note),
             Progress::Forgotten { n_runs } => output.print_to_stderr(&format!(
                 "brimful: ignoring {n_runs} earlier runs of this job\n"
             )),

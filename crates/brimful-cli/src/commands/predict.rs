@@ -43,6 +43,7 @@ pub(crate) fn predict(
                 "install the CUDA build of torch for an exact prediction; it needs no GPU and no driver",
             ),
             Progress::Line(line) => output.status(&format!("rehearsing: {line}")),
+            Progress::Notice(note) => output.note(&note),
             _ => {}
         }
         interruption.check()

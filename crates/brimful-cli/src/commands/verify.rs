@@ -32,12 +32,12 @@ pub(crate) fn verify(
                 &format!("torch {torch} is a CPU-only build, which cannot use the GPU"),
                 "install the CUDA build of torch",
             ),
-            Progress::Notice(note) => print_note(output, &note),
+            Progress::Notice(note) => output.note(&note),
             Progress::RunningForReal {
                 gpu,
                 steps,
                 is_isolated,
-            } => print_note(output, &starting(&gpu, steps, is_isolated)),
+            } => output.note(&starting(&gpu, steps, is_isolated)),
             Progress::Line(line) => output.status(&line),
             _ => {}
         }
@@ -61,14 +61,11 @@ pub(crate) fn verify(
     } else {
         output.print(&text::verify(&document, &Output::page()))?;
     }
-    print_note(
-        output,
-        &format!(
-            "wrote {}: the values above, the GPU, its driver and the releases, no path, name or argument of yours. \
-             Nothing was sent. Read it before you share it",
-            arguments.save.display()
-        ),
-    );
+    output.note(&format!(
+        "wrote {}: the values above, the GPU, its driver and the releases, no path, name or argument of yours. \
+         Nothing was sent. Read it before you share it",
+        arguments.save.display()
+    ));
     Ok(ExitStatus::of_fit(
         document.outcome == VerifyDocument::FINISHED,
     ))
@@ -82,9 +79,4 @@ fn starting(gpu: &str, steps: u32, is_isolated: bool) -> String {
         "files that it writes, deletes or renames are really changed (--allow-writes)"
     };
     format!("running the command on {gpu} for {steps} steps; {files}")
-}
-
-fn print_note(output: &Output, note: &str) {
-    output.clear_status();
-    output.print_to_stderr(&format!("brimful: {note}\n"));
 }

@@ -55,7 +55,7 @@ pub use replay::{
     LayoutBlock, LayoutSegment, LineMemory, MemoryByLine, MemoryLayout, ReplayAgreement,
     ReplayColumn, ReplayDocument, ReplayResult,
 };
-pub use side_effects::{HostConnection, SideEffects};
+pub use side_effects::{Containment, HostConnection, SideEffects, SocketConnection};
 pub use speed::{LowLikelyHigh, PredictedSpeed, StepSeconds};
 pub use verify::{VerifiedBytes, VerifiedGpu, VerifiedRate, VerifyDocument};
 

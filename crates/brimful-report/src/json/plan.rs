@@ -11,7 +11,9 @@ use brimful::predict::MeasuredContext;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{ContextMeasurement, HostConnection, SCHEMA_VERSION, SideEffects};
+use crate::json::{
+    Containment, ContextMeasurement, HostConnection, SCHEMA_VERSION, SideEffects, SocketConnection,
+};
 
 /// What is known of a plan besides itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,10 +90,17 @@ pub struct PlanDocument {
     /// from the cache.
     #[serde(default)]
     pub gpu_hidden: Option<String>,
+    /// How each kind of thing that the script could have reached was kept from it. `null` if
+    /// all rehearsals came from the cache.
+    #[serde(default)]
+    pub containment: Option<Containment>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsals made now.
     pub suppressed: Vec<String>,
-    /// Other hosts that the script connected to in the rehearsals made now.
+    /// Other hosts, and services on this machine, that the script connected to in the rehearsals made now.
     pub connections: Vec<HostConnection>,
+    /// Local sockets that the script connected to, or could not, in the rehearsals made now.
+    #[serde(default)]
+    pub sockets: Vec<SocketConnection>,
     /// How long planning took.
     pub seconds: f64,
 }
@@ -319,8 +328,10 @@ impl PlanDocument {
             rehearsals: context.rehearsals.iter().map(rehearsal).collect(),
             isolation: effects.map(|effects| effects.isolation.clone()),
             gpu_hidden: effects.map(|effects| effects.gpu_hidden.clone()),
+            containment: effects.map(|effects| effects.containment.clone()),
             suppressed: effects.map_or_else(Vec::new, |effects| effects.suppressed.clone()),
             connections: effects.map_or_else(Vec::new, |effects| effects.connections.clone()),
+            sockets: effects.map_or_else(Vec::new, |effects| effects.sockets.clone()),
             seconds: rounded(context.seconds),
         }
     }

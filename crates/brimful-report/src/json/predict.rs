@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{
-    ContextMeasurement, GpusFrom, HostConnection, LikelyAndSafe, MachineGpu, PredictedHost,
-    PredictedSpeed, SCHEMA_VERSION, SideEffects,
+    Containment, ContextMeasurement, GpusFrom, HostConnection, LikelyAndSafe, MachineGpu,
+    PredictedHost, PredictedSpeed, SCHEMA_VERSION, SideEffects, SocketConnection,
 };
 
 /// What is known of a rehearsal besides its footprints.
@@ -79,10 +79,17 @@ pub struct PredictDocument {
     /// before they were hidden.
     #[serde(default)]
     pub gpu_hidden: Option<String>,
+    /// How each kind of thing that the script could have reached was kept from it. `null` in
+    /// documents from before it was known.
+    #[serde(default)]
+    pub containment: Option<Containment>,
     /// Requests of the script to experiment trackers and hubs that were not sent in the rehearsal.
     pub suppressed: Vec<String>,
-    /// Other hosts that the script connected to.
+    /// Other hosts, and services on this machine, that the script connected to.
     pub connections: Vec<HostConnection>,
+    /// Local sockets that the script connected to, or could not.
+    #[serde(default)]
+    pub sockets: Vec<SocketConnection>,
     /// The peak on the first GPU of `gpus`; `terms`, `phases`, `largest` and `curve` describe the same GPU.
     /// `null` for training on the CPU.
     pub peak: Option<PredictedPeak>,
@@ -323,8 +330,10 @@ impl PredictDocument {
             seconds: (rehearsed.seconds * 1000.0).round() / 1000.0,
             isolation: rehearsed.side_effects.isolation.clone(),
             gpu_hidden: Some(rehearsed.side_effects.gpu_hidden.clone()),
+            containment: Some(rehearsed.side_effects.containment.clone()),
             suppressed: rehearsed.side_effects.suppressed.clone(),
             connections: rehearsed.side_effects.connections.clone(),
+            sockets: rehearsed.side_effects.sockets.clone(),
             peak: None,
             terms: Vec::new(),
             phases: Vec::new(),

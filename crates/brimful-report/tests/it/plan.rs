@@ -8,7 +8,9 @@ use brimful::plan::{
 use brimful::predict::host::{HostNeed, HostTerm, HostTermId};
 use brimful::units::Bytes;
 use brimful_report::html;
-use brimful_report::json::{self, HostConnection, PlanContext, PlanDocument, SideEffects};
+use brimful_report::json::{
+    self, Containment, HostConnection, PlanContext, PlanDocument, SideEffects, SocketConnection,
+};
 use brimful_report::text::{self, Page};
 
 fn settings(workers: u64) -> Settings {
@@ -95,6 +97,19 @@ fn context() -> PlanContext {
         side_effects: Some(SideEffects {
             isolation: "redirect".into(),
             gpu_hidden: "landlock".into(),
+            containment: Containment {
+                files: "redirected".into(),
+                shared_memory: "redirected".into(),
+                ipc: "denied".into(),
+                processes: "denied".into(),
+                network: "open".into(),
+                devices: "landlock".into(),
+            },
+            sockets: vec![SocketConnection {
+                path: "/run/database.sock".into(),
+                refused: true,
+                count: 1,
+            }],
             suppressed: vec!["wandb: runs".into()],
             connections: vec![HostConnection {
                 host: "hub.example".into(),
