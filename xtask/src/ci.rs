@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::build::build_everything;
+use crate::build::{build_everything, built};
 use crate::pytest::{RETRIES, pytest};
-use crate::shell::{cache, cargo, read, root, run};
+use crate::shell::{cache, cargo, program, read, root, run};
 use crate::tools::{
     cargo_deny, fresh_environment, prepare_environments, python_tools, tests_environment,
     torch_environment,
@@ -41,6 +41,7 @@ const STEPS: &[Step] = &[
     ("python types", python_types),
     ("torch on the phantom", torch_tests),
     ("faults", faults_once),
+    ("escapes", escapes),
     ("plans hold", plans_hold),
     ("allocator against torch", differential_sample),
 ];
@@ -399,6 +400,17 @@ fn run_faults(rounds: u32) -> Result<()> {
         bare: false,
         json: false,
     })
+}
+
+/// Every way out of a rehearsal, as root, as another user and as in Docker; and the guide's table of what was found.
+fn escapes() -> Result<()> {
+    let mut suite = program("python3", &[]);
+    suite
+        .arg(root().join("faults/escapes/suite.py"))
+        .arg(built("brimful"))
+        .arg("--guide")
+        .arg(root().join("docs/guides/predict.md"));
+    run(&mut suite)
 }
 
 /// A sample of what `benches/plans/plans_hold.py` does: random jobs, planned and run under real limits.
