@@ -7,6 +7,7 @@ use hdf5_reader::extensible_array::collect_extensible_array_chunk_entries_storag
 use hdf5_reader::fixed_array::collect_fixed_array_chunk_entries_storage;
 use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
 
+use super::index_checksums::IndexLocation;
 use super::metadata::{Described, Metadata};
 
 /// What the index of a dataset at that address has, whichever kind it is; nothing of it is checked.
@@ -26,6 +27,12 @@ pub(super) fn entries(
     let (offset_size, length_size) = (file.superblock().offset_size, file.superblock().length_size);
     let rank = described.dims.len();
     let n_sides = u32::try_from(rank).unwrap_or(u32::MAX);
+    let location = IndexLocation {
+        storage: file.storage(),
+        address,
+        offset_size,
+        length_size,
+    };
     match chunk_indexing {
         None => {
             let leaves = collect_btree_v1_leaves_storage(
@@ -67,16 +74,20 @@ pub(super) fn entries(
             rank,
         )]),
         Some(ChunkIndexing::Implicit) => Ok(Vec::new()),
-        Some(ChunkIndexing::FixedArray { .. }) => collect_fixed_array_chunk_entries_storage(
-            file.storage(),
-            address,
-            offset_size,
-            length_size,
-            widest,
-            sides,
-            None,
-        ),
+        Some(ChunkIndexing::FixedArray { .. }) => {
+            location.check_fixed_array()?;
+            collect_fixed_array_chunk_entries_storage(
+                file.storage(),
+                address,
+                offset_size,
+                length_size,
+                widest,
+                sides,
+                None,
+            )
+        }
         Some(ChunkIndexing::ExtensibleArray { .. }) => {
+            location.check_extensible_array()?;
             collect_extensible_array_chunk_entries_storage(
                 file.storage(),
                 address,

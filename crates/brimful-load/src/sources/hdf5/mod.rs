@@ -15,6 +15,8 @@
 //! Read are integers, floats, booleans as h5py writes them, and references to datasets of those, which MATLAB makes of
 //! cell arrays. Of filters: gzip, LZF, shuffle and Fletcher-32.
 //!
+//! Verified are the checksums of metadata and of chunks with Fletcher-32 or gzip.
+//!
 //! The places of chunks are kept in memory, 24 bytes each, and at most four million for all fields.
 
 mod array;
@@ -24,6 +26,7 @@ mod chunks;
 mod element;
 mod filters;
 mod gather;
+mod index_checksums;
 mod lzf;
 mod metadata;
 mod references;

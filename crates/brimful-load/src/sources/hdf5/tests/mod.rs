@@ -1,5 +1,6 @@
 //! What the fixtures of `fixtures/hdf5` say, and what is left of it when they lie.
 
+mod damaged;
 mod fixtures;
 mod hostile;
 
