@@ -185,6 +185,21 @@ fn half_a_file_is_an_error() {
 }
 
 #[test]
+fn a_flipped_bit_in_a_png_file_is_an_error_or_changes_no_pixel() {
+    for name in EXACT.iter().filter(|name| !name.contains("webp")) {
+        let whole = fixture(name);
+        let sound = decode(&DecodeImage::default(), &whole).unwrap();
+        for at in 0..8 * whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at / 8] ^= 1 << (at % 8);
+            if let Ok(value) = decode(&DecodeImage::default(), &bytes) {
+                assert!(value.bytes() == sound.bytes(), "{name}, bit {at}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_slot_takes_an_image_of_its_size_only() {
     let op = DecodeImage::default();
     let bytes = fixture("rgb.png");
