@@ -402,6 +402,23 @@ mod tests {
     }
 
     #[test]
+    fn a_flipped_bit_of_a_header_is_an_error_or_changes_nothing() {
+        let bytes = archive(&[("a.txt", b"first"), ("b/c.jpg", &[7; 600])]);
+        let sound = members(&bytes).unwrap();
+        // Two headers, and the zeros that end an archive.
+        for start in [0, 2 * BLOCK, 5 * BLOCK] {
+            for at in 0..BLOCK {
+                let mut flipped = bytes.clone();
+                flipped[start + at] ^= 1 << (at % 8);
+                match members(&flipped) {
+                    Ok(found) => assert_eq!(found, sound, "byte {at} of the block at {start}"),
+                    Err(error) => assert!(error.contains("expected a header"), "{error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn long_names_of_both_kinds_are_read() {
         let long = format!("{}/x.jpg", "folder/".repeat(40));
         let found = members(&archive(&[(&long, b"data")])).unwrap();
