@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -46,3 +48,28 @@ def test_the_cache_counts_within_the_memory() -> None:
 def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(brimful.InputError, match='no field "txt"; available fields are id, even'):
         bd.parquet(FILES / "zstd.parquet", ["txt"])
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_flipped_bits_of_pages_with_checksums_are_errors(tmp_path: Path, version: str) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    labels = np.arange(400) * 1_000_003
+    settings = {"compression": "none", "use_dictionary": False, "data_page_version": version}
+    rows = arrow.table({"label": labels, "score": labels / 7})
+    parquet.write_table(rows, path, row_group_size=100, write_page_checksum=True, **settings)
+    sound = path.read_bytes()
+    chance = random.Random(4)  # noqa: S311
+    for _ in range(50):
+        group = chance.randrange(4)
+        part = labels[group * 100 : group * 100 + 100].tobytes()
+        damaged = bytearray(sound)
+        damaged[sound.index(part) + chance.randrange(len(part))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(brimful.InputError, match='column "label" that match their checksums'):
+            list(bd.Loader(bd.parquet(path), batch_size=50))
+        loader = bd.Loader(bd.parquet(path), batch_size=50, on_error="skip")
+        found = torch.cat([batch["label"] for batch in loader])
+        assert found.tolist() == [label for row, label in enumerate(labels.tolist()) if row // 100 != group]
+        assert loader.statistics.skipped == 100

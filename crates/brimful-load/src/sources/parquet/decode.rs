@@ -27,6 +27,9 @@ use crate::value::Piece;
 const BATCH: u64 = 4 << 20;
 const MAX_ROWS: u64 = 8192;
 
+/// What the crate `parquet` says of a page whose bytes do not match the checksum in its header.
+const MISMATCH: &str = "CRC checksum mismatch";
+
 /// Longest sample of a varying length.
 pub(super) const MAX_LEN: u64 = 16 << 20;
 
@@ -129,7 +132,8 @@ impl Root {
             is_full: false,
         };
         let mut writer = StreamWriter::try_new(room, &self.schema).map_err(refused)?;
-        while let Some(batch) = guarded(|| batches.next().transpose().map_err(ParquetError::from))?
+        while let Some(batch) = guarded(|| batches.next().transpose().map_err(ParquetError::from))
+            .map_err(|problem| self.with_name(problem))?
         {
             if let Err(error) = writer.write(&batch) {
                 if writer.get_ref().is_full {
@@ -141,6 +145,20 @@ impl Root {
         let mut stream = writer.into_inner().map_err(|_| Failure::TooLarge)?.bytes;
         stream.shrink_to_fit();
         Ok(stream)
+    }
+
+    /// Says of a wrong checksum which column it is in.
+    fn with_name(&self, problem: Problem) -> Problem {
+        match problem {
+            Problem::Malformed { found, .. } if found.contains(MISMATCH) => Problem::malformed(
+                format!(
+                    "pages of column {:?} that match their checksums",
+                    self.schema.field(0).name()
+                ),
+                "one that was damaged after it was written",
+            ),
+            problem => problem,
+        }
     }
 }
 

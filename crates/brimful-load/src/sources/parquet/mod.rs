@@ -9,6 +9,8 @@
 //! | decoded row groups, and what decoding them takes | the cache |
 //! | what a file promises of its parts, pages and values | checked before anything is reserved for it |
 //!
+//! A page that was written with a checksum is compared with it each time that it is decoded, by the crate `parquet`.
+//!
 //! The fields are those of the Arrow source.
 
 mod cache;

@@ -27,10 +27,10 @@ pub(super) struct Pages {
 }
 
 #[derive(Default)]
-struct Header {
+pub(super) struct Header {
     kind: i64,
     uncompressed: i64,
-    compressed: i64,
+    pub(super) compressed: i64,
     values: i64,
     encoding: i64,
 }
@@ -78,7 +78,7 @@ impl Pages {
 }
 
 /// The header of a page, and its length.
-fn header(reader: &Reader, at: u64, end: u64) -> Result<(Header, u64), Problem> {
+pub(super) fn header(reader: &Reader, at: u64, end: u64) -> Result<(Header, u64), Problem> {
     let mut bytes = Vec::new();
     for most in [HEADER, MAX_HEADER_LEN] {
         let len = most.min(end - at);

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use super::*;
 use crate::random::mixed;
 use crate::sources::ArrowFile;
 use crate::sources::parquet::cache::Key;
-use crate::sources::parquet::pages::Pages;
+use crate::sources::parquet::pages::{Pages, header};
 use crate::sources::testing::{
     HEADROOMS, WHOLE, all_bytes, check_access, check_threads, fixture, names, sample,
 };
@@ -232,6 +233,81 @@ fn pages_that_are_more_than_the_footer_says_are_refused() {
     }
 }
 
+/// Where the bytes of pages are in a file, without their headers.
+fn page_ranges(name: &str) -> Vec<Range<usize>> {
+    let reader = Reader::open(&fixture(name), Access::Read).unwrap();
+    let footer = Footer::read(&reader).unwrap();
+    let mut ranges = Vec::new();
+    for chunk in footer.groups.iter().flat_map(|group| &group.chunks) {
+        let (mut at, end) = (chunk.start, chunk.start + chunk.compressed);
+        while at < end {
+            let (header, len) = header(&reader, at, end).unwrap();
+            let start = usize::try_from(at + len).unwrap();
+            let page = start..start + usize::try_from(header.compressed).unwrap();
+            at = page.end as u64;
+            ranges.push(page);
+        }
+    }
+    ranges
+}
+
+/// All samples of a file, or the first error.
+fn read_all(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let source = Parquet::open(&[path.to_owned()], None, CACHE, None);
+    let source = source.map_err(|error| error.to_string())?;
+    let mut values = vec![Value::default(); source.fields().len()];
+    let mut samples = Vec::new();
+    for row in 0..source.len() {
+        source
+            .read(row, &mut values)
+            .map_err(|error| error.to_string())?;
+        samples.extend(values.iter().map(|value| value.bytes().to_vec()));
+    }
+    Ok(samples)
+}
+
+#[test]
+fn every_flipped_bit_of_a_page_with_a_checksum_is_told_with_its_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flipped.parquet");
+    let columns = ["id", "even", "box", "ids", "raw", "text"];
+    for name in ["checksums.parquet", "checksums_2.parquet"] {
+        let whole = std::fs::read(fixture(name)).unwrap();
+        assert_eq!(read_all(&fixture(name)), read_all(&fixture("none.parquet")));
+        let ranges = page_ranges(name);
+        assert!(ranges.len() >= columns.len());
+        for at in ranges.into_iter().flatten() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            let error = read_all(&path).unwrap_err();
+            let is_named = columns.iter().any(|column| {
+                error.starts_with(&format!(
+                    "expected pages of column {column:?} that match their checksums, found"
+                ))
+            });
+            assert!(is_named, "{name}, byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_a_gzip_page_is_an_error_or_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flipped.parquet");
+    let whole = std::fs::read(fixture("gzip.parquet")).unwrap();
+    let sound = read_all(&fixture("gzip.parquet")).unwrap();
+    for at in page_ranges("gzip.parquet").into_iter().flatten() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        // The header of gzip has a time and a system, which nobody reads.
+        if let Ok(found) = read_all(&path) {
+            assert_eq!(found, sound, "byte {at}");
+        }
+    }
+}
+
 #[test]
 fn a_table_of_no_rows_is_empty() {
     let file = written(0, 10, 1);
@@ -270,7 +346,7 @@ fn files_that_are_cut_off_are_errors() {
 fn files_that_lie_are_no_panic_and_never_much_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed.parquet");
-    for name in ["table", "none", "zstd", "lz4", "version_2"] {
+    for name in ["table", "none", "zstd", "lz4", "version_2", "checksums_2"] {
         let whole = std::fs::read(fixture(&format!("{name}.parquet"))).unwrap();
         for turn in 0..600_u64 {
             let mut bytes = whole.clone();
