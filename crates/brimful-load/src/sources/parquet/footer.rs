@@ -7,7 +7,9 @@ use arrow_schema::Schema;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::basic::{Compression, Type as Physical};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, LevelHistogram, ParquetMetaData, ParquetMetaDataReader,
+};
 
 use crate::catch_panics::catch_panics;
 use crate::problem::Problem;
@@ -56,6 +58,8 @@ pub(super) struct Chunk {
     /// Bytes of one value; of a varying one, those of its offset.
     pub(super) width: u64,
     pub(super) is_varying: bool,
+    /// The encodings of its pages, a bit for each.
+    pub(super) encodings: i32,
     /// Bytes of all varying values together, where the file says so.
     pub(super) varying: u64,
 }
@@ -121,6 +125,12 @@ pub(super) fn checked_groups(
                     "one outside",
                 )
             })?;
+            if !has_levels_of_schema(column) {
+                return Err(Problem::malformed(
+                    format!("column {leaf} of row group {number} with the levels of its schema"),
+                    "counts of others",
+                ));
+            }
             chunks.push(chunk);
         }
         let rows = count(group.num_rows())
@@ -164,15 +174,26 @@ fn footer_bytes(reader: &Reader) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// Whether the parts that a footer promises are there, and how deep its schema is.
+/// Whether the parts that a footer promises are there, how deep its schema is, and whether row groups have the types of
+/// the schema, which the crate `parquet` takes from the schema alone.
 fn check(bytes: &[u8]) -> Result<(), Problem> {
     // Of each element of the schema, how many of the following are within it.
     let mut children: Vec<i64> = Vec::new();
+    // Of each column of the schema its type, and of each row group those of its columns.
+    let mut types: Vec<i64> = Vec::new();
+    let mut group_types: Vec<Vec<i64>> = Vec::new();
     let len = walk(bytes, &mut |way, met| match (way, met) {
         ([2], Met::Structure) => children.push(0),
+        ([2, 1], Met::Number(n)) => types.push(n),
         ([2, 5], Met::Number(n)) => {
             if let Some(last) = children.last_mut() {
                 *last = n;
+            }
+        }
+        ([4], Met::Structure) => group_types.push(Vec::new()),
+        ([4, 1, 3, 1], Met::Number(n)) => {
+            if let Some(last) = group_types.last_mut() {
+                last.push(n);
             }
         }
         _ => {}
@@ -181,6 +202,12 @@ fn check(bytes: &[u8]) -> Result<(), Problem> {
         return Err(Problem::malformed(
             "a whole footer",
             "the first part of one",
+        ));
+    }
+    if let Some(number) = group_types.iter().position(|found| *found != types) {
+        return Err(Problem::malformed(
+            format!("row group {number} with columns of the types in the schema"),
+            "columns of other types",
         ));
     }
     let n_elements = children.len() as u64;
@@ -211,6 +238,18 @@ fn check(bytes: &[u8]) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Whether the counts of levels, where a writer notes them, are of as many levels as the schema gives the column. With a
+/// flipped bit in the schema (optional, required, repeated), levels would be read as values.
+fn has_levels_of_schema(column: &ColumnChunkMetaData) -> bool {
+    let schema = column.column_descr();
+    let is_same = |counts: Option<&LevelHistogram>, max_level: i16| {
+        let n_levels = usize::try_from(max_level).unwrap_or(0) + 1;
+        counts.is_none_or(|counts| counts.is_empty() || counts.len() == n_levels)
+    };
+    is_same(column.definition_level_histogram(), schema.max_def_level())
+        && is_same(column.repetition_level_histogram(), schema.max_rep_level())
+}
+
 fn chunk(column: &ColumnChunkMetaData, root: usize, file_len: u64) -> Option<Chunk> {
     let start = column
         .dictionary_page_offset()
@@ -236,6 +275,7 @@ fn chunk(column: &ColumnChunkMetaData, root: usize, file_len: u64) -> Option<Chu
         values: count(column.num_values())?,
         width,
         is_varying: column.column_type() == Physical::BYTE_ARRAY,
+        encodings: column.encodings_mask().as_i32(),
         varying: column
             .unencoded_byte_array_data_bytes()
             .and_then(count)

@@ -18,6 +18,9 @@ const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
 const DATA_V2: i64 = 3;
 const DELTA_BYTE_ARRAY: i64 = 7;
+/// Encodings that only newer writers use, which list what they use. With a flipped bit, that of a dictionary is the last
+/// of them, whose decoder takes any bytes.
+const LISTED: [i64; 4] = [5, 6, DELTA_BYTE_ARRAY, 9];
 
 /// What all pages of a chunk are together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,15 @@ impl Pages {
             match header.kind {
                 DATA | DATA_V2 => {
                     values = values.saturating_add(size(header.values)?);
+                    if LISTED.contains(&header.encoding)
+                        && chunk.encodings != 0
+                        && chunk.encodings >> header.encoding & 1 == 0
+                    {
+                        return Err(Problem::malformed(
+                            "a page in an encoding that the file's footer lists",
+                            format!("encoding {}", header.encoding),
+                        ));
+                    }
                     if header.encoding == DELTA_BYTE_ARRAY {
                         pages.longest_repeated = pages.longest_repeated.max(own);
                     }
@@ -72,6 +84,13 @@ impl Pages {
                     format!("{}", uncompressed.max(decoded)),
                 ));
             }
+        }
+        // One value less may be a shorter list in a row, which nothing else notices.
+        if values != chunk.values {
+            return Err(Problem::malformed(
+                format!("{} values in the pages of a column", chunk.values),
+                format!("{values}"),
+            ));
         }
         Ok(pages)
     }

@@ -292,6 +292,44 @@ fn every_flipped_bit_of_a_page_with_a_checksum_is_told_with_its_column() {
 }
 
 #[test]
+fn parts_that_contradict_each_other_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flipped.parquet");
+    let whole = std::fs::read(fixture("checksums.parquet")).unwrap();
+    // In the schema: the type, repetition and name of `id`, as Thrift writes them.
+    let schema = whole
+        .windows(8)
+        .position(|window| window == [0x15, 4, 0x25, 2, 0x18, 2, b'i', b'd'])
+        .unwrap();
+    // Of the page behind its dictionary: the encoding.
+    let encoding = page_ranges("checksums.parquet")[0].end + 16;
+    assert_eq!(whole[encoding], 8 << 1);
+    // Of a page of `ids`: how many values it has.
+    let n_values = 351;
+    assert_eq!(whole[n_values - 2..=n_values], [0x1c, 0x15, 7 << 1]);
+    for (at, bit, message) in [
+        (
+            schema + 1,
+            2,
+            "row group 0 with columns of the types in the schema",
+        ),
+        (
+            schema + 3,
+            1,
+            "column 0 of row group 0 with the levels of its schema",
+        ),
+        (encoding, 1, "an encoding that the file's footer lists"),
+        (n_values, 2, "7 values in the pages of a column, found 5"),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << bit;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = read_all(&path).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
 fn every_flipped_bit_of_a_gzip_page_is_an_error_or_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flipped.parquet");
