@@ -55,7 +55,7 @@ def one(brimful, limit, rate, number):
             _, said = run.communicate(timeout=60)
             asked = pathlib.Path(folder, "asked").exists()
             saved = pathlib.Path(folder, "checkpoint").exists()
-            killed = run.returncode == 128 + signal.SIGKILL
+            killed = run.returncode == -signal.SIGKILL
             return asked, saved, killed, said.decode()
     finally:
         group.remove()

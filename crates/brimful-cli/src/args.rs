@@ -142,7 +142,8 @@ pub enum Command {
                            brimful run -- torchrun --nproc-per-node 2 train.py\n  \
                            brimful run --on-pressure checkpoint --signal USR1 -- python train.py\n  \
                            brimful run --on-pressure stop --dry-run -- python train.py\n\n\
-                           Exits with the exit code of the command, or 128 + N if signal N killed it."
+                           Exits with the exit code of the command. If a signal killed the command, brimful ends \
+                           by the same signal, and a shell shows 128 + N."
     )]
     Run(RunArguments),
     /// Compare a prediction with what this machine's GPU measures

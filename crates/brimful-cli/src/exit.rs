@@ -21,8 +21,10 @@ pub enum ExitStatus {
     ProblemFound,
     /// The command or the job fits none of the GPUs.
     DoesNotFit,
-    /// `brimful run`: the exit code of the command, or 128 + N if signal N killed it.
+    /// `brimful run`: the exit code of the command.
     Passed(u8),
+    /// `brimful run`: signal N killed the command, so it ends brimful too. A shell shows 128 + N.
+    Signaled(u8),
 }
 
 impl ExitStatus {
@@ -54,6 +56,7 @@ impl ExitStatus {
             ExitStatus::ProblemFound => 98,
             ExitStatus::DoesNotFit => 99,
             ExitStatus::Passed(code) => code,
+            ExitStatus::Signaled(signal) => 128 | signal,
         }
     }
 
@@ -77,7 +80,18 @@ impl ExitStatus {
                 "Nothing fits: the command fits none of the GPUs (`predict`, `compare`, `replay`), its memory ran out (`verify`), or no settings of the job fit (`plan`, `compare`, `run`)."
             }
             ExitStatus::Passed(_) => "`brimful run`: the exit code of the command.",
+            ExitStatus::Signaled(_) => "`brimful run`: the signal that killed the command.",
         }
+    }
+}
+
+impl ExitStatus {
+    /// Ends this process in this way. Returns where an exit code says it all.
+    pub fn end(self) -> ExitCode {
+        if let ExitStatus::Signaled(signal) = self {
+            brimful_supervise::end_by_signal(signal.into());
+        }
+        ExitCode::from(self.code())
     }
 }
 
@@ -92,12 +106,6 @@ impl From<ErrorKind> for ExitStatus {
     }
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> ExitCode {
-        ExitCode::from(status.code())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +116,12 @@ mod tests {
             let code = status.code();
             assert!(code == 0 || (3..128).contains(&code), "{status:?}");
         }
+    }
+
+    #[test]
+    fn a_signal_has_the_code_that_a_shell_shows() {
+        assert_eq!(ExitStatus::Signaled(2).code(), 130);
+        assert_eq!(ExitStatus::Signaled(9).code(), 137);
+        assert_eq!(ExitStatus::Signaled(64).code(), 192);
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    brimful_cli::main(std::env::args_os()).into()
+    brimful_cli::main(std::env::args_os()).end()
 }

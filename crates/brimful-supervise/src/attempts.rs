@@ -33,6 +33,8 @@ pub struct RunEnd {
     pub run: Option<StoredRun>,
     /// The training's own, or 128 and the signal.
     pub exit_code: u8,
+    /// The signal that ended the training.
+    pub signal: Option<i32>,
     /// All of them, oldest first.
     pub attempts: Vec<AttemptEnd>,
 }
@@ -186,6 +188,7 @@ pub(crate) fn run_ladder(
         verdict: last.verdict,
         run: run.stored,
         exit_code: last.exit_code,
+        signal: last.signal,
         attempts: ends,
     })
 }

@@ -38,8 +38,8 @@ pub(crate) struct FinishedAttempt {
 /// Whatever bug there is in the watch or in the ending, the training is waited for and its exit code kept.
 pub(crate) fn watch_and_finish(mut running: Running<'_>) -> FinishedAttempt {
     running.watch_until_the_end();
-    let (outcome, exit_code) = (running.control.outcome(), running.control.exit_code());
-    last_resort::ended(exit_code);
+    let (outcome, ended) = (running.control.outcome(), running.control.end());
+    last_resort::ended(ended);
     let number = running.recording.attempt.number;
     let finished = catch_unwind(AssertUnwindSafe(move || finish(running)));
     finished.unwrap_or_else(|_| FinishedAttempt {
@@ -53,7 +53,8 @@ pub(crate) fn watch_and_finish(mut running: Running<'_>) -> FinishedAttempt {
             limit: None,
             wall_ms: 0,
             observed: Observed::default(),
-            exit_code,
+            exit_code: ended.exit_code(),
+            signal: ended.signal(),
         },
         last: None,
         by_user: false,
@@ -87,7 +88,7 @@ fn finish(mut running: Running<'_>) -> FinishedAttempt {
     }));
     let by_user = running.control.is_ended_by_user(&end.outcome);
     let start = running.recording.attempt.clone();
-    let exit_code = running.control.exit_code();
+    let ended = running.control.end();
     release(running);
     FinishedAttempt {
         end: AttemptEnd {
@@ -100,7 +101,8 @@ fn finish(mut running: Running<'_>) -> FinishedAttempt {
             limit: start.limit,
             wall_ms: at_ms,
             observed: Observed::of(&attempt),
-            exit_code,
+            exit_code: ended.exit_code(),
+            signal: ended.signal(),
         },
         last: end.last,
         by_user,

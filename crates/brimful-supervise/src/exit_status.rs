@@ -26,6 +26,14 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
+    /// The signal that ended it.
+    pub(crate) fn signal(self) -> Option<i32> {
+        match self {
+            Ended::Signaled(signal) => Some(signal),
+            Ended::Exited(_) | Ended::Unknown => None,
+        }
+    }
+
     /// As a shell has it: the process's own, or 128 and the signal.
     pub(crate) fn exit_code(self) -> u8 {
         let code = match self {

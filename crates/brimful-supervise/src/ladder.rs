@@ -56,6 +56,8 @@ pub struct AttemptEnd {
     pub observed: Observed,
     /// The training's own, or 128 and the signal.
     pub exit_code: u8,
+    /// The signal that ended the training.
+    pub signal: Option<i32>,
 }
 
 /// Says what comes next.

@@ -21,6 +21,8 @@ use brimful::env_vars;
 use libc::{c_char, c_int};
 use rustix::process::{Pid, WaitOptions};
 
+use crate::by_signal::end_by_signal;
+use crate::exit_status::Ended;
 use crate::fault;
 
 /// Where programs are looked for without PATH, as by the C library.
@@ -59,8 +61,9 @@ static KEEPER: AtomicI32 = AtomicI32::new(0);
 static LINE: AtomicI32 = AtomicI32::new(-1);
 /// The record of the run, so far without a training; null where there is none.
 static RECORD: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
-/// Exit code of a training that has ended, else -1.
-static EXIT_CODE: AtomicI32 = AtomicI32::new(-1);
+/// How a training ended: its exit code, or [`SIGNALED`] and the signal; else -1.
+static END: AtomicI32 = AtomicI32::new(-1);
+const SIGNALED: c_int = 1 << 8;
 
 /// From now on an abort of brimful starts this command in its place. A command with a null byte cannot be started at all,
 /// and is left to whoever reports that.
@@ -83,7 +86,7 @@ pub(crate) fn record_is(path: &Path) {
 
 /// The training begins: from now on an abort must not start it a second time.
 pub(crate) fn begins() {
-    EXIT_CODE.store(-1, Ordering::Release);
+    END.store(-1, Ordering::Release);
     ARMED.store(false, Ordering::Release);
 }
 
@@ -101,8 +104,12 @@ pub(crate) fn running() -> Option<Pid> {
 }
 
 /// The training has ended.
-pub(crate) fn ended(exit_code: u8) {
-    EXIT_CODE.store(exit_code.into(), Ordering::Release);
+pub(crate) fn ended(how: Ended) {
+    let end = match how.signal() {
+        Some(signal) => SIGNALED + signal,
+        None => how.exit_code().into(),
+    };
+    END.store(end, Ordering::Release);
     TRAINING.store(0, Ordering::Release);
     KEEPER.store(0, Ordering::Release);
 }
@@ -222,9 +229,13 @@ extern "C" fn on_abort(_signal: c_int) {
     if ARMED.swap(false, Ordering::AcqRel) {
         exec_prepared();
     }
-    let exit_code = EXIT_CODE.load(Ordering::Acquire);
-    if exit_code >= 0 {
-        exit_now(exit_code);
+    let end = END.load(Ordering::Acquire);
+    if end >= SIGNALED {
+        end_by_signal(end - SIGNALED);
+        exit_now(128 + end - SIGNALED);
+    }
+    if end >= 0 {
+        exit_now(end);
     }
     let training = TRAINING.load(Ordering::Acquire);
     if training > 0 {
@@ -280,24 +291,38 @@ fn wait_for(training: c_int, keeper: c_int) {
         }
         let mut awaited = training;
         if keeper > 0 {
-            // As if brimful were gone: the keeper passes the output on, and ends with the training's exit code.
+            // As if brimful were gone: the keeper passes the output on, and ends as the training does.
             libc::shutdown(LINE.load(Ordering::Acquire), libc::SHUT_RDWR);
             awaited = keeper;
         }
-        let mut status = 0;
-        loop {
-            if libc::waitpid(awaited, &raw mut status, 0) == awaited {
-                break;
-            }
-            if *libc::__errno_location() != libc::EINTR {
-                return;
-            }
+        let Some(mut status) = wait_for_end(awaited) else {
+            return;
+        };
+        // A keeper that was killed leaves its training to brimful; one that died as its training did has none any more.
+        if awaited == keeper && libc::WIFSIGNALED(status) {
+            status = wait_for_end(training).unwrap_or(status);
         }
         if libc::WIFEXITED(status) {
             libc::_exit(libc::WEXITSTATUS(status));
         }
-        if libc::WIFSIGNALED(status) && awaited == training {
-            libc::_exit(128 + libc::WTERMSIG(status));
+        end_by_signal(libc::WTERMSIG(status));
+        libc::_exit(128 + libc::WTERMSIG(status));
+    }
+}
+
+/// The status of a child, once it has ended; `None` where it is no child of this process.
+#[expect(unsafe_code, reason = "a system call of a signal handler")]
+fn wait_for_end(child: c_int) -> Option<c_int> {
+    let mut status = 0;
+    // SAFETY: allowed in a handler; the status is written to this stack.
+    unsafe {
+        loop {
+            if libc::waitpid(child, &raw mut status, 0) == child {
+                return Some(status);
+            }
+            if *libc::__errno_location() != libc::EINTR {
+                return None;
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod roles;
 
 mod attach;
 mod attempts;
+mod by_signal;
 mod checkpoint_watch;
 mod clock;
 mod command;
@@ -71,6 +72,7 @@ mod watcher;
 
 pub use attach::AttachedRun;
 pub use attempts::RunEnd;
+pub use by_signal::end_by_signal;
 pub use explained::{explain_record, snapshot_beside};
 pub use follow::{Followed, RecordFollower};
 pub use history::{job_file_stem, job_key};

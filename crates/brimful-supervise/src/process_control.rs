@@ -278,8 +278,9 @@ impl ProcessControl {
             || matches!(self.ended, Some(Ended::Exited(BY_CTRL_C)))
     }
 
-    pub(crate) fn exit_code(&self) -> u8 {
-        self.ended.unwrap_or(Ended::Unknown).exit_code()
+    /// How the training ended.
+    pub(crate) fn end(&self) -> Ended {
+        self.ended.unwrap_or(Ended::Unknown)
     }
 }
 

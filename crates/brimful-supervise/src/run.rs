@@ -215,6 +215,7 @@ fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
         verdict: Verdict::cannot_tell(),
         run: stored,
         exit_code: ended.exit_code(),
+        signal: ended.signal(),
         attempts: Vec::new(),
     }
 }

@@ -200,8 +200,10 @@ fn figure<T: std::fmt::Display>(figure: &SourcedValue<T>) -> String {
 fn exit_codes() -> String {
     let mut out = String::from(
         "# Exit codes\n\n\
-         `brimful run` exits with the exit code of the command, or 128 + N if signal N killed it; 127 if the command is \
-         not found, 126 if it cannot be started.\n\
+         `brimful run` exits with the exit code of the command; 127 if the command is not found, 126 if it cannot be \
+         started. If signal N killed the command, `brimful run` ends by the same signal: a shell shows 128 + N, and \
+         Python's `subprocess` -N. As the first process of a container, which no signal of its own can kill, it exits \
+         with 128 + N.\n\
          brimful's own codes differ from those that training scripts use: 1 (an exception), 2 (invalid arguments) and \
          128 + N (a signal).\n\n\
          | Code | Meaning |\n|---|---|\n",

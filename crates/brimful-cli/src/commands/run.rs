@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
             return Ok(status);
         }
     };
-    // The command has ended: whatever fails from here on, its exit code is passed on.
+    // The command has ended: whatever fails from here on, brimful ends as it did.
     let said = catch_unwind(AssertUnwindSafe(|| {
         let died = has_died(&end);
         if !arguments.no_summary {
@@ -84,7 +84,8 @@ pub(crate) fn run(arguments: &RunArguments, output: &Output) -> Result<ExitStatu
     if let Err(payload) = said {
         output::print_internal_error(&output::panic_message(payload.as_ref()));
     }
-    Ok(ExitStatus::Passed(end.exit_code))
+    let signal = end.signal.and_then(|signal| u8::try_from(signal).ok());
+    Ok(signal.map_or(ExitStatus::Passed(end.exit_code), ExitStatus::Signaled))
 }
 
 /// What is done before the first attempt. A failure does not keep it from starting.

@@ -1,7 +1,7 @@
 //! Starting the program.
 
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{ExitStatus, Output};
 
 use assert_cmd::Command;
 use regex::Regex;
@@ -110,14 +110,18 @@ fn filtered(text: &str, filters: &[(&str, &str)]) -> String {
     text
 }
 
+/// How a program ended, as a shell has it in `$?`.
+pub(crate) fn shell_status(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = status.signal();
+    status.code().or(signal.map(|signal| 128 + signal)).unwrap()
+}
+
 /// Exit code, stdout and stderr as one text for a snapshot.
 pub(crate) fn told(output: &Output) -> String {
     format!(
         "exit code: {}\n----- stdout -----\n{}----- stderr -----\n{}",
-        output
-            .status
-            .code()
-            .map_or("none".into(), |code| code.to_string()),
+        shell_status(output.status),
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )

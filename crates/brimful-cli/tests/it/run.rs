@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -172,13 +172,27 @@ fn exit_codes_and_signals_pass_through() {
         ("exit 1", 1),
         ("exit 42", 42),
         ("exit 255", 255),
-        ("kill -TERM $$", 128 + 15),
-        ("kill -KILL $$", 128 + 9),
-        ("kill -SEGV $$", 128 + 11),
+        ("exit 137", 137),
     ] {
         let place = Place::new();
         let output = place.run(&["sh", "-c", script]);
         assert_eq!(output.status.code(), Some(code), "{script}");
+    }
+    for (script, signal) in [
+        ("kill -INT $$; sleep 5", 2),
+        ("kill -KILL $$", 9),
+        ("kill -SEGV $$", 11),
+        ("kill -TERM $$", 15),
+        ("kill -40 $$", 40),
+    ] {
+        let place = Place::new();
+        let output = place.run(&["sh", "-c", script]);
+        assert_eq!(output.status.signal(), Some(signal), "{script}");
+        assert!(!output.status.core_dumped(), "{script}");
+        // After everything was recorded and printed.
+        assert_ne!(place.outcome(), Outcome::Finished, "{script}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("brimful: the run "), "{said}");
     }
 }
 
@@ -244,7 +258,7 @@ fn nobody_reading_is_told_as_without_us() {
         .unwrap();
     assert_eq!(next_line(&mut child), "y");
     drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 13));
+    assert_eq!(child.wait().unwrap().signal(), Some(13));
 }
 
 #[test]
@@ -285,7 +299,7 @@ fn a_stop_by_the_user_is_no_death() {
         .unwrap();
     assert_eq!(next_line(&mut child), "ready");
     kill(child.id(), "INT");
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(child.wait().unwrap().signal(), Some(2));
     assert_eq!(place.outcome(), Outcome::StoppedByUser { signal: 2 });
     assert_eq!(place.explained()["verdict"]["cause"], "not_memory");
 }
@@ -343,7 +357,7 @@ fn a_kill_by_the_kernel_is_counted_and_explained() {
         .stderr(Stdio::piped())
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(137));
+    assert_eq!(output.status.signal(), Some(9));
     let record = place.record();
     let end = record.last_attempt().unwrap().end.clone().unwrap();
     assert_eq!(end.outcome, Outcome::Killed { signal: 9 });

@@ -14,14 +14,14 @@ use brimful_supervise::StartStep;
 use brimful_supervise::fault::{KINDS, MARKS, VARIABLE};
 use tempfile::TempDir;
 
-use crate::context::{program, program_for_all_users};
+use crate::context::{program, program_for_all_users, shell_status};
 
 /// How trainings end, and the exit code that a shell would see.
 const ENDS: [(&str, i32, &str); 4] = [
     ("exit 0", 0, "finished"),
     ("exit 1", 1, "exited with code 1"),
     ("exit 3", 3, "exited with code 3"),
-    ("kill -KILL $$", 137, "was killed by SIGKILL"),
+    ("kill -TERM $$", 143, "was killed by SIGTERM"),
 ];
 
 /// A directory with a state directory in it, and a training that prints one line per start.
@@ -103,15 +103,10 @@ fn text(bytes: &[u8]) -> String {
 
 /// What is wrong with a run whose exit code must be this one.
 fn problem(output: &Output, code: i32) -> Option<String> {
-    use std::os::unix::process::ExitStatusExt;
-    // Where the training takes the place of brimful, its signal is the process's own.
-    let found = output
-        .status
-        .code()
-        .or_else(|| output.status.signal().map(|signal| 128 + signal));
+    let found = shell_status(output.status);
     let mut wrong = String::new();
-    if found != Some(code) {
-        let _ = write!(wrong, "expected exit code {code}, found {found:?}; ");
+    if found != code {
+        let _ = write!(wrong, "expected exit code {code}, found {found}; ");
     }
     if output.stdout != b"output\n" {
         let _ = write!(wrong, "printed {:?}; ", text(&output.stdout));
@@ -266,9 +261,10 @@ fn may_be_left_out(step: StartStep) -> bool {
     )
 }
 
-/// brimful passes a signal of the training on as an exit code; one of its own ends it.
+/// By the fault, not as the training, which dies of another signal.
 fn was_killed(output: &Output) -> bool {
-    output.status.code().is_none()
+    use std::os::unix::process::ExitStatusExt;
+    output.status.signal() == Some(9)
 }
 
 #[test]

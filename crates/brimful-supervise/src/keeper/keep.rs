@@ -20,6 +20,7 @@ use signal_hook::consts::signal::{
     SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ,
 };
 
+use crate::by_signal::end_by_signal;
 use crate::clock::unix_ms;
 use crate::descriptors::{set_inherited, write_all};
 use crate::exit_status::{Ended, ExitStatusFile};
@@ -30,8 +31,8 @@ use crate::start_step::StartStep;
 use crate::status_line;
 use crate::steps::step;
 
-/// What the keeper does, from its arguments on; returns when there is nothing more to keep. The exit code is the
-/// training's, where the keeper saw its end alone: brimful may have failed, and still wait for it.
+/// What the keeper does, from its arguments on; returns when there is nothing more to keep. It ends as the training did,
+/// where the keeper saw its end alone: brimful may have failed, and still wait for it.
 pub fn keep(arguments: &[OsString]) -> u8 {
     let word = |idx: usize| arguments.get(idx).and_then(|word| word.to_str());
     let Some(life) = word(0).and_then(inherited) else {
@@ -50,7 +51,13 @@ pub fn keep(arguments: &[OsString]) -> u8 {
     let started = ReadOrder::read(&life)
         .ok()
         .and_then(|order| start(life, routes, &order));
-    started.map_or(1, Keeping::until_the_end)
+    let Some(ended) = started.map(Keeping::until_the_end) else {
+        return 1;
+    };
+    if let Some(signal) = ended.signal() {
+        end_by_signal(signal);
+    }
+    ended.exit_code()
 }
 
 /// A descriptor that was handed down under this number. The training does not get it.
@@ -204,14 +211,14 @@ fn report(life: &UnixStream, report: Report) {
 }
 
 impl Keeping {
-    fn until_the_end(mut self) -> u8 {
+    fn until_the_end(mut self) -> Ended {
         let mut buffer = vec![0; 64 << 10];
         loop {
             self.look_at_training();
             if self.alone {
                 self.record_end();
                 if self.reaped && self.routes.iter().all(Option::is_none) {
-                    return self.ended.unwrap_or(Ended::Unknown).exit_code();
+                    return self.ended.unwrap_or(Ended::Unknown);
                 }
             }
             let ready = self.wait();
@@ -219,7 +226,7 @@ impl Keeping {
                 while rustix::io::read(&self.woken, &mut buffer).is_ok_and(|n_read| n_read > 0) {}
             }
             if ready.life && !self.hear() {
-                return 0;
+                return Ended::Exited(0);
             }
             for idx in ready.routes {
                 self.pass_on(idx, &mut buffer);
