@@ -1,6 +1,8 @@
 //! Why something died: a recorded run, a run record, a CUDA memory snapshot, torchelastic's error file, or a log.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use brimful::explain::{ErrorFile, Evidence, Verdict, explain as decide, replay_snapshot};
@@ -11,7 +13,7 @@ use brimful_supervise::{RunNotFound, StateDir, explain_record};
 
 /// Bytes that are read from the end of a log, where the failure is.
 const MAX_LOG_BYTES: u64 = 8 << 20;
-/// Bytes that are read from standard input.
+/// Bytes that are read from standard input or another pipe.
 const MAX_STDIN_BYTES: u64 = 64 << 20;
 /// More than any snapshot that PyTorch writes.
 const MAX_SNAPSHOT_BYTES: u64 = 8 << 30;
@@ -117,6 +119,7 @@ pub fn explain(what: Option<&str>, state: Option<&StateDir>) -> Result<Explained
     match what {
         Some("-") => standard_input(),
         Some(what) if Path::new(what).is_file() => file(Path::new(what)),
+        Some(what) if is_pipe(Path::new(what)) => pipe(Path::new(what)),
         Some(what) if is_path(what) => Err(ExplainError::NoSuchFile { path: what.into() }),
         id => recorded(id, state.ok_or(ExplainError::NoStateDir)?),
     }
@@ -148,16 +151,36 @@ fn recorded(id: Option<&str>, state: &StateDir) -> Result<Explained, ExplainErro
 }
 
 fn standard_input() -> Result<Explained, ExplainError> {
+    log(io::stdin().lock(), Path::new("-"))
+}
+
+/// Whether it is read like standard input, as what a shell puts in the place of `<(command)`.
+fn is_pipe(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|facts| facts.file_type().is_fifo())
+}
+
+fn pipe(path: &Path) -> Result<Explained, ExplainError> {
+    let pipe = File::open(path).map_err(|source| ExplainError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    log(pipe, path)
+}
+
+/// A log that can be read only once.
+fn log(from: impl Read, path: &Path) -> Result<Explained, ExplainError> {
     let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .take(MAX_STDIN_BYTES)
+    from.take(MAX_STDIN_BYTES)
         .read_to_end(&mut bytes)
         .map_err(|source| ExplainError::Read {
-            path: "-".into(),
+            path: path.to_owned(),
             source,
         })?;
-    Ok(Explained::verdict("-".into(), of_text(&bytes)))
+    Ok(Explained::verdict(
+        path.display().to_string(),
+        of_text(&bytes),
+    ))
 }
 
 /// A run record, a memory snapshot, an error file of torchelastic, or anything else as text.
