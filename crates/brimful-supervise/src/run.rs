@@ -223,7 +223,7 @@ fn wait_without_watch(stored: Option<StoredRun>) -> RunEnd {
 fn open_record(settings: &RunSettings, gaps: &mut Vec<String>) -> Option<StoredRun> {
     let Some(state) = &settings.state else {
         gaps.push(
-            "no run record: neither HOME nor XDG_STATE_HOME is set; name a directory with --state-dir"
+            "no run record: HOME does not name a directory and XDG_STATE_HOME is not set; name a directory with --state-dir"
                 .into(),
         );
         return None;

@@ -73,7 +73,7 @@ pub enum ExplainError {
         problem: String,
         hint: &'static str,
     },
-    #[error("no state directory: neither --state-dir nor HOME is set")]
+    #[error("no state directory: --state-dir is not set, and HOME does not name a directory")]
     NoStateDir,
     #[error(transparent)]
     NoSuchRun(#[from] RunNotFound),

@@ -18,7 +18,8 @@ pub fn state_dir(named: Option<PathBuf>) -> Option<StateDir> {
     StateDir::choose(
         named.or_else(|| variable(env_vars::BRIMFUL_STATE_DIR)),
         variable(env_vars::XDG_STATE_HOME),
-        variable(env_vars::HOME),
+        // As that of a service's user may be: it names a directory that nobody has made, and nor does brimful.
+        variable(env_vars::HOME).filter(|home| home.is_dir()),
     )
 }
 
