@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use brimful::record::{GapLine, Line};
 
+use crate::caller::CallersDescriptors;
 use crate::notice::{Audience, Notice};
 use crate::recorder::Recorder;
 use crate::settings::RunSettings;
@@ -19,6 +20,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) stored: Option<StoredRun>,
     pub(crate) id: String,
     pub(crate) events: Receiver<Arrived>,
+    /// Descriptors of the caller, until an attempt that is the only one has them.
+    pub(crate) callers_descriptors: Option<CallersDescriptors>,
     /// Somebody has asked brimful to end during a pause.
     pub(crate) is_interrupted: bool,
     /// Gaps that were reported: the next attempt has most of them too.

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use brimful::env_vars;
@@ -22,6 +22,7 @@ use libc::{c_char, c_int};
 use rustix::process::{Pid, WaitOptions};
 
 use crate::by_signal::end_by_signal;
+use crate::caller::SignalState;
 use crate::exit_status::Ended;
 use crate::fault;
 
@@ -64,6 +65,9 @@ static RECORD: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 /// How a training ended: its exit code, or [`SIGNALED`] and the signal; else -1.
 static END: AtomicI32 = AtomicI32::new(-1);
 const SIGNALED: c_int = 1 << 8;
+/// The signals of brimful's caller, for the handler: it may not look for them.
+static CALLERS_BLOCKED: AtomicU64 = AtomicU64::new(0);
+static CALLERS_IGNORED: AtomicU64 = AtomicU64::new(0);
 
 /// From now on an abort of brimful starts this command in its place. A command with a null byte cannot be started at all,
 /// and is left to whoever reports that.
@@ -73,6 +77,9 @@ pub(crate) fn arm(command: &[OsString], variables: &[(OsString, OsString)]) {
     };
     // Never freed: the handler may read it at any moment, and it is made once or twice per process.
     PREPARED.store(Box::into_raw(Box::new(prepared)), Ordering::Release);
+    let signals = SignalState::of_caller();
+    CALLERS_BLOCKED.store(signals.blocked, Ordering::Release);
+    CALLERS_IGNORED.store(signals.ignored, Ordering::Release);
     ARMED.store(true, Ordering::Release);
     install();
 }
@@ -147,11 +154,13 @@ pub(crate) fn become_command(
     }
     // Survives `execve`: the training would have to reap processes that it does not know.
     let _ = rustix::process::set_child_subreaper(None);
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .envs(variables.iter().map(|(name, value)| (name, value)))
-        .env_remove(fault::VARIABLE)
-        .exec()
+        .env_remove(fault::VARIABLE);
+    SignalState::of_caller().restore_in(&mut command);
+    command.exec()
 }
 
 fn prepare(command: &[OsString], variables: &[(OsString, OsString)]) -> Option<Prepared> {
@@ -261,10 +270,12 @@ fn exec_prepared() {
         }
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
         // What is blocked or ignored now would stay so in the training.
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let signals = SignalState {
+            blocked: CALLERS_BLOCKED.load(Ordering::Acquire),
+            ignored: CALLERS_IGNORED.load(Ordering::Acquire),
+        };
+        signals.restore();
         let mut found = false;
         for program in &prepared.programs {
             libc::execve(

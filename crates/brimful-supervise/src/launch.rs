@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, getpgrp};
 
+use crate::caller::SignalState;
 use crate::contain::Containment;
 use crate::exit_status;
 use crate::fault;
@@ -76,6 +77,7 @@ impl Launching<'_> {
         let order = Order {
             command: self.command,
             group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
+            signals: SignalState::of_caller(),
             directory: self.stored.map(|run| run.directory.clone()),
             attempt: self.number,
         };
@@ -243,6 +245,7 @@ fn launch(launch: Launch<'_>) -> io::Result<Pid> {
             });
         }
     }
+    SignalState::of_caller().restore_in(&mut command);
     let child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| io::Error::other("the kernel gave a process number that is none"))

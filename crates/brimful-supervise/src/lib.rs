@@ -24,6 +24,7 @@ pub mod roles;
 mod attach;
 mod attempts;
 mod by_signal;
+mod caller;
 mod checkpoint_watch;
 mod clock;
 mod command;

@@ -1,5 +1,7 @@
 //! The training's processes: signals to them, their terminal, their end.
 
+use std::time::{Duration, Instant};
+
 use brimful::record::Outcome;
 use brimful::watch::StopReason;
 use brimful_probe::{ProcessFacts, Processes};
@@ -16,6 +18,10 @@ use crate::terminal::{self, TerminalControl};
 
 /// What shells and launchers end with after Ctrl-C. Where the training has the terminal, brimful does not hear of it.
 const BY_CTRL_C: i32 = 130;
+/// How long a signal to the process group may take to come to the keeper, which reports it.
+const KEEPER_REPORTS_WITHIN: Duration = Duration::from_millis(30);
+/// A report of the keeper and a signal to brimful further apart are two signals.
+const SAME_SIGNAL_WITHIN: Duration = Duration::from_secs(1);
 /// Processes whose end by a signal is recorded.
 const MAX_ORPHANS: usize = 64;
 
@@ -27,6 +33,8 @@ pub(crate) struct ProcessControl {
     training: TrainingProcess,
     /// The last signal that was passed on to the training.
     forwarded: Option<i32>,
+    /// The last signal that came to the keeper too, and so to everybody in the process group, and when.
+    to_group: Option<(i32, Instant)>,
     stopped_by_us: Option<StopReason>,
     orphans: Vec<(u32, i32)>,
     ended: Option<Ended>,
@@ -45,6 +53,7 @@ impl ProcessControl {
             terminal,
             training,
             forwarded: None,
+            to_group: None,
             stopped_by_us: None,
             orphans: Vec::new(),
             ended: None,
@@ -78,14 +87,35 @@ impl ProcessControl {
             }
             signal if PASSED_ON.contains(&signal) => {
                 self.forwarded = Some(signal);
-                // The terminal has sent it to everybody in the group already.
-                let has_it = arrived.by_terminal && !self.terminal.own_group();
+                let has_it = !self.terminal.own_group()
+                    && (arrived.by_terminal || self.came_to_group(signal, display));
                 if !has_it && let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal_training(signal);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether a signal was sent to the whole process group, which the training shares with brimful: then it has it
+    /// already. The keeper is in the group too, and reports what it gets.
+    fn came_to_group(&mut self, signal: i32, display: &mut Display<'_>) -> bool {
+        let give_up = Instant::now() + KEEPER_REPORTS_WITHIN;
+        while self.keeper.is_some() && !self.has_ended() {
+            self.reap(display);
+            if let Some((reported, at)) = self.to_group
+                && reported == signal
+                && at.elapsed() < SAME_SIGNAL_WITHIN
+            {
+                self.to_group = None;
+                return true;
+            }
+            if Instant::now() >= give_up {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
     }
 
     /// Sends a signal to the training's first process, as long as it is not known to have ended.
@@ -114,6 +144,7 @@ impl ProcessControl {
                     }
                 }
                 Report::Stopped => self.stop_with_it(display),
+                Report::Signaled(signal) => self.to_group = Some((signal, Instant::now())),
                 Report::AtGate(_) | Report::Started | Report::NotStarted(_) => {}
             }
         }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::WaitOptions;
 
 use crate::attempts::{self, RunEnd};
+use crate::caller::CallersDescriptors;
 use crate::clock::unix_ms;
 use crate::command::words;
 use crate::context::RunContext;
@@ -41,6 +42,9 @@ pub enum RunError {
 }
 
 /// Runs a command, watches it, and says how it ended.
+///
+/// It is for a program that does nothing else: what the caller of this process has opened for the command is closed here
+/// once the command has it.
 pub fn run(settings: &RunSettings, audience: &mut dyn Audience) -> Result<RunEnd, RunError> {
     run_all(settings, audience, None)
 }
@@ -63,6 +67,8 @@ fn run_all(
     mut ladder: Option<&mut dyn Ladder>,
 ) -> Result<RunEnd, RunError> {
     signals::survive_file_size_limit();
+    // A further attempt would need them too.
+    let callers_descriptors = ladder.is_none().then(CallersDescriptors::now);
     let as_given = || NextAttempt {
         command: settings.command.clone(),
         ..NextAttempt::default()
@@ -87,7 +93,14 @@ fn run_all(
     }
     let mut opened = Opened::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        supervise(settings, audience, ladder, &first, &mut opened)
+        supervise(
+            settings,
+            audience,
+            ladder,
+            &first,
+            callers_descriptors,
+            &mut opened,
+        )
     }));
     let reason = match ran {
         Ok(Ok(end)) => return Ok(end),
@@ -131,6 +144,7 @@ fn supervise(
     audience: &mut dyn Audience,
     ladder: Option<&mut dyn Ladder>,
     first: &NextAttempt,
+    callers_descriptors: Option<CallersDescriptors>,
     opened: &mut Opened,
 ) -> Result<RunEnd, NotStarted> {
     let mut gaps: Vec<String> = Vec::new();
@@ -169,6 +183,7 @@ fn supervise(
         stored,
         id,
         events,
+        callers_descriptors,
         is_interrupted: false,
         reported_gaps: Vec::new(),
     };

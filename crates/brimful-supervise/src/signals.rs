@@ -34,7 +34,10 @@ pub(crate) fn listen(events: Sender<Arrived>) -> io::Result<()> {
         .into_iter()
         .filter(|signal| !is_ignored(*signal))
         .chain([SIGCHLD, SIGCONT, SIGWINCH]);
-    let mut signals = SignalsInfo::<WithRawSiginfo>::new(wanted)?;
+    let wanted: Vec<i32> = wanted.collect();
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(&wanted)?;
+    // The caller may have blocked some; the training has them blocked then, but brimful must hear of them.
+    unblock(&wanted);
     std::thread::Builder::new()
         .name("signals".into())
         .stack_size(256 << 10)
@@ -57,6 +60,23 @@ pub(crate) fn listen(events: Sender<Arrived>) -> io::Result<()> {
 pub(crate) fn survive_file_size_limit() {
     if !is_ignored(SIGXFSZ) {
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+}
+
+/// Lets these signals reach this thread, whatever the caller has blocked.
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper of pthread_sigmask is among our dependencies"
+)]
+pub(crate) fn unblock(signals: &[i32]) {
+    // SAFETY: the set is made by sigemptyset before it is used, lives on this stack, and the old one is not asked for.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
     }
 }
 

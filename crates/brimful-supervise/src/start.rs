@@ -4,6 +4,7 @@
 //! [`Preparation`] holds what was created; until the training begins, dropping it undoes that.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,13 @@ impl<'n> Preparation<'n> {
         };
         // The other ends are the training's alone now.
         (launched.streams.stdout, launched.streams.stderr) = (None, None);
+        if let Some(callers) = run.callers_descriptors.take() {
+            callers.close();
+            // Nobody who writes into a pipe shall wait for brimful, which does not read it.
+            if let Ok(nothing) = File::open("/dev/null") {
+                let _ = rustix::stdio::dup2_stdin(nothing);
+            }
+        }
         launched.terminal.hand_over(pid);
         if launched.contained.path() != group.as_deref() {
             launched.begin_sampling();

@@ -1,8 +1,11 @@
 //! Job control: who has the terminal, and stopping together.
 //!
-//! On an interactive shell the training gets a process group of its own and the terminal with it, so Ctrl-C and Ctrl-Z
-//! reach it as without brimful, and a signal sent to brimful is passed on once. In a pipeline or a script, brimful shares
-//! its group with others; then the training stays in that group, and the terminal reaches all of them by itself.
+//! The training leads a process group only if brimful does, as it would in brimful's place.
+//!
+//! On an interactive shell, brimful leads a job. The training then gets a process group of its own and the terminal with
+//! it, so Ctrl-C and Ctrl-Z reach it as without brimful, and a signal sent to brimful is passed on once. In a pipeline or
+//! a script, brimful shares its group with others; then the training stays in that group, and the terminal reaches all of
+//! them by itself. So does everybody who signals the whole group: `process_control.rs` does not pass such a signal on.
 
 use std::fs::{File, OpenOptions};
 
@@ -12,6 +15,23 @@ use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::streams::any_pipe;
 
+/// The process group that brimful was started in.
+#[derive(Clone, Copy, Debug)]
+struct GroupOfBrimful {
+    is_led_by_brimful: bool,
+    has_terminal: bool,
+    /// Other processes of a pipeline, or the shell of a script.
+    has_others: bool,
+}
+
+impl GroupOfBrimful {
+    /// Whether the training belongs in this group, and not in one that it leads. The others of a pipeline keep the
+    /// terminal only if the training is beside them.
+    fn is_for_training(self) -> bool {
+        !self.is_led_by_brimful || (self.has_terminal && self.has_others)
+    }
+}
+
 /// How signals from the terminal find the training.
 #[derive(Debug)]
 pub(crate) enum TerminalControl {
@@ -19,19 +39,22 @@ pub(crate) enum TerminalControl {
     Handed { terminal: File },
     /// The training is in brimful's group; the terminal reaches both.
     Shared,
-    /// There is no terminal.
-    None,
+    /// The training has a group of its own, and there is no terminal.
+    Own,
 }
 
 impl TerminalControl {
     pub(crate) fn choose() -> TerminalControl {
-        let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
-            return TerminalControl::None;
+        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty");
+        let place = GroupOfBrimful {
+            is_led_by_brimful: getpgrp() == rustix::process::getpid(),
+            has_terminal: terminal.is_ok(),
+            has_others: any_pipe() || !alone_in_group(),
         };
-        if any_pipe() || !alone_in_group() {
-            TerminalControl::Shared
-        } else {
-            TerminalControl::Handed { terminal }
+        match terminal {
+            _ if place.is_for_training() => TerminalControl::Shared,
+            Ok(terminal) => TerminalControl::Handed { terminal },
+            Err(_) => TerminalControl::Own,
         }
     }
 
@@ -114,7 +137,7 @@ fn alone_in_group() -> bool {
 }
 
 /// Holds off the signal that would stop brimful when it writes to a terminal that the training has, or takes it back.
-/// Programs started later begin with nothing held off.
+/// The training has what brimful's caller has blocked.
 pub(crate) fn hold_off_terminal_stops() {
     mask_terminal_stop(libc::SIG_BLOCK);
 }
@@ -130,5 +153,46 @@ fn mask_terminal_stop(how: libc::c_int) {
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGTTOU);
         libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB_OF_A_SHELL: GroupOfBrimful = GroupOfBrimful {
+        is_led_by_brimful: true,
+        has_terminal: true,
+        has_others: false,
+    };
+    const FIRST_IN_A_PIPELINE: GroupOfBrimful = GroupOfBrimful {
+        has_others: true,
+        ..JOB_OF_A_SHELL
+    };
+    const IN_A_SCRIPT: GroupOfBrimful = GroupOfBrimful {
+        is_led_by_brimful: false,
+        ..FIRST_IN_A_PIPELINE
+    };
+    const FIRST_OF_A_CONTAINER: GroupOfBrimful = GroupOfBrimful {
+        has_terminal: false,
+        ..JOB_OF_A_SHELL
+    };
+
+    #[test]
+    fn the_training_leads_a_group_where_it_would_without_brimful() {
+        assert!(!JOB_OF_A_SHELL.is_for_training());
+        assert!(!FIRST_OF_A_CONTAINER.is_for_training());
+        for has_terminal in [true, false] {
+            let in_a_script = GroupOfBrimful {
+                has_terminal,
+                ..IN_A_SCRIPT
+            };
+            assert!(in_a_script.is_for_training());
+        }
+    }
+
+    #[test]
+    fn the_training_stays_beside_the_others_of_a_pipeline() {
+        assert!(FIRST_IN_A_PIPELINE.is_for_training());
     }
 }

@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -16,17 +16,16 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process, pidfd_open,
     pidfd_send_signal, waitid,
 };
-use signal_hook::consts::signal::{
-    SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ,
-};
+use signal_hook::consts::signal::{SIGCHLD, SIGTSTP, SIGTTIN, SIGXFSZ};
 
 use crate::by_signal::end_by_signal;
+use crate::caller::CallersDescriptors;
 use crate::clock::unix_ms;
 use crate::descriptors::{set_inherited, write_all};
 use crate::exit_status::{Ended, ExitStatusFile};
 use crate::fault;
 use crate::keeper::messages::{ReadOrder, Report, said};
-use crate::signals::is_ignored;
+use crate::signals::{PASSED_ON, is_ignored, unblock};
 use crate::start_step::StartStep;
 use crate::status_line;
 use crate::steps::step;
@@ -35,11 +34,17 @@ use crate::steps::step;
 /// where the keeper saw its end alone: brimful may have failed, and still wait for it.
 pub fn keep(arguments: &[OsString]) -> u8 {
     let word = |idx: usize| arguments.get(idx).and_then(|word| word.to_str());
+    let pairs = word(1).unwrap_or_default();
+    let own: Vec<RawFd> = [word(0).unwrap_or_default()]
+        .into_iter()
+        .chain(pairs.split([',', ':']))
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let callers = CallersDescriptors::now().without(&own);
     let Some(life) = word(0).and_then(inherited) else {
         return 1;
     };
-    let routes = word(1)
-        .unwrap_or_default()
+    let routes = pairs
         .split(',')
         .map(|pair| {
             let (source, destination) = pair.split_once(':')?;
@@ -50,7 +55,7 @@ pub fn keep(arguments: &[OsString]) -> u8 {
     // Both sides may be killed at any moment; whoever is left continues.
     let started = ReadOrder::read(&life)
         .ok()
-        .and_then(|order| start(life, routes, &order));
+        .and_then(|order| start(life, routes, &order, callers));
     let Some(ended) = started.map(Keeping::until_the_end) else {
         return 1;
     };
@@ -80,8 +85,10 @@ struct Keeping {
     brimful: Brimful,
     routes: Vec<Option<(OwnedFd, OwnedFd)>>,
     status_file: Option<ExitStatusFile>,
-    /// Has something to read after every SIGCHLD.
+    /// Has something to read after every signal.
     woken: UnixStream,
+    /// Signals that everybody in the training's process group gets with this process, and whether one has come.
+    group_signals: Vec<(i32, Arc<AtomicBool>)>,
     training: Pid,
     group: Pid,
     rows: u16,
@@ -102,14 +109,9 @@ fn start(
     life: UnixStream,
     routes: Vec<Option<(OwnedFd, OwnedFd)>>,
     order: &ReadOrder,
+    callers: CallersDescriptors,
 ) -> Option<Keeping> {
-    // A handler, not ignored: that would be handed down to the training.
-    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ] {
-        if !is_ignored(signal) {
-            let heard = Arc::new(AtomicBool::new(false));
-            let _ = signal_hook::flag::register(signal, heard);
-        }
-    }
+    let group_signals = survive_signals();
     let brimful = Brimful::of_this_keeper();
     let status_file = order
         .directory
@@ -118,7 +120,11 @@ fn start(
     let started = step(StartStep::KeeperLaunch, || {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
+        for (signal, _) in &group_signals {
+            signal_hook::low_level::pipe::register(*signal, wake.try_clone()?)?;
+        }
         signal_hook::low_level::pipe::register(SIGCHLD, wake)?;
+        unblock(&[SIGCHLD]);
         let nothing = OpenOptions::new()
             .read(true)
             .write(true)
@@ -141,6 +147,7 @@ fn start(
     let _ = rustix::stdio::dup2_stdin(&nothing);
     let _ = rustix::stdio::dup2_stdout(&nothing);
     let _ = rustix::stdio::dup2_stderr(&nothing);
+    callers.close();
     let number = u32::try_from(training.as_raw_nonzero().get()).unwrap_or(0);
     if let Some(file) = &status_file {
         let _ = file.started(number);
@@ -154,6 +161,11 @@ fn start(
         routes,
         status_file,
         woken,
+        group_signals: if order.group.is_some() {
+            group_signals
+        } else {
+            Vec::new()
+        },
         training,
         group,
         rows: 0,
@@ -161,6 +173,29 @@ fn start(
         reaped: false,
         alone: false,
     })
+}
+
+/// Signals that would end or stop the keeper do neither. By handlers: what is ignored would be handed down to the
+/// training.
+fn survive_signals() -> Vec<(i32, Arc<AtomicBool>)> {
+    let survived = |signals: &[i32]| {
+        let handled = signals.iter().filter(|signal| !is_ignored(**signal));
+        let handled = handled.filter_map(|signal| {
+            let has_come = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(*signal, Arc::clone(&has_come)).ok()?;
+            Some((*signal, has_come))
+        });
+        let handled: Vec<_> = handled.collect();
+        unblock(
+            &handled
+                .iter()
+                .map(|(signal, _)| *signal)
+                .collect::<Vec<_>>(),
+        );
+        handled
+    };
+    survived(&[SIGXFSZ, SIGTSTP, SIGTTIN]);
+    survived(&PASSED_ON)
 }
 
 #[expect(
@@ -202,6 +237,7 @@ fn launch(life: &UnixStream, order: &ReadOrder) -> io::Result<Pid> {
             }
         });
     }
+    order.signals.restore_in(&mut command);
     let child = command.spawn()?;
     Ok(Pid::from_child(&child))
 }
@@ -215,6 +251,7 @@ impl Keeping {
         let mut buffer = vec![0; 64 << 10];
         loop {
             self.look_at_training();
+            self.look_for_group_signals();
             if self.alone {
                 self.record_end();
                 if self.reaped && self.routes.iter().all(Option::is_none) {
@@ -255,6 +292,16 @@ impl Keeping {
             self.ended = Some(ended);
             if !self.alone {
                 self.tell(Report::Ended(ended));
+            }
+        }
+    }
+
+    /// Reports signals that were sent to the whole process group. The training has them too, so brimful need not pass
+    /// them on.
+    fn look_for_group_signals(&self) {
+        for (signal, has_come) in &self.group_signals {
+            if has_come.swap(false, Ordering::AcqRel) && !self.alone {
+                self.tell(Report::Signaled(*signal));
             }
         }
     }

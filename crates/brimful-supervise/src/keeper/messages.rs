@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::caller::SignalState;
 use crate::exit_status::Ended;
 
 /// Longer than any command line that the kernel takes.
@@ -30,6 +31,8 @@ pub(crate) struct Order<'a> {
     pub(crate) command: &'a [OsString],
     /// The process group of the training; `None` for a new one.
     pub(crate) group: Option<i32>,
+    /// What it has blocked and ignored.
+    pub(crate) signals: SignalState,
     /// The run's directory, for the exit status.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) attempt: u32,
@@ -46,6 +49,8 @@ pub(crate) enum Report {
     Ended(Ended),
     /// It was stopped from its terminal.
     Stopped,
+    /// The keeper has got this signal, as has everybody in its process group.
+    Signaled(i32),
 }
 
 impl Report {
@@ -60,6 +65,7 @@ impl Report {
             Report::Ended(Ended::Signaled(signal)) => (b'k', signal),
             Report::Ended(Ended::Unknown) => (b'u', 0),
             Report::Stopped => (b't', 0),
+            Report::Signaled(signal) => (b's', signal),
         };
         let [a, b, c, d] = number.to_le_bytes();
         [tag, a, b, c, d]
@@ -75,6 +81,7 @@ impl Report {
             b'k' => Report::Ended(Ended::Signaled(number)),
             b'u' => Report::Ended(Ended::Unknown),
             b't' => Report::Stopped,
+            b's' => Report::Signaled(number),
             _ => return None,
         })
     }
@@ -85,6 +92,8 @@ impl Order<'_> {
         let mut body = Vec::new();
         body.extend_from_slice(&self.attempt.to_le_bytes());
         body.extend_from_slice(&self.group.unwrap_or(0).to_le_bytes());
+        body.extend_from_slice(&self.signals.blocked.to_le_bytes());
+        body.extend_from_slice(&self.signals.ignored.to_le_bytes());
         let directory = self.directory.as_deref().unwrap_or(Path::new(""));
         let words = self.command.iter().map(|word| word.as_bytes());
         for word in std::iter::once(directory.as_os_str().as_bytes()).chain(words) {
@@ -105,6 +114,7 @@ impl Order<'_> {
 pub(super) struct ReadOrder {
     pub(super) attempt: u32,
     pub(super) group: Option<i32>,
+    pub(super) signals: SignalState,
     pub(super) directory: Option<PathBuf>,
     pub(super) command: Vec<OsString>,
 }
@@ -124,7 +134,9 @@ impl ReadOrder {
 
     fn parse(body: &[u8]) -> Option<ReadOrder> {
         let (attempt, rest) = body.split_first_chunk()?;
-        let (group, mut rest) = rest.split_first_chunk()?;
+        let (group, rest) = rest.split_first_chunk()?;
+        let (blocked, rest) = rest.split_first_chunk()?;
+        let (ignored, mut rest) = rest.split_first_chunk()?;
         let mut words = Vec::new();
         while !rest.is_empty() {
             let (length, after) = rest.split_first_chunk()?;
@@ -137,6 +149,10 @@ impl ReadOrder {
         Some(ReadOrder {
             attempt: u32::from_le_bytes(*attempt),
             group: Some(i32::from_le_bytes(*group)).filter(|group| *group != 0),
+            signals: SignalState {
+                blocked: u64::from_le_bytes(*blocked),
+                ignored: u64::from_le_bytes(*ignored),
+            },
             directory: words
                 .next()
                 .filter(|path| !path.is_empty())
@@ -157,6 +173,10 @@ mod tests {
         let order = Order {
             command: &command,
             group: Some(77),
+            signals: SignalState {
+                blocked: 1 << 63,
+                ignored: 5,
+            },
             directory: Some("/runs/a b".into()),
             attempt: 3,
         };
@@ -164,6 +184,7 @@ mod tests {
         let read = ReadOrder::read(bytes.as_slice()).unwrap();
         assert_eq!(read.command, command);
         assert_eq!((read.attempt, read.group), (3, Some(77)));
+        assert_eq!(read.signals, order.signals);
         assert_eq!(read.directory, order.directory);
         for end in 0..bytes.len() - 1 {
             let cut = ReadOrder::read(&bytes[..end]);
@@ -182,6 +203,7 @@ mod tests {
             Report::Ended(Ended::Signaled(9)),
             Report::Ended(Ended::Unknown),
             Report::Stopped,
+            Report::Signaled(15),
         ] {
             assert_eq!(Report::from_bytes(report.to_bytes()), Some(report));
         }

@@ -87,7 +87,8 @@ impl Keeper {
             .flat_map(|route| [&route.source, &route.destination])
             .chain([&theirs]);
         let handed = Inherited::new(handed.collect())?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg0("brimful")
             .arg(ARGUMENT)
             .arg(theirs.as_raw_fd().to_string())
@@ -95,10 +96,12 @@ impl Keeper {
             .envs(variables.iter().map(|(name, value)| (name, value)))
             // The training has the streams from the keeper, which then lets go of them.
             .stdout(stdout)
-            .stderr(stderr)
-            // Not reached by Ctrl-C.
-            .process_group(0)
-            .spawn()?;
+            .stderr(stderr);
+        // Where the training shares brimful's group the keeper does too: what it gets, everybody has got.
+        if order.group.is_none() {
+            command.process_group(0);
+        }
+        let child = command.spawn()?;
         drop(handed);
         drop(theirs);
         let mut keeper = Keeper {
