@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use brimful::record::OutputLine;
 use brimful::watch::{Sample, WatchState};
+use rustix::termios::tcgetwinsize;
 
 use crate::fault;
 use crate::keeper::Keeper;
@@ -28,6 +29,8 @@ pub(crate) struct Display<'a> {
     status_at: Option<Instant>,
     /// The rows of the terminal, as the keeper knows them.
     keeper_rows: Option<u16>,
+    /// Rows and columns of the real terminal at the last look.
+    window: Option<(u16, u16)>,
 }
 
 impl<'a> Display<'a> {
@@ -46,6 +49,7 @@ impl<'a> Display<'a> {
             started,
             status_at: None,
             keeper_rows: None,
+            window: None,
         }
     }
 
@@ -86,6 +90,17 @@ impl<'a> Display<'a> {
             if let Some(keeper) = keeper {
                 keeper.status_line_is_up(rows);
             }
+        }
+    }
+
+    /// Looks for another size of the terminal. Nobody tells about it while another process group has the terminal.
+    pub(crate) fn look_at_window(&mut self) {
+        let size = tcgetwinsize(rustix::stdio::stderr())
+            .or_else(|_| tcgetwinsize(rustix::stdio::stdout()));
+        let Ok(size) = size else { return };
+        let before = self.window.replace((size.ws_row, size.ws_col));
+        if before.is_some_and(|before| before != (size.ws_row, size.ws_col)) {
+            self.resized();
         }
     }
 

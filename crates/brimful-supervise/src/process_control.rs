@@ -192,6 +192,8 @@ impl ProcessControl {
         terminal::stop_here();
         // Let go on again: `fg` has given the terminal to brimful, `bg` has not.
         self.terminal.hand_over(self.pid());
+        // The window may have another size than before.
+        display.resized();
         self.continue_group();
         display.status_line_is_due();
     }

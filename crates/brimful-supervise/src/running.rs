@@ -138,6 +138,7 @@ impl Running<'_> {
             self.act(&action, sample.at_ms);
         }
         let (state, keeper) = (self.watcher.watch.state(), self.control.keeper.as_ref());
+        self.display.look_at_window();
         self.display.status(&sample, state, keeper);
         if let Some(Err(problem)) = self.metrics.as_mut().map(|file| file.update(&sample)) {
             self.gap(&problem);

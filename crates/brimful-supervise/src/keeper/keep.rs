@@ -16,7 +16,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process, pidfd_open,
     pidfd_send_signal, waitid,
 };
-use signal_hook::consts::signal::{SIGCHLD, SIGTSTP, SIGTTIN, SIGXFSZ};
+use signal_hook::consts::signal::{SIGCHLD, SIGTSTP, SIGTTIN, SIGWINCH, SIGXFSZ};
 
 use crate::by_signal::end_by_signal;
 use crate::caller::CallersDescriptors;
@@ -25,6 +25,7 @@ use crate::descriptors::{set_inherited, write_all};
 use crate::exit_status::{Ended, ExitStatusFile};
 use crate::fault;
 use crate::keeper::messages::{ReadOrder, Report, said};
+use crate::keeper::window;
 use crate::signals::{PASSED_ON, is_ignored, unblock};
 use crate::start_step::StartStep;
 use crate::status_line;
@@ -112,6 +113,7 @@ fn start(
     callers: CallersDescriptors,
 ) -> Option<Keeping> {
     let group_signals = survive_signals();
+    let has_terminal = window::follow(&routes);
     let brimful = Brimful::of_this_keeper();
     let status_file = order
         .directory
@@ -124,7 +126,7 @@ fn start(
             signal_hook::low_level::pipe::register(*signal, wake.try_clone()?)?;
         }
         signal_hook::low_level::pipe::register(SIGCHLD, wake)?;
-        unblock(&[SIGCHLD]);
+        unblock(&[SIGCHLD, SIGWINCH]);
         let nothing = OpenOptions::new()
             .read(true)
             .write(true)
@@ -148,6 +150,10 @@ fn start(
     let _ = rustix::stdio::dup2_stdout(&nothing);
     let _ = rustix::stdio::dup2_stderr(&nothing);
     callers.close();
+    if has_terminal && order.group.is_none() {
+        // The kernel tells the process group of the training about a new size of the window.
+        let _ = rustix::process::setpgid(None, Some(training));
+    }
     let number = u32::try_from(training.as_raw_nonzero().get()).unwrap_or(0);
     if let Some(file) = &status_file {
         let _ = file.started(number);
@@ -155,6 +161,7 @@ fn start(
     report(&life, Report::Started);
     let _ = fault::inject(StartStep::KeeperWatch);
     let group = order.group.and_then(Pid::from_raw).unwrap_or(training);
+    window::group_is(group);
     Some(Keeping {
         life,
         brimful,
@@ -321,6 +328,7 @@ impl Keeping {
 
     fn reap_if_ended(&mut self) {
         if self.ended.is_some() && !self.reaped {
+            window::group_is_gone();
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             let _ = waitid(WaitId::Pid(self.training), options);
             self.reaped = true;
@@ -385,7 +393,10 @@ impl Keeping {
                     *route = None;
                 }
             }
-            [said::ROWS, up] => self.rows = u16::from(up),
+            [said::ROWS, up] => {
+                self.rows = u16::from(up);
+                window::status_line_is(up > 0);
+            }
             _ => {}
         }
         true
@@ -394,6 +405,7 @@ impl Keeping {
     /// brimful was killed.
     fn is_alone(&mut self) {
         self.alone = true;
+        window::status_line_is(false);
         if self.rows > 0
             && let Some((_, destination)) = self.routes.iter().flatten().next_back()
         {
@@ -402,6 +414,7 @@ impl Keeping {
         // Out of the session, so that the training's process group has no parent in it any more: reading from the
         // terminal then fails, where it would otherwise stop a process that nobody can let continue. Only who leads no
         // group may leave.
+        window::group_is_gone();
         let _ = rustix::process::setpgid(None, Some(self.group));
         let _ = rustix::process::setsid();
     }

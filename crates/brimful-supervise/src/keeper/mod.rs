@@ -13,6 +13,7 @@
 
 mod keep;
 mod messages;
+mod window;
 
 pub use keep::keep;
 pub(crate) use messages::{Order, Report};
