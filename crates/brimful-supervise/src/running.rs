@@ -15,6 +15,7 @@ use crate::notice::Notice;
 use crate::own_pages;
 use crate::process_control::ProcessControl;
 use crate::recording::Recording;
+use crate::sampler::FIRST_LOOKS_MS;
 use crate::settings::RunSettings;
 use crate::signals::Arrived;
 use crate::start_step::StartStep;
@@ -25,6 +26,9 @@ use crate::watcher::Watcher;
 const UNWATCHED_INTERVAL: Duration = Duration::from_secs(1);
 /// The same where no signal announces it.
 const UNANNOUNCED_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How often to look at a job at first whose memory no cgroup counts.
+const BETWEEN_FIRST_LOOKS: Duration = Duration::from_millis(100);
 
 /// An attempt while it runs.
 pub(crate) struct Running<'a> {
@@ -148,7 +152,12 @@ impl Running<'_> {
             self.gap(&problem);
         }
         self.reap();
-        next_interval(self.watcher.watch.state())
+        let interval = next_interval(self.watcher.watch.state());
+        let is_short_so_far = self.watcher.at_ms() < FIRST_LOOKS_MS;
+        if is_short_so_far && self.control.contained.counting_group().is_none() {
+            return interval.min(BETWEEN_FIRST_LOOKS);
+        }
+        interval
     }
 
     fn act(&mut self, action: &Action, at_ms: u64) {

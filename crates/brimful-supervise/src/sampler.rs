@@ -23,6 +23,12 @@ const MAX_COUNTED: usize = 128;
 /// The kernel walks over every page of every process: at most this share of the time.
 const SHARE_FOR_PROCESSES: u32 = 500;
 const PROCESSES_EVERY: Duration = Duration::from_secs(10);
+/// How often the memory of a job without a counting cgroup is added up, and the share of the time that this takes at most.
+const TREE_EVERY: Duration = Duration::from_millis(100);
+const SHARE_FOR_TREE: u32 = 200;
+/// Nobody keeps the peak of such a job. A short one would be over before a second look, so it is looked at often at first.
+pub(crate) const FIRST_LOOKS_MS: u64 = 2000;
+const SHARE_FOR_FIRST_LOOKS: u32 = 5;
 const GPUS_EVERY: Duration = Duration::from_secs(1);
 /// The hook writes them no oftener.
 const GAUGES_EVERY: Duration = Duration::from_millis(500);
@@ -45,8 +51,9 @@ pub(crate) struct Sampler {
     gauges_due: Instant,
     readings: Vec<gauge::Reading>,
     processes_due: Instant,
-    /// Anonymous memory of the whole tree, where no group counts it.
+    /// Memory of all processes of the job, where no group counts it.
     tree_used: Option<Bytes>,
+    tree_due: Instant,
     main_pid: u32,
     counts_at_start: CountsAtStart,
     kernel_log: Option<KernelLog>,
@@ -77,6 +84,7 @@ impl Sampler {
             readings: Vec::new(),
             processes_due: started + Duration::from_secs(2),
             tree_used: None,
+            tree_due: started,
             main_pid: 0,
             counts_at_start: CountsAtStart::default(),
             kernel_log: KernelLog::open(),
@@ -161,20 +169,45 @@ impl Sampler {
         let brim = self.meter.brim();
         let brim = brim.known()?;
         let headroom = *brim.headroom.known()?;
+        let limit = brim.limit;
         let group = contained.counting_group();
-        // All that is used inside the limit. Processes that end while they are counted make the sum of the tree larger
-        // than that.
-        let in_all = brim.limit.saturating_sub(headroom);
+        // All that is used inside the limit, by others too. Processes that end while they are counted make the sum of
+        // the tree larger than that.
+        let in_all = limit.saturating_sub(headroom);
         let used = match group {
             Some(group) => self.meter.usage(group).known()?.unreclaimable(),
-            None => self.tree_used.map_or(in_all, |used| used.min(in_all)),
+            None if contained.is_attached() => in_all,
+            None => self.memory_of_tree(contained).min(in_all),
         };
         Some(HostSample {
             used,
-            limit: brim.limit,
+            limit,
             headroom,
             swapped: group.and_then(|group| self.meter.swapped(group)),
         })
+    }
+
+    /// The memory of the job's processes. What the machine uses beside them is not the job's.
+    fn memory_of_tree(&mut self, contained: &Containment) -> Bytes {
+        let now = Instant::now();
+        if now >= self.tree_due {
+            let memory = contained
+                .processes(&self.processes)
+                .iter()
+                .take(MAX_COUNTED)
+                .filter_map(|process| self.processes.memory(process.pid))
+                .fold(Bytes::ZERO, |sum, memory| {
+                    sum.saturating_add(memory.proportional)
+                });
+            self.tree_used = Some(memory);
+            let share = if self.at_ms() < FIRST_LOOKS_MS {
+                SHARE_FOR_FIRST_LOOKS
+            } else {
+                SHARE_FOR_TREE
+            };
+            self.tree_due = now + TREE_EVERY.max(now.elapsed() * share);
+        }
+        self.tree_used.unwrap_or(Bytes::ZERO)
     }
 
     fn shm(&self) -> Option<SharedMemorySample> {
