@@ -13,7 +13,7 @@ use crate::tools::{
     cargo_deny, fresh_environment, prepare_environments, python_tools, tests_environment,
     torch_environment,
 };
-use crate::{differential, docs, faults, fuzz, generate, structure, wheel, words};
+use crate::{differential, docs, faults, fuzz, generate, never_worse, structure, wheel, words};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Result<()>);
@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
     ("torch on the phantom", torch_tests),
     ("faults", faults_once),
     ("escapes", escapes),
+    ("never worse", never_worse_once),
     ("plans hold", plans_hold),
     ("allocator against torch", differential_sample),
 ];
@@ -208,6 +209,10 @@ fn has_advisory_database() -> bool {
         })
 }
 
+fn never_worse_once() -> Result<()> {
+    never_worse::run(&never_worse::Options::default())
+}
+
 fn python_style() -> Result<()> {
     let tools = python_tools()?;
     let folders = [
@@ -217,6 +222,7 @@ fn python_style() -> Result<()> {
         "examples",
         "faults",
         "integrations",
+        "xtask/src/never_worse",
         "crates/brimful-rehearse/src/hook",
         "crates/brimful-supervise/src/hook",
     ];

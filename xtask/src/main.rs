@@ -13,6 +13,7 @@ mod failures;
 mod faults;
 mod fuzz;
 mod generate;
+mod never_worse;
 mod pytest;
 mod shell;
 mod structure;
@@ -157,6 +158,8 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
+    /// Run small programs bare and under `brimful run`, and compare everything that can be seen of them
+    NeverWorse(never_worse::Options),
     /// Print import cycles, vocabulary collisions and long functions
     Structure,
     /// Look for phrases that readers stumble over
@@ -281,6 +284,7 @@ fn main() -> anyhow::Result<()> {
             input,
             keep,
         }),
+        Task::NeverWorse(options) => never_worse::run(&options),
         Task::Structure => structure::check(),
         Task::Words => words::check(),
         Task::Generate { check } => generate::all(check),

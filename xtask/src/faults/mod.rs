@@ -345,7 +345,7 @@ fn last_line(ended: &Ended) -> String {
 }
 
 /// The program that cargo builds.
-fn built_brimful() -> Result<PathBuf> {
+pub(crate) fn built_brimful() -> Result<PathBuf> {
     run_command(&mut cargo(&[
         "build",
         "--quiet",

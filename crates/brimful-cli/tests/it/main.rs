@@ -16,6 +16,7 @@ mod init;
 mod isolation;
 mod keeper;
 mod kernel_agrees;
+mod never_worse;
 mod other_user;
 mod own_logs;
 mod plan;
