@@ -138,68 +138,14 @@ impl Keeper {
 
     /// Returns when the command has ended, or why it was not started.
     fn run(&mut self, request: &Request) -> Result<u8, NotStarted> {
-        // Asked before the keeper has other rights than the user.
-        let checked: Vec<PathBuf> = request
-            .checked
-            .iter()
-            .filter(|path| canary::can_be_caught_in(path) && is_writable(path))
-            .cloned()
-            .collect();
-        let bait = Bait::new();
-        if request.isolation != Isolation::Off {
-            descriptors::detach(&request.command, &request.scratch)
-                .map_err(|error| format!("descriptors cannot be detached: {error}"))?;
+        match isolate(request)? {
+            Isolating::InChild { child, bait: _bait } => Ok(wait_for(child)),
+            Isolating::Here(surroundings) => self.run_in(request, surroundings),
         }
-        let gpus = Gpus::find();
-        if !request.uses_gpus {
-            gpus.close_on_exec();
-        }
-        let surroundings = match request.isolation {
-            Isolation::Overlay => {
-                let user_namespace = namespaces::enter(request, true)
-                    .map_err(|error| format!("namespaces are not allowed: {error}"))?;
-                if request.pid_namespace {
-                    match fork().map_err(|error| format!("cannot fork: {error}"))? {
-                        Forked::Parent(child) => return Ok(wait_for(child)),
-                        Forked::Child => {}
-                    }
-                }
-                let covered =
-                    overlay::enter(request, user_namespace).map_err(|error| error.to_string())?;
-                canary::prove_overlays(&covered, &checked)?;
-                let surroundings = Surroundings {
-                    walls: walls_of_namespaces(),
-                    variables: variables(request, None),
-                    containment: prove_containment(request, &bait, None)?,
-                    gpu_hidden: if request.uses_gpus {
-                        GpuHidden::Used
-                    } else if gpus.are_absent() {
-                        GpuHidden::NoDriver
-                    } else {
-                        GpuHidden::Devices
-                    },
-                };
-                if !request.uses_gpus {
-                    prove_hidden(request, &gpus, None).map_err(NotStarted::GpuReached)?;
-                }
-                surroundings
-            }
-            Isolation::Redirect | Isolation::Off => {
-                leave_network(request)?;
-                if request.isolation == Isolation::Redirect {
-                    protect_settings();
-                }
-                let mut surroundings = hide(request, &gpus)?;
-                if request.isolation == Isolation::Redirect {
-                    let around =
-                        Some(&gpus).filter(|_| surroundings.gpu_hidden == GpuHidden::Landlock);
-                    prove_redirection(request, around, &checked)?;
-                    surroundings.containment = prove_containment(request, &bait, around)?;
-                }
-                surroundings
-            }
-        };
-        drop(bait);
+    }
+
+    /// Starts the command in its surroundings, and returns when it has ended.
+    fn run_in(&mut self, request: &Request, surroundings: Surroundings) -> Result<u8, NotStarted> {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let directory = Some(&request.current_dir).filter(|directory| directory.is_dir());
         let mut words = request.command.iter();
@@ -265,6 +211,78 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Where the command is to be started.
+enum Isolating {
+    /// By this process, in these surroundings.
+    Here(Surroundings),
+    /// By a child, which is the first process of a PID namespace and needs the bait.
+    InChild { child: Pid, bait: Bait },
+}
+
+/// Isolates this process, and proves it.
+fn isolate(request: &Request) -> Result<Isolating, NotStarted> {
+    // Asked before the keeper has other rights than the user.
+    let checked: Vec<PathBuf> = request
+        .checked
+        .iter()
+        .filter(|path| canary::can_be_caught_in(path) && is_writable(path))
+        .cloned()
+        .collect();
+    let bait = Bait::new();
+    if request.isolation != Isolation::Off {
+        descriptors::detach(&request.command, &request.scratch)
+            .map_err(|error| format!("descriptors cannot be detached: {error}"))?;
+    }
+    let gpus = Gpus::find();
+    if !request.uses_gpus {
+        gpus.close_on_exec();
+    }
+    Ok(Isolating::Here(match request.isolation {
+        Isolation::Overlay => {
+            let user_namespace = namespaces::enter(request, true)
+                .map_err(|error| format!("namespaces are not allowed: {error}"))?;
+            if request.pid_namespace {
+                match fork().map_err(|error| format!("cannot fork: {error}"))? {
+                    Forked::Parent(child) => return Ok(Isolating::InChild { child, bait }),
+                    Forked::Child => {}
+                }
+            }
+            let covered =
+                overlay::enter(request, user_namespace).map_err(|error| error.to_string())?;
+            canary::prove_overlays(&covered, &checked)?;
+            let surroundings = Surroundings {
+                walls: walls_of_namespaces(),
+                variables: variables(request, None),
+                containment: prove_containment(request, &bait, None)?,
+                gpu_hidden: if request.uses_gpus {
+                    GpuHidden::Used
+                } else if gpus.are_absent() {
+                    GpuHidden::NoDriver
+                } else {
+                    GpuHidden::Devices
+                },
+            };
+            if !request.uses_gpus {
+                prove_hidden(request, &gpus, None).map_err(NotStarted::GpuReached)?;
+            }
+            surroundings
+        }
+        Isolation::Redirect | Isolation::Off => {
+            leave_network(request)?;
+            if request.isolation == Isolation::Redirect {
+                protect_settings();
+            }
+            let mut surroundings = hide(request, &gpus)?;
+            if request.isolation == Isolation::Redirect {
+                let around = Some(&gpus).filter(|_| surroundings.gpu_hidden == GpuHidden::Landlock);
+                prove_redirection(request, around, &checked)?;
+                surroundings.containment = prove_containment(request, &bait, around)?;
+            }
+            surroundings
+        }
+    }))
 }
 
 /// Hides the GPUs from a command that has the machine's files, and proves it. What fails is tried in another way.
