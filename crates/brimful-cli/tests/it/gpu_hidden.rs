@@ -156,18 +156,34 @@ impl GpuMachine {
         assert_eq!(said.contains("sees the driver"), !covers, "{case}");
     }
 
-    /// The script is not started, and the message says why.
+    /// No command that rehearses starts the script, and the message says why.
     fn check_refused(&self, nodes: Nodes, prefix: &[&str], options: &[&str], why: &str) {
-        let started = self.root.join("work/started");
-        let output = self.init(nodes, prefix, options, "echo x > started");
-        let said = errors(&output);
-        assert_eq!(output.status.code(), Some(97), "{said}");
-        assert!(
-            said.contains("this machine's GPU cannot be hidden"),
-            "{said}"
-        );
-        assert!(said.contains(why), "{said}");
-        assert!(!started.exists(), "{said}");
+        let work = self.root.join("work");
+        let started = work.join("started");
+        let job = "[job]\ncommand = [\"sh\", \"-c\", \"echo x > started\", \"{workers}\"]\n\
+                   [knobs]\nworkers = [0, 1]\n";
+        std::fs::write(work.join("brimful.toml"), job).unwrap();
+        let program = self.program.to_str().unwrap();
+        let script: &[&str] = &["--", "sh", "-c", "echo x > started"];
+        for (command, script) in [
+            (["init", "--output", "-"].as_slice(), script),
+            (&["predict", "--gpu", "t4"], script),
+            (&["predict", "--gpu", "2x t4", "--json"], script),
+            (&["compare", "--gpu", "t4,l4"], script),
+            (&["plan", "--gpu", "t4"], &[]),
+        ] {
+            let words = [prefix, &[program], command, options, script].concat();
+            let output = self.boxed(nodes, &words).output().unwrap();
+            let said = errors(&output);
+            let case = format!("{command:?} {options:?}: {said}");
+            assert_eq!(output.status.code(), Some(97), "{case}");
+            assert!(
+                said.contains("this machine's GPU cannot be hidden"),
+                "{case}"
+            );
+            assert!(said.contains(why), "{case}");
+            assert!(!started.exists(), "{case}");
+        }
     }
 }
 
