@@ -124,7 +124,16 @@ MODES = {
 PROGRAM = str(Path(sys.executable).with_name("brimful"))
 
 # What names the machine or the moment; everything else must be the same beside a driver.
-OF_THE_MACHINE = {"gpu_hidden", "isolation", "machine_gpus", "seconds", "host_bytes", "host", "host_terms"}
+OF_THE_MACHINE = {
+    "gpu_hidden",
+    "containment",
+    "isolation",
+    "machine_gpus",
+    "seconds",
+    "host_bytes",
+    "host",
+    "host_terms",
+}
 
 
 class Place:
