@@ -246,7 +246,10 @@ fn isolate(request: &Request) -> Result<Isolating, NotStarted> {
             if request.pid_namespace {
                 match fork().map_err(|error| format!("cannot fork: {error}"))? {
                     Forked::Parent(child) => return Ok(Isolating::InChild { child, bait }),
-                    Forked::Child => {}
+                    Forked::Child => {
+                        // The session of the parent has no number in the new namespace.
+                        let _ = rustix::process::setsid();
+                    }
                 }
             }
             let covered =

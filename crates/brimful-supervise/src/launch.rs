@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 
 use crate::caller::SignalState;
 use crate::contain::Containment;
@@ -19,7 +19,7 @@ use crate::start_step::StartStep;
 use crate::state::StoredRun;
 use crate::steps::step;
 use crate::streams::Streams;
-use crate::terminal::{Offer, TerminalControl};
+use crate::terminal::{Offer, TerminalControl, group_of_brimful};
 
 /// Why an attempt was not started.
 #[derive(Debug)]
@@ -76,7 +76,9 @@ impl Launching<'_> {
         let program = program.ok_or(io::ErrorKind::Unsupported)?;
         let order = Order {
             command: self.command,
-            group: (!self.control.own_group()).then(|| getpgrp().as_raw_nonzero().get()),
+            group: group_of_brimful()
+                .filter(|_| !self.control.own_group())
+                .map(|group| group.as_raw_nonzero().get()),
             signals: SignalState::of_caller(),
             directory: self.stored.map(|run| run.directory.clone()),
             attempt: self.number,

@@ -10,7 +10,7 @@
 use std::fs::{File, OpenOptions};
 
 use brimful_probe::Processes;
-use rustix::process::{Pid, Signal, getpgrp};
+use rustix::process::{Pid, Signal};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use crate::streams::any_pipe;
@@ -47,7 +47,9 @@ impl TerminalControl {
     pub(crate) fn choose() -> TerminalControl {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty");
         let place = GroupOfBrimful {
-            is_led_by_brimful: getpgrp() == rustix::process::getpid(),
+            // A group of another PID namespace has no number here, so nobody can be put into it.
+            is_led_by_brimful: group_of_brimful()
+                .is_none_or(|group| group == rustix::process::getpid()),
             has_terminal: terminal.is_ok(),
             has_others: any_pipe() || !alone_in_group(),
         };
@@ -68,22 +70,24 @@ impl TerminalControl {
         let TerminalControl::Handed { terminal } = self else {
             return None;
         };
-        let is_ours = tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp());
+        let is_ours = tcgetpgrp(terminal).is_ok_and(|group| Some(group) == group_of_brimful());
         let terminal = terminal.try_clone().ok().filter(|_| is_ours)?;
         Some(Offer { terminal })
     }
 
     /// Takes the terminal back from a process that could not be started.
     pub(crate) fn take_back_offer(&self) {
-        if let TerminalControl::Handed { terminal } = self {
-            let _ = tcsetpgrp(terminal, getpgrp());
+        if let TerminalControl::Handed { terminal } = self
+            && let Some(own) = group_of_brimful()
+        {
+            let _ = tcsetpgrp(terminal, own);
         }
     }
 
     /// Hands the terminal to the training, if brimful has it now.
     pub(crate) fn hand_over(&self, to: Pid) {
         if let TerminalControl::Handed { terminal } = self
-            && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
+            && tcgetpgrp(terminal).is_ok_and(|group| Some(group) == group_of_brimful())
         {
             let _ = tcsetpgrp(terminal, to);
         }
@@ -93,8 +97,9 @@ impl TerminalControl {
     pub(crate) fn take_back(&self, from: Pid) {
         if let TerminalControl::Handed { terminal } = self
             && tcgetpgrp(terminal).is_ok_and(|group| group == from)
+            && let Some(own) = group_of_brimful()
         {
-            let _ = tcsetpgrp(terminal, getpgrp());
+            let _ = tcsetpgrp(terminal, own);
         }
     }
 }
@@ -110,9 +115,22 @@ impl Offer {
     pub(crate) fn take(&self) {
         // From the background this would stop the process, as long as the signal for it is let through.
         mask_terminal_stop(libc::SIG_BLOCK);
-        let _ = tcsetpgrp(&self.terminal, getpgrp());
+        // It leads a group of its own.
+        let _ = tcsetpgrp(&self.terminal, rustix::process::getpid());
         mask_terminal_stop(libc::SIG_UNBLOCK);
     }
+}
+
+/// The process group of this process; nothing where it belongs to another PID namespace, as that of a container's first
+/// process may.
+pub(crate) fn group_of_brimful() -> Option<Pid> {
+    #[expect(
+        unsafe_code,
+        reason = "the wrapper takes a group without a number for impossible"
+    )]
+    // SAFETY: it cannot fail and touches nothing.
+    let group = unsafe { libc::getpgrp() };
+    Pid::from_raw(group)
 }
 
 /// Stops brimful itself as Ctrl-Z would have, until somebody lets it go on.

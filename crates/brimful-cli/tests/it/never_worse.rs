@@ -125,6 +125,21 @@ print(len(n))
 "#;
 
 #[test]
+fn a_process_group_of_another_namespace_is_in_nobodys_way() {
+    let place = Place::new();
+    let namespace = "unshare --pid --fork";
+    if !place.run(&format!("{namespace} true")).status.success() {
+        eprintln!("skipped: no PID namespace here");
+        return;
+    }
+    let done = place.run(&format!("{namespace} $BRIMFUL sh -c 'echo done; exit 7'"));
+    let said = text(&done.stderr);
+    assert_eq!(text(&done.stdout), "done\n", "{said}");
+    assert_eq!(done.status.code(), Some(7));
+    assert!(!said.contains("unsupervised"), "{said}");
+}
+
+#[test]
 fn a_signal_to_the_process_group_comes_once() {
     let place = Place::new();
     std::fs::write(place.path().join("counts.py"), COUNTS).unwrap();
