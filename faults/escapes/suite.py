@@ -121,13 +121,13 @@ class Result:
 class Beside:
     """The job, running as a person."""
 
-    def __init__(self, person: Person, directory: Path) -> None:
+    def __init__(self, person: Person, directory: Path, program: Path) -> None:
         self.tree = directory / "tree"
         self.tree.mkdir()
         os.chown(self.tree, person.uid, person.uid)
         prefix = person.prefix if person.uid else []
         self.process = subprocess.Popen(
-            [*prefix, "python3", str(HERE / "outside.py"), str(self.tree)],
+            [*prefix, "python3", str(program), str(self.tree)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -170,7 +170,7 @@ def run_way(brimful: Path, way: Way, level: str, person: Person, beside: Beside)
         **os.environ,
         **beside.names,
         "HOME": str(beside.tree / "home"),
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": str(way.path.parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_COLOR": "1",
     }
@@ -232,7 +232,7 @@ def try_all(brimful: Path, ways: list[Way], level: str, person: Person) -> list[
     with tempfile.TemporaryDirectory() as held:
         directory = Path(held)
         directory.chmod(0o755)
-        beside = Beside(person, directory)
+        beside = Beside(person, directory, ways[0].path.parents[1] / "outside.py")
         try:
             before = beside.state()
             for way in ways:
@@ -296,14 +296,15 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--ways", default="*")
     arguments = parser.parse_args()
-    ways = [Way.read(path) for path in sorted((HERE / "ways").glob(f"{arguments.ways}.py"))]
     if os.geteuid() != 0:
         print("skipped: needs root, to try as another user too")
         return 0
     with tempfile.TemporaryDirectory() as held:
-        # The directory that the program was built in may be closed to others.
+        # The directories that the program was built in and this suite lies in may be closed to others.
         directory = Path(held)
         directory.chmod(0o755)
+        programs = Path(shutil.copytree(HERE, directory / "escapes"))
+        ways = [Way.read(path) for path in sorted((programs / "ways").glob(f"{arguments.ways}.py"))]
         brimful = Path(shutil.copy(arguments.brimful, directory / "brimful"))
         for library in arguments.brimful.parent.glob("libbrimful_*.so"):
             shutil.copy(library, directory)
